@@ -41,7 +41,7 @@ def lint(
     for base, variants in groups.items():
         findings += _variants(base, variants)
         for task in variants[:1]:
-            if rubrics is not None and base not in rubrics:
+            if rubrics is not None and base not in rubrics and "rubric" not in task.options:
                 findings.append(
                     Finding(base, "side-car missing", "error", "no side-car; it would be compiled anew")
                 )

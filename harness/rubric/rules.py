@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.rubric.sidecar import FieldRule, Rubric, Unit
+from harness.rubric.sidecar import FieldRule, Rubric, Unit, as_rubric
 from harness.scoring.spelling import name_form
 from harness.task import Task
 
@@ -93,9 +93,12 @@ class _Draft:
 def compile_rubric(task: Task) -> Rubric:
     """The side-car of one task, from `task.meta["rubric"]["normalization"]` (may be absent) and its reference.
 
+    One that the task brings along (`task.options["rubric"]`) is taken as it is. Otherwise:
     A column set that is nowhere named becomes `column 1` …; a key that is nowhere named becomes the shortest
     run of leading columns that tells the reference's rows apart. Both are then listed in `assumed`.
     """
+    if "rubric" in task.options:
+        return as_rubric(task.options["rubric"])
     rubric = task.meta.get("rubric")
     rules = rubric.get("normalization") if isinstance(rubric, Mapping) else None
     settings: Mapping[str, Any] = rules if isinstance(rules, Mapping) else {}
@@ -134,10 +137,13 @@ def compile_rubric(task: Task) -> Rubric:
 
 
 def compile_rubrics(tasks: Iterable[Task]) -> dict[str, Rubric]:
-    """One side-car a base task, from its English constraint form where there is one, else its first form."""
+    """One side-car a base task, from its English constraint form where there is one, else its first form.
+
+    None for tasks that bring their own.
+    """
     chosen: dict[str, Task] = {}
     for task in tasks:
-        if task.scorer != "table":
+        if task.scorer != "table" or "rubric" in task.options:
             continue
         base = task.base or task.id
         if base not in chosen or _rank(task) < _rank(chosen[base]):

@@ -170,11 +170,9 @@ TABLE_METRICS = (*_NAMES, *(f"raw_{name}" for name in _NAMES), *(f"forgiven_{nam
 
 def rubric_of(task: Task, context: Context) -> Rubric:
     """The side-car in force for a task."""
-    for name in (task.base, task.id):
+    for name in (task.id, task.base):
         if name is not None and name in context.rubrics:
             return as_rubric(context.rubrics[name])
-    if "rubric" in task.options:
-        return as_rubric(task.options["rubric"])
     from harness.rubric.rules import compile_rubric
 
     return compile_rubric(task)

@@ -72,3 +72,25 @@ def test_prompts_build_says_what_nothing_reads(tmp_path: Path) -> None:
     words = ["build", str(tmp_path / "snap"), "--tasks", str(path), "-o", str(tmp_path / "out.jsonl")]
     done = CliRunner().invoke(command, words)
     assert "shade" in done.stderr, (done.output, done.stderr)
+
+
+def test_a_run_scores_a_table_by_the_columns_and_rules_that_its_task_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = {
+        "id": "fleet",
+        "question": "Which ferries?",
+        "columns": ["id", "minutes"],
+        "row_key": ["id"],
+        "ordered": False,
+        "fields": {"minutes": {"type": "decimal", "units": {"min": ""}}},
+        "table": [["F-07", "12.5"], ["F-02", "14"]],
+    }
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task) + "\n")
+    (tmp_path / "agent.yaml").write_text('default: {answer: "F-02|14.0 min\\nF-07|12.50 min"}\n')
+    Writer.open(tmp_path / "snap").close()
+    words = ["--tasks", "tasks.jsonl", "--agent", "script:agent.yaml", "--snapshot", "snap", "-o", "run"]
+    code, told = call(capsys, "run", *words, "--json")
+    assert (code, json.loads(told)["metrics"]["em"]["mean"]) == (0, 1.0)
+    assert call(capsys, "rubric", "lint", "tasks.jsonl") == (0, "0 findings\n")

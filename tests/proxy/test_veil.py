@@ -81,8 +81,9 @@ def records(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _body(record: bytes) -> bytes:
-    at = record.find(b"\x1f\x8b")
-    return zlib.decompressobj(31).decompress(record[at:]) if at >= 0 else b""
+    """A packed body, unpacked. It begins right after a head: the magic alone also stands inside pictures."""
+    at = record.find(b"\r\n\r\n\x1f\x8b\x08")
+    return zlib.decompressobj(31).decompress(record[at + 4 :]) if at >= 0 else b""
 
 
 def record(folder: Path, *, redact: bool = True) -> tuple[list[FetchResult], str, Authority]:

@@ -69,6 +69,24 @@ class LimitReached(Exception):
         self.limit = limit
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where an attempt ended: after how many model and tool calls, and how."""
+
+    steps: int
+    calls: int
+    end: str
+    error: str
+
+
+class Stopped(BaseException):
+    """Ends a repeated attempt where its first run ended: like a cancellation, no agent may catch it."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.error)
+        self.stop = stop
+
+
 @dataclass(slots=True)
 class Spent:
     """What an attempt has used so far. `cost` is None once a call had no price."""
@@ -104,11 +122,13 @@ class Attempt:
     requests: Callable[[], list[Part]] | None = None  # tool_call members of what a program asked the gateway
     spent: Spent = field(default_factory=Spent)
     on_change: Callable[[Attempt], None] | None = None
+    stop: Stop | None = None  # repeating: where the first run of this attempt was ended
     _state: State = field(default_factory=lambda: EMPTY)
     _contracts: dict[str, str] | None = None
 
     async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
         """Calls a tool and traces the call. LimitReached before a call over the limit."""
+        self._stop()
         if self.limits.calls is not None and self.spent.calls >= self.limits.calls:
             raise LimitReached("calls", self.limits.calls)
         begin = time.perf_counter()
@@ -138,6 +158,7 @@ class Attempt:
 
     def before_model(self) -> None:
         """LimitReached when no further model call is allowed."""
+        self._stop()
         limits, spent = self.limits, self.spent
         if limits.steps is not None and spent.steps >= limits.steps:
             raise LimitReached("steps", limits.steps)
@@ -145,6 +166,10 @@ class Attempt:
             raise LimitReached("tokens", limits.tokens)
         if limits.money is not None and spent.cost is not None and spent.cost >= limits.money:
             raise LimitReached("money", limits.money)
+
+    def _stop(self) -> None:
+        if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
+            raise Stopped(self.stop)
 
     def model_called(self, **members: Any) -> int:
         """Writes a model call and counts what it used; returns its number."""

@@ -23,10 +23,11 @@ from typing import Any
 
 from harness.engine import Job
 from harness.hashes import code_hash, code_version, evaluator_hash
+from harness.repeating import Known
 from harness.run_files import RunFiles
 from harness.summary import summarise
 from harness.trace import Trace, canonical, digest, hashed_part, read_trace
-from snapshots.errors import StillwebError, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 VERSION = 1
 
@@ -167,12 +168,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
         if (path / name).exists():
             shutil.copy(path / name, again / name)
     RunFiles(again).write_manifest(repeated, {name: stands_on[name] for name in ("tasks", "rubrics")})
-    unsolvable = {
-        trace.task_id: str(answer.get("error") or "")
-        for _, _, trace in files.attempts()
-        if trace and (answer := trace.last("answer")) and answer["end"] == "unsolvable"
-    }
-    (again / "unsolvable.json").write_text(json.dumps(unsolvable), encoding="utf-8")
+    (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
     seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
     command = [sys.executable, "-m", "harness.certificate", str(again), str(number + 1), str(parallel)]
@@ -181,9 +177,8 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
     )
     if done.returncode:
         tail = done.stderr.strip().splitlines()
-        raise StillwebError(
-            f"{path}: the repetition failed: {tail[-1] if tail else f'code {done.returncode}'}"
-        )
+        kind = MissingCapability if done.returncode == MissingCapability.exit_code else StillwebError
+        raise kind(f"{path}: the repetition failed: {tail[-1] if tail else f'code {done.returncode}'}")
 
 
 def shuffled(jobs: list[Job], seed: str) -> list[Job]:
@@ -244,14 +239,15 @@ def _main(arguments: list[str]) -> int:
     from harness.runner import run_attempts
 
     path, seed, parallel = Path(arguments[0]), arguments[1], int(arguments[2])
-    unsolvable = json.loads((path / "unsolvable.json").read_text(encoding="utf-8"))
+    known = Known.from_json(json.loads((path / "known.json").read_text(encoding="utf-8")))
     try:
         run_attempts(
             path,
             engine=LocalEngine(parallel),
             display=SilentDisplay(),
             order=lambda jobs: shuffled(jobs, seed),
-            unsolvable=unsolvable,
+            unsolvable=known.unsolvable,
+            known=known,
         )
     except StillwebError as error:
         sys.stderr.write(f"{error}\n")

@@ -16,18 +16,12 @@ from urllib.parse import unquote
 
 import httpx
 
-from harness.tape import Answer, Call, Tape, kept_headers
-from snapshots.errors import MissingCapability, StillwebError
+from harness.tape import Answer, Call, ModelError, Tape, kept_headers
+from snapshots.errors import MissingCapability
 
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
 SESSION_HEADER = "x-stillweb-session"
-
-
-class ModelError(StillwebError):
-    """A model endpoint that did not answer as one."""
-
-    exit_code = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,9 +198,9 @@ def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
     return lines
 
 
-def failed_scoring(task: Task, failure: StillwebError) -> Score:
+def failed_scoring(task: Task, failure: StillwebError | str) -> Score:
     """The score of an attempt that could not be scored, with the reason."""
-    return unscored(task, "unparsable", f"{_FAILED}{failure}")
+    return unscored(task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED))
 
 
 def scoring_failed(score: Event | None) -> bool:

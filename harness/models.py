@@ -21,8 +21,8 @@ import httpx
 import openai
 from openai import AsyncOpenAI
 
-from harness.endpoint import SESSION_HEADER, ModelError, Retry, TapeTransport
-from harness.tape import Tape
+from harness.endpoint import SESSION_HEADER, Retry, TapeTransport
+from harness.tape import ModelError, Tape
 from harness.trace import digest
 from snapshots.errors import StillwebError
 

@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.agents import load_agent
-from harness.attempt import Attempt, LimitReached
+from harness.attempt import Attempt, LimitReached, Stopped
 from harness.display import Display, PlainDisplay
 from harness.engine import Engine, Job, LocalEngine, Outcome
 from harness.final_page import final_page
 from harness.hashes import as_json, code_hash, contracts_hash, evaluator_hash, rubrics_hash
-from harness.judging import conclude, failed_scoring
+from harness.judging import conclude, failed_scoring, scoring_failed
+from harness.ready import check_ready
+from harness.repeating import ENDPOINT_FAILED, Known
 from harness.run_files import RunFiles, Settings, trace_name
 from harness.scoring import Score
 from harness.sessions import session_of
+from harness.tape import ModelError
 from harness.task import Task, TaskSet
 from harness.trace import TraceWriter, read_trace
 from harness.workshop import Workshop
@@ -131,8 +134,9 @@ def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
 
 
 def _failed(path: Path) -> bool:
-    answer = read_trace(path).last("answer")
-    return answer is not None and answer["end"] == "error"
+    trace = read_trace(path)
+    answer = trace.last("answer")
+    return (answer is not None and answer["end"] == "error") or scoring_failed(trace.last("score"))
 
 
 def run_attempts(
@@ -143,12 +147,13 @@ def run_attempts(
     retry_failed: bool = False,
     order: Callable[[list[Job]], list[Job]] | None = None,
     unsolvable: Mapping[str, str] | None = None,
+    known: Known | None = None,
     embedder: Any = None,
 ) -> int:
     """Makes the attempts still owed; returns how many were made. KeyboardInterrupt leaves whole files only.
 
     `order` rearranges the jobs; `unsolvable` maps task ids to why the snapshot can't answer them: they are
-    counted without a model being paid.
+    counted without a model being paid. `known` is for repetitions: what ended attempts of the first run.
     """
     files = RunFiles(path)
     shown: Display = display or PlainDisplay()
@@ -166,9 +171,14 @@ def run_attempts(
     async def all_of_them() -> None:
         async with Workshop.open(path, embedder=embedder) as shop:
             note_foundations(shop)
-            work = partial(run_one, shop, display=shown, unsolvable=unsolvable or {})
+            work = partial(run_one, shop, display=shown, unsolvable=unsolvable or {}, known=known)
             await (engine or LocalEngine()).run(jobs, work, done)
 
+    if jobs:
+        settings, _ = files.manifest()
+        wanted = {job.task_id for job in jobs}
+        tape = Path(settings.tape_path) if settings.tape_path else path / "tape"
+        check_ready([task for task in files.tasks() if task.id in wanted], settings, tape)
     with shown:
         shown.begin(len(jobs))
         if jobs:
@@ -209,6 +219,7 @@ async def run_one(
     *,
     display: Display | None = None,
     unsolvable: Mapping[str, str] | None = None,
+    known: Known | None = None,
 ) -> Outcome:
     """Makes one attempt, scores it and leaves its trace under its final name."""
     task = shop.tasks[job.task_id]
@@ -231,14 +242,16 @@ async def run_one(
             environment=environment,
             requests=requests,
             on_change=display.changed if display else None,
+            stop=known.stops.get((task.id, job.attempt)) if known else None,
         )
-        if unsolvable and task.id in unsolvable:
-            played: Played = (None, "unsolvable", unsolvable[task.id])
+        reason = (unsolvable or {}).get(task.id) or task.meta.get("unsolvable")
+        if reason:
+            played: Played = (None, "unsolvable", str(reason))
         else:
             if (prepare := getattr(tools, "prepare", None)) is not None:
                 prepare()  # while the agent thinks of its first call
-            played = await _play(shop, attempt)
-        score = await _conclude(shop, attempt, played, tools)
+            played = await _play(shop, attempt, repeating=known is not None)
+        score = await _conclude(shop, attempt, played, tools, known)
         trace.finish()
     if display:
         display.left(attempt, time.perf_counter() - begin)
@@ -275,20 +288,28 @@ def _write_header(trace: TraceWriter, shop: Workshop, task: Task, number: int, s
 Played = tuple[str | None, str, str | None]  # the answer, how the attempt ended, and what went wrong
 
 
-async def _play(shop: Workshop, attempt: Attempt) -> Played:
+async def _play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> Played:
     limit = attempt.limits.seconds
+    lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
     try:
-        async with asyncio.timeout(limit) as timer:
+        async with asyncio.timeout(3 * limit + 30 if lenient and limit else limit) as timer:
             text = await shop.agent.run(attempt)
         return text, "none" if text is None else "answered", None
     except LimitReached as reached:
         return None, reached.limit, str(reached)
+    except Stopped as stopped:
+        if stopped.stop.end == "error":
+            attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
+        return None, stopped.stop.end, stopped.stop.error
     except TimeoutError as error:
         if timer.expired():
             return None, "seconds", f"the limit of {limit:g} seconds is used up"
         return None, "error", f"TimeoutError: {error}"
     except MissingCapability:
         raise  # no browser, full disk: the machine's fault, which no attempt may be scored by
+    except ModelError as error:
+        attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
+        return None, "error", str(error)
     except StillwebError as error:
         return None, "error", str(error)
     except Exception as error:  # noqa: BLE001 - agents are foreign code; their failure is a result, told in full
@@ -299,7 +320,9 @@ async def _play(shop: Workshop, attempt: Attempt) -> Played:
         return None, "error", f"{type(error).__name__}: {error}"
 
 
-async def _conclude(shop: Workshop, attempt: Attempt, played: Played, tools: Any) -> Score:
+async def _conclude(
+    shop: Workshop, attempt: Attempt, played: Played, tools: Any, known: Known | None
+) -> Score:
     """Scores in a thread (judges and sandboxes block), with the final page at hand where there is one."""
     page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
     text, end, error = played
@@ -308,8 +331,11 @@ async def _conclude(shop: Workshop, attempt: Attempt, played: Played, tools: Any
         if attempt.task.scorer in ("table", "exact"):
             return conclude(*arguments)  # quick and blocking nothing: no thread for it
         return await asyncio.to_thread(conclude, *arguments)
+    except MissingCapability:
+        raise  # as above: a sandbox or a judge's key that is missing is no fault of the answer
     except StillwebError as failure:
-        result = failed_scoring(attempt.task, failure)
+        before = known.unscored.get((attempt.task.id, attempt.number)) if known else None
+        result = failed_scoring(attempt.task, before or failure)
         attempt.trace.write("answer", text=text, end=end, error=error)
         attempt.trace.write("score", **result.to_json())
         return result

@@ -11,6 +11,7 @@ from typing import Any
 from harness.judging import Evaluator, rescore
 from harness.run_files import RunFiles
 from harness.scoring import MEASURED, STATUSES, Score
+from harness.scoring.embeddings import embedder_for
 from harness.trace import Event, Trace, canonical, hashed_part, replace_events
 from harness.workshop import read_rubrics
 
@@ -133,9 +134,13 @@ class Rescored:
 
 
 def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[Rescored]:
-    """Computes every score anew from the traces alone; [] when all agree. `write` puts the new ones in place."""
+    """Computes every score anew from the traces alone; [] when all agree. `write` puts the new ones in place.
+
+    Scorers that embed get the packaged model where none is given (MissingCapability without it).
+    """
     files = RunFiles(path)
     settings, _ = files.manifest()
+    embedder = embedder or embedder_for({task.scorer for task in files.tasks()}, settings.env)
     evaluator = Evaluator(
         read_rubrics(files), None, embedder, settings.mode, settings.fold_case, settings.env
     )

@@ -36,6 +36,12 @@ class TapeMiss(StillwebError):
     exit_code = 1
 
 
+class ModelError(StillwebError):
+    """A model endpoint that did not answer as one."""
+
+    exit_code = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request to a model endpoint, secrets already replaced."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from harness.attempt import ToolSession
 from harness.judging import Evaluator
 from harness.run_files import RunFiles, Settings
 from harness.scoring.embeddings import embedder_for
+from harness.scoring.sgi_common import DEFAULTS
 from harness.task import Task
 from snapshots.errors import DamagedInput, UsageError
 
@@ -152,7 +153,7 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
     return toolset
 
 
-def judge_endpoints(env: Mapping[str, str], tasks: Any) -> dict[str | None, dict[str, str]]:
+def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, str]]:
     """Judge model -> {base_url, key variable}; None is for every other model. {} when no task needs a judge.
 
     SGI_JUDGE_MODEL_n go with SGI_JUDGE_BASE_URL_n and SGI_JUDGE_API_KEY_n; all others with GRADER_BASE_URL and
@@ -164,9 +165,16 @@ def judge_endpoints(env: Mapping[str, str], tasks: Any) -> dict[str | None, dict
     base = env.get("GRADER_BASE_URL") or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     key = "GRADER_API_KEY" if "GRADER_BASE_URL" in env else "OPENAI_API_KEY"
     found: dict[str | None, dict[str, str]] = {None: {"base_url": base, "key_variable": key}}
-    for n in (1, 2, 3):
-        if (model := env.get(f"SGI_JUDGE_MODEL_{n}")) and (url := env.get(f"SGI_JUDGE_BASE_URL_{n}")):
-            found[model] = {"base_url": url, "key_variable": f"SGI_JUDGE_API_KEY_{n}"}
+    if any(task.scorer == "sgi-idea-generation" for task in tasks):
+        for n in (1, 2, 3):
+            if url := env.get(f"SGI_JUDGE_BASE_URL_{n}"):
+                name = f"SGI_JUDGE_MODEL_{n}"
+                found[env.get(name) or DEFAULTS[name]] = {
+                    "base_url": url,
+                    "key_variable": f"SGI_JUDGE_API_KEY_{n}",
+                }
+        if len(found) == 4 and not any(task.scorer in judged - {"sgi-idea-generation"} for task in tasks):
+            del found[None]  # nobody else is asked
     return found
 
 

@@ -28,9 +28,9 @@ from harness.scoring.sgi_common import (
     variable,
 )
 from harness.scoring.sgi_dry_code import code_blocks, replace_function
-from harness.scoring.sgi_settings import FIXTURES, environment_of, find_environment
+from harness.scoring.sgi_settings import FIXTURES, environment_of, execution_seconds, find_environment
 from harness.task import Task
-from snapshots.errors import MissingCapability, UsageError
+from snapshots.errors import MissingCapability
 
 DATA_SECONDS = 600.0
 _CODE_EXAMPLE = "\ndef add(a, b):\n    return a+b\n\ndef minus(a, b):\n    return a-b\n"
@@ -40,14 +40,14 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
     """Metrics passall5, passall3, passall1 (0 or 1), ser (0..1), aet (seconds).
 
     Environment: SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
-    SGI_DRY_EXPERIMENT_DATA_DIR. Missing ones raise MissingCapability (checked before a run by
-    `sgi_settings.check_machine`). Faithful: functions that can't be put in stay as they were in the incomplete
+    SGI_DRY_EXPERIMENT_DATA_DIR. Missing ones raise MissingCapability (seen to before a
+    run by `harness.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
     program, whose tests are run. Fixed: fenced blocks are tried too; a test whose data failed is named.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
     python = find_environment(variable(context, "SGI_CONDA_ENV"))
-    seconds = _seconds(context)
+    seconds = execution_seconds(variable(context, "SGI_EXECUTION_TIMEOUT"))
     problems: list[str] = []
     programs = {
         mode: _program(task, answer, context, mode == "faithful", problems) for mode in ("faithful", "fixed")
@@ -86,17 +86,6 @@ def _metrics(tests: list[dict[str, Any]]) -> dict[str, float | None]:
         "ser": sum(test["returncode"] == 0 for test in tests) / len(tests),
         "aet": sum(times) / len(times) if times else None,
     }
-
-
-def _seconds(context: Context) -> float:
-    text = variable(context, "SGI_EXECUTION_TIMEOUT")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e6:
-        raise UsageError(f"SGI_EXECUTION_TIMEOUT {text!r} is not a number of seconds")
-    return seconds
 
 
 def _program(task: Task, answer: str, context: Context, faithful: bool, problems: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""SGI-Bench's run file, and what the machine must have before a run starts."""
+"""SGI-Bench's run file, and the environment and fixtures of its dry experiments (harness.ready asks for them)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.scoring.sgi_common import DEFAULTS
 from harness.task import Task
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 
@@ -177,26 +176,23 @@ def environment_of(python: Path) -> dict[str, str]:
     return {"PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(prefix)}
 
 
-def check_machine(tasks: Iterable[Task], env: Mapping[str, str], *, has_judge: bool = False) -> None:
-    """Before a run: environment, fixtures and judges that these tasks need. Raises for the first that is missing.
+def execution_seconds(text: str) -> float:
+    """The limit SGI_EXECUTION_TIMEOUT in seconds; UsageError where it is none."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise UsageError(f"SGI_EXECUTION_TIMEOUT {text!r} is not a number of seconds")
+    return seconds
 
-    `has_judge`: judges are there already, such as on a tape.
-    """
-    tasks = list(tasks)
-    dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
-    if dry:
-        find_environment(env.get("SGI_CONDA_ENV") or DEFAULTS["SGI_CONDA_ENV"])
-        folder = env.get("SGI_DRY_EXPERIMENT_DATA_DIR", "")
-        for number in sorted({task.id[-4:] for task in dry} & set(FIXTURES)):
-            place = Path(folder or "/nonexistent") / f"SGI_DryExperiment_{number}"
-            if not place.is_dir() or not any(place.iterdir()):
-                raise MissingCapability(
-                    f"task {number} needs fixtures in {place if folder else 'SGI_DRY_EXPERIMENT_DATA_DIR (not set)'}"
-                )
-    judged = sorted(
-        {task.scorer for task in tasks} & {"sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
-    )
-    if judged and not has_judge and not (env.get("GRADER_API_KEY") or env.get("SGI_JUDGE_API_KEY_1")):
-        raise UsageError(
-            f"{judged[0]} needs judges: set GRADER_BASE_URL and GRADER_API_KEY, or replay a tape"
-        )
+
+def check_fixtures(tasks: Iterable[Task], env: Mapping[str, str]) -> None:
+    """MissingCapability for the first dry experiment whose data files are not where SGI_DRY_EXPERIMENT_DATA_DIR says."""
+    folder = env.get("SGI_DRY_EXPERIMENT_DATA_DIR", "")
+    for number in sorted({task.id[-4:] for task in tasks} & set(FIXTURES)):
+        place = Path(folder or "/nonexistent") / f"SGI_DryExperiment_{number}"
+        if not place.is_dir() or not any(place.iterdir()):
+            raise MissingCapability(
+                f"task {number} needs fixtures in {place if folder else 'SGI_DRY_EXPERIMENT_DATA_DIR (not set)'}"
+            )

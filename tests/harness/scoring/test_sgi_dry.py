@@ -11,10 +11,10 @@ import pytest
 
 from harness.scoring import MEASURED, Context, Score, score
 from harness.scoring.sgi_dry_code import code_blocks, functions, replace_function
-from harness.scoring.sgi_settings import check_machine, find_environment, load_run_file
+from harness.scoring.sgi_settings import find_environment, load_run_file
 from harness.task import Task
 from proxy.isolation import can_isolate
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from snapshots.errors import DamagedInput, MissingCapability
 from tests.harness.scoring.standins import Answers
 
 needs_isolation = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
@@ -136,25 +136,6 @@ def test_nothing_of_a_models_code_runs_in_this_process(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     replace_function(PROGRAM, f"open({str(marker)!r}, 'w')\ndef area(a, b): return 1", "area")
     assert not marker.exists()
-
-
-def test_machine_checks_before_a_run(tmp_path: Path, environment: str) -> None:
-    def tasks(number: str) -> list[Task]:
-        return [Task(f"SGI_DryExperiment_{number}", "?", record(OUTPUTS), "sgi-dry-experiment")]
-
-    env = {"SGI_CONDA_ENV": environment, "GRADER_API_KEY": "x"}
-    check_machine(tasks("0001"), env)
-    with pytest.raises(MissingCapability, match="not set"):
-        check_machine(tasks("0206"), env)
-    folder = tmp_path / "SGI_DryExperiment_0206"
-    folder.mkdir()
-    with pytest.raises(MissingCapability, match="0206"):
-        check_machine(tasks("0206"), env | {"SGI_DRY_EXPERIMENT_DATA_DIR": str(tmp_path)})
-    (folder / "x").write_text("x")
-    check_machine(tasks("0206"), env | {"SGI_DRY_EXPERIMENT_DATA_DIR": str(tmp_path)})
-    with pytest.raises(UsageError, match="GRADER_API_KEY"):
-        check_machine(tasks("0001"), {"SGI_CONDA_ENV": environment})
-    check_machine(tasks("0001"), {"SGI_CONDA_ENV": environment}, has_judge=True)
 
 
 def test_environments_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,75 @@
+"""What a run needs of this machine, seen to before anyone is asked or paid."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.run_files import Settings
+from harness.scoring.sgi_common import DEFAULTS
+from harness.task import Task
+from harness.workshop import judge_endpoints
+from snapshots.errors import MissingCapability, UsageError
+
+
+def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
+    """Raises for the first thing that these tasks need and that isn't there.
+
+    MissingCapability: the environment or a fixture of a dry experiment, a sandbox without network, a judge's key
+    (unless a tape that may answer is there). UsageError: a judge's model that nobody named, a wrong limit.
+    """
+    tasks = list(tasks)
+    taped = settings.tape in ("replay", "auto") and tape.exists()
+    _judges(tasks, settings, taped=taped)
+    dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
+    if dry:
+        _dry_experiments(dry, settings)
+
+
+def _judges(tasks: list[Task], settings: Settings, *, taped: bool) -> None:
+    for task in tasks:
+        named = task.options.get("model") or settings.env.get("GRADER_MODEL")
+        if task.scorer in ("judge", "browsecomp") and not named:
+            raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs options.model or GRADER_MODEL")
+    if taped:
+        return
+    scorers = {task.scorer for task in tasks}
+    for model, endpoint in judge_endpoints(settings.env, tasks).items():
+        key = endpoint["key_variable"]
+        if key and not os.environ.get(key):
+            who = f"the judge {model}" if model else f"the judge of {', '.join(sorted(_judged(scorers)))}"
+            raise MissingCapability(
+                f"{who}: the variable {key} holds no key for {endpoint['base_url']}; set it, or replay a tape"
+            )
+
+
+def _judged(scorers: set[str]) -> set[str]:
+    return scorers & {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
+
+
+def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
+    """The environment's Python is started once, in the sandbox, as the tests of every answer will be."""
+    from harness.sandbox import Limits, run
+    from harness.scoring.sgi_settings import (
+        check_fixtures,
+        environment_of,
+        execution_seconds,
+        find_environment,
+    )
+
+    name = settings.env.get("SGI_CONDA_ENV") or DEFAULTS["SGI_CONDA_ENV"]
+    python = find_environment(name)
+    execution_seconds(settings.env.get("SGI_EXECUTION_TIMEOUT") or DEFAULTS["SGI_EXECUTION_TIMEOUT"])
+    check_fixtures(tasks, settings.env)
+    with tempfile.TemporaryDirectory(prefix="stillweb-ready-") as folder:
+        result = run(
+            [str(python), "-c", "pass"],
+            cwd=Path(folder),
+            limits=Limits(seconds=60),
+            environment=environment_of(python),
+        )
+    if result.returncode != 0:
+        last = (result.stderr.strip().splitlines() or [f"code {result.returncode}"])[-1]
+        raise MissingCapability(f"SGI_CONDA_ENV {name!r}: its Python does not run in the sandbox: {last}")

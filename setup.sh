@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
-# With --peers also what the tests compare with: .venv-peers (other people's readers and servers), curl, Node.
+# With --peers also what the tests compare with: .venv-peers (other people's readers and servers), curl, Node and MCP's
+# own clients for it (tests/interop/clients/node_modules).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -64,7 +65,7 @@ if ! .venv/bin/python -c 'import sys; from proxy.browser import find_browser; fi
 fi
 if [ "${1:-}" = --peers ]; then
   missing=()
-  for pair in curl:curl node:nodejs openssl:openssl ps:procps ip:iproute2; do
+  for pair in curl:curl node:nodejs npm:npm openssl:openssl ps:procps ip:iproute2; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
   done
   if [ ${#missing[@]} -gt 0 ]; then
@@ -77,6 +78,13 @@ if [ "${1:-}" = --peers ]; then
     "$python" -m venv .venv-peers
     quietly .venv-peers/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/peers.lock
     echo "$want" > .venv-peers/stillweb-setup
+  fi
+  clients=tests/interop/clients
+  want=$(cat "$clients/package.json" "$clients/package-lock.json" | sha256sum)
+  if [ "$(cat "$clients/node_modules/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then
+    say "installing MCP's official clients for Node"
+    quietly npm ci --prefix "$clients" --ignore-scripts --omit=optional --no-audit --no-fund
+    echo "$want" > "$clients/node_modules/stillweb-setup"
   fi
 fi
 say "ready"

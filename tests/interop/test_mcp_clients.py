@@ -1,0 +1,182 @@
+"""The official MCP clients (Python 1.x and 2.x, TypeScript 1.x and 2.x, the Inspector's command line) list and call
+every tool of every contract, over stdio and streamable HTTP, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.servers.mcp import listed
+from harness.servers.stateless import REVISION
+from harness.tools import Toolset, load
+from snapshots.snapshot import Snapshot
+from tests.interop.readers import ROOT
+from tests.support.every_tool import CALLS, make_every_tool_site
+
+CLIENTS = Path(__file__).parent / "clients"
+INSPECTOR = CLIENTS / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+WITHOUT = "the Node packages are not here: ./setup.sh --peers installs them"
+LEGACY = "legacy"
+# With STILLWEB_CLIENTS=all every client calls every tool in every way (two minutes of it), else the browser's only here:
+WHOLE = os.environ.get("STILLWEB_CLIENTS") == "all"
+BROWSING = {("python 1", LEGACY, "stdio"), ("node 2", REVISION, "http")}
+CONTRACTS = list(CALLS)
+EVERY = [call for calls in CALLS.values() for call in calls]
+
+
+def node() -> str:
+    """Playwright's own Node, which is newer than a distribution's."""
+    from playwright._impl._driver import compute_driver_executable
+
+    return str(compute_driver_executable()[0])
+
+
+def speaker(client: str) -> list[str]:
+    """The command of a client, without its job."""
+    if client.startswith("python"):
+        python = sys.executable if client == "python 1" else str(ROOT / ".venv-peers/bin/python")
+        if not Path(python).exists():
+            pytest.skip("no .venv-peers: ./setup.sh --peers makes it")
+        return [python, str(CLIENTS / "client.py")]
+    if not INSPECTOR.exists():
+        pytest.skip(WITHOUT)
+    return [node(), str(CLIENTS / "client.mjs")]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_every_tool_site(tmp_path_factory.mktemp("clients") / "site")
+
+
+def serving(site: Path, *more: str) -> list[str]:
+    contracts = [word for name in CONTRACTS for word in ("--contract", name)]
+    return [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(site), *contracts, *more]
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    process = subprocess.Popen(serving(site, "--transport", "http"), stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        yield process.stderr.readline().strip().removeprefix("serving at ")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def expected(site: Path) -> list[dict[str, Any]]:
+    """What the tools say in process."""
+
+    async def ask() -> list[dict[str, Any]]:
+        with Snapshot.open(site) as snapshot:
+            toolset = Toolset(snapshot, CONTRACTS)
+            session = toolset.session("here")
+            out = []
+            for name, given in EVERY:
+                result = await session.call(name, given)
+                contract = next(load(spec.contract) for spec in toolset.specs if spec.name == name)
+                if result.is_error and contract.errors == "jsonrpc":
+                    out.append({"error": result.text})
+                else:
+                    out.append({"content": result.content, "isError": result.is_error})
+            await session.close()
+            await toolset.close()
+            return out
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(scope="module")
+def tools(site: Path) -> list[dict[str, Any]]:
+    with Snapshot.open(site) as snapshot:
+        return listed(Toolset(snapshot, CONTRACTS))
+
+
+def same_result(told: dict[str, Any], expected: dict[str, Any]) -> bool:
+    if "error" in expected:  # clients put words of their own before a server's
+        return expected["error"] in told.get("error", [0, ""])[1]
+    return (told.get("content"), told.get("isError")) == (expected["content"], expected["isError"])
+
+
+def test_the_calls_are_of_every_tool(tools: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    assert {tool["name"] for tool in tools} == {name for name, _ in EVERY}
+    fine = {name for (name, _), told in zip(EVERY, expected, strict=True) if told.get("isError") is False}
+    assert fine == {name for name, _ in EVERY}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(
+    ("client", "era"),
+    [
+        ("python 1", LEGACY),
+        ("python 2", LEGACY),
+        ("python 2", REVISION),
+        ("node 1", LEGACY),
+        ("node 2", LEGACY),
+        ("node 2", REVISION),
+    ],
+)
+@pytest.mark.xdist_group("mcp-clients")
+def test_a_client_lists_and_calls_every_tool(
+    client: str, era: str, transport: str, request: pytest.FixtureRequest, site: Path,
+    tools: list[dict[str, Any]], expected: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    every = WHOLE or (client, era, transport) in BROWSING
+    count = len(EVERY) - (0 if every else len(CALLS["playwright-mcp"]))
+    job: dict[str, Any] = {"sdk": int(client[-1]), "era": era, "calls": EVERY[:count]}
+    if transport == "stdio":
+        job["command"] = serving(site)
+    else:
+        job["url"] = request.getfixturevalue("address")
+    done = subprocess.run([*speaker(client), json.dumps(job)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["server"]["name"] == "stillweb"
+    assert told["tools"] == tools
+    assert [prompt["name"] for prompt in told["prompts"]] == ["fetch"]
+    for call, ours, theirs in zip(EVERY[:count], expected[:count], told["results"], strict=True):
+        assert same_result(theirs, ours), (call, theirs, ours)
+    marks = [result["mark"]["verdict"] for result in told["results"] if result.get("mark")]
+    assert {"exact", "miss"} <= set(marks)
+
+
+def inspect(target: list[str], era: str, *more: str) -> dict[str, Any]:
+    if not INSPECTOR.exists():
+        pytest.skip(WITHOUT)
+    command = [node(), str(INSPECTOR), "--cli", *target, "--protocol-era", era, "--format", "json", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 5), done.stderr  # 5: the tool said that it failed
+    value: dict[str, Any] = json.loads(done.stdout)
+    return value.get("result", value)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("era", [LEGACY, "modern"])
+@pytest.mark.xdist_group("mcp-clients")
+def test_the_inspector_lists_and_calls(
+    era: str, transport: str, request: pytest.FixtureRequest, site: Path,
+    tools: list[dict[str, Any]], expected: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    target = serving(site) if transport == "stdio" else [request.getfixturevalue("address")]
+    shown = inspect(target, era, "--method", "tools/list")
+    assert shown["tools"] == tools
+    for (name, given), ours in zip(EVERY, expected, strict=True):
+        alone = not name.startswith("browser_")  # each process is a session, so a browser's page is gone
+        if "error" in ours or not (WHOLE or (alone and transport == "http" and era == LEGACY)):
+            continue
+        told = inspect(
+            target, era, "--method", "tools/call", "--tool-name", name, "--tool-args-json", json.dumps(given)
+        )
+        assert told["content"], name
+        if alone:
+            assert same_result(told, ours), (name, told)

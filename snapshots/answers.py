@@ -18,7 +18,7 @@ LIMIT = 1 << 21  # bytes of a body that are compared; beyond that the digest dec
 
 # Strict on purpose: taking "SalesReport2012Q3" for a random value would call two answers the same that are not.
 _DRAWN = re.compile(
-    r"stillweb-secret-[0-9a-f]{24}"
+    r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?"
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
     r"|(?<![0-9A-Za-z])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{24,128}(?![0-9A-Za-z])"
     r"|(?<![A-Za-z0-9_\-+/=])[A-Za-z0-9_\-+/=]{22,512}(?![A-Za-z0-9_\-+/=])"

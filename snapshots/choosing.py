@@ -17,6 +17,8 @@ from snapshots.conditions import FAILS, FITS, SiteState, fits, read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.evidence import vary_of
 from snapshots.keys import Key, parse
+from snapshots.proofs import split
+from snapshots.redact import MASK
 from snapshots.request import Request
 from snapshots.sessions import Followed
 from snapshots.slots import CREDENTIALS, choices_of, credentials_of, has_session
@@ -62,6 +64,26 @@ class Situation:
         if 300 <= capture.status < 400 and capture.status != 304 and self.read_response is not None:
             return f"{capture.status} {self.read_response(capture).header('location')}"
         return capture.digest
+
+    def stranger(self, capture: Capture) -> bool:
+        """Whether the request's Authorization proves to be another one than a capture's."""
+        if MASK not in (self.request.header("authorization") or ""):
+            return False
+        found = PSEUDONYM_TEXT.search(self.who(capture))
+        return found is not None and split(found[0]) is not None
+
+    def who(self, capture: Capture) -> str:
+        """The Authorization that a capture was asked for with."""
+        return "" if self.read_request is None else self.read_request(capture).header("authorization") or ""
+
+    def bars(self, capture: Capture, name: str, recorded: str, asked: str) -> bool:
+        """Whether a field that differs bars a capture from standing in: a fragment's, or another password."""
+        return name in HARD or (
+            name == CREDENTIALS
+            and asked.startswith("basic ")
+            and recorded.startswith("basic")
+            and self.stranger(capture)
+        )
 
     @property
     def identified(self) -> bool:
@@ -137,16 +159,25 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
         apart = []
         for name, value in vary_of(capture):
             asked = asked_of(now.request, name)
-            if asked != value and not (name == CREDENTIALS and asked.partition(" ")[0] == value):
+            if name == CREDENTIALS and asked.partition(" ")[0] == value and not now.stranger(capture):
+                continue
+            if asked != value:
                 apart.append((name, value, asked))
         differing.append((capture, apart))
     equal = [c for c, apart in differing if not apart]
     if equal:
         return equal
-    near = [(c, apart) for c, apart in differing if not any(name in HARD for name, _, _ in apart)]
+    near = [(c, apart) for c, apart in differing if not any(now.bars(c, *one) for one in apart)]
     if not now.varies or not near:
         now.why.append("header")
         return []
+    if near[0][1][0][0] == CREDENTIALS and now.stranger(near[0][0]):
+        said: dict[str, set[str]] = {}
+        for capture, _ in near:
+            said.setdefault(now.who(capture), set()).add(now.said(capture))
+        if len({frozenset(answers) for answers in said.values()}) > 1:
+            now.why.append("header")  # it is none of those who were answered differently
+            return []
     if decides(captures, now):
         # The values seen did decide. Only one that asks for the same in other words may stand in.
         near = [(c, apart) for c, apart in near if all(akin(n, a, b) for n, a, b in apart)]
@@ -179,8 +210,9 @@ def decides(captures: list[Capture], now: Situation) -> bool:
 
 def akin(name: str, one: str, other: str) -> bool:
     """Whether two values of a request field, recorded and asked, ask for the same in other words."""
-    if PSEUDONYM_TEXT.search(one):
-        return other != ""  # a secret that was replaced can't be compared
+    if found := PSEUDONYM_TEXT.search(one):
+        # a secret that was replaced can't be compared, unless it proves to be another one
+        return other != "" and not (MASK in other and split(found[0]))
     plain = _KIN.get(name)
     return plain is not None and plain(one) == plain(other)
 

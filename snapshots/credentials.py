@@ -11,8 +11,9 @@ from urllib.parse import unquote
 
 from snapshots.literals import Literals
 
-PSEUDONYM = re.compile(rb"stillweb-secret-[0-9a-f]{24}")
-PSEUDONYM_TEXT = re.compile(r"stillweb-secret-[0-9a-f]{24}")
+# The end, a proof, is missing in older snapshots.
+PSEUDONYM = re.compile(rb"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
+PSEUDONYM_TEXT = re.compile(r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
 
 # A value under one of these names is a secret whatever it looks like.
 _STRONG = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from snapshots.bodies import BYTES, EMPTY, JSON
 from snapshots.capture import Capture
 from snapshots.choosing import asked_of
 from snapshots.conditions import FAILS, UNSET, fits, read, short
-from snapshots.credentials import PSEUDONYM_TEXT, secret_header
+from snapshots.credentials import PSEUDONYM_TEXT, secret_field, secret_header
 from snapshots.evidence import vary_of
 from snapshots.issued import named_values
 from snapshots.keys import Parsed, parse
+from snapshots.recognising import other_secrets
 from snapshots.request import Request
 from snapshots.rules import builtin, joining
 from snapshots.sites import site_of
@@ -56,6 +58,8 @@ def nearest(lookup: Lookup) -> list[Near]:
         if not differs:
             differs = list(_circumstances(lookup, capture))
         rule = joining(request, stored, builtin().rules, group.issued(request.method)) if differs else None
+        if rule and other_secrets(request, stored)[1]:
+            rule = None  # no rule makes another password the same
         weight = sum(_weight(difference) for difference in differs)
         order = (weight, -_common(capture.url, request.url), capture.timestamp, capture.place)
         found.append((order, Near(capture, differs, rule or None)))
@@ -137,12 +141,22 @@ def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str
     for name in dict.fromkeys(n for n, _ in [*only_asked, *only_stored]):
         a = [v for n, v in only_asked if n == name]
         b = [v for n, v in only_stored if n == name]
-        if a and b:
+        if a and b and any(_secret(name, value) for value in (*a, *b)):
+            yield f"{place} {name}: another secret than the recorded one"
+        elif a and b:
             yield f"{place} {name}: asked {_shown(a)}, recorded {_shown(b)}"
         elif a:
-            yield f"{place} {name}: asked {_shown(a)}, not recorded"
+            yield f"{place} {name}: asked {_shown(_told_of(name, a))}, not recorded"
         else:
-            yield f"{place} {name}: not asked, recorded {_shown(b)}"
+            yield f"{place} {name}: not asked, recorded {_shown(_told_of(name, b))}"
+
+
+def _secret(name: str, value: str) -> bool:
+    return PSEUDONYM_TEXT.search(value) is not None or secret_field(re.split(r"[.\[]", name)[-1], value)
+
+
+def _told_of(name: str, values: list[str]) -> list[str]:
+    return ["(a secret)" if _secret(name, value) else value for value in values]
 
 
 def _shown(values: list[str]) -> str:
@@ -239,7 +253,7 @@ def _writers(lookup: Lookup, site: str) -> dict[tuple[str, str], str]:
     """What writes each value of each slot, in words: `POST /filter`."""
     assert lookup.matcher is not None
     found: dict[tuple[str, str], str] = {}
-    for capture in lookup.matcher.snapshot.changing():
+    for capture in lookup.matcher.snapshot.changing(site):
         if not capture.changes or site_of(capture.url) != site:
             continue
         effect = read(capture.state).effect

@@ -11,7 +11,7 @@ from snapshots.conditions import UNSET, Conditions, read, short
 from snapshots.evidence import vary_of
 from snapshots.keys import digest, split_url
 from snapshots.request import Request
-from snapshots.rules import Issued, Refused, Rule, RuleSet, path_of, reduced
+from snapshots.rules import Issued, Refused, Rule, RuleSet, builtin, path_of, reduced
 from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS, slot_of
 from snapshots.urlkeys import path_prefix
@@ -45,7 +45,7 @@ class Group:
         self._requests: dict[tuple[str, int], Request] = {}
         self._issued: dict[str, Issued] = {}
         self._slots: dict[str, dict[str, list[Capture]]] = {}
-        self._joined: dict[str, dict[str, list[Capture]]] = {}
+        self._joined: dict[tuple[str, bool], dict[str, list[Capture]]] = {}
         self._on: dict[str, tuple[Rule, ...]] = {}
 
     def request(self, capture: Capture) -> Request:
@@ -91,16 +91,26 @@ class Group:
 
     def joined(self, request: Request) -> list[Capture]:
         """The captures that all rules in force together make the same as a request."""
+        return self._like(request, self.rules(request.method), False)
+
+    def twins(self, request: Request) -> list[Capture]:
+        """Those that are the same but for their secrets, whether the rule for these is in force or not."""
+        rules = self.rules(request.method)
+        if any(rule.kind == "redacted" for rule in rules):
+            return self.joined(request)
+        return self._like(request, (*rules, *(r for r in builtin().rules if r.kind == "redacted")), True)
+
+    def _like(self, request: Request, rules: tuple[Rule, ...], masked: bool) -> list[Capture]:
         method = request.method
-        rules, issued = self.rules(method), self.issued(method)
-        if method not in self._joined:
+        issued = self.issued(method)
+        if (method, masked) not in self._joined:
             table: dict[str, list[Capture]] = defaultdict(list)
             for capture in self.captures:
                 if capture.method == method:
                     left = reduced(self.request(capture), rules, issued, stored=True)
                     table[digest(left)].append(capture)
-            self._joined[method] = table
-        return self._joined[method].get(digest(reduced(request, rules, issued)), [])
+            self._joined[method, masked] = table
+        return self._joined[method, masked].get(digest(reduced(request, rules, issued)), [])
 
 
 def exclusive(one: Capture, other: Capture) -> bool:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from snapshots.capture import Capture, Response
 from snapshots.choosing import Situation, choose
 from snapshots.conditions import read, short
+from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
 from snapshots.keys import Key, parse, request_key
+from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
+from snapshots.redact import MASK, mask
 from snapshots.request import Request
 from snapshots.rules import RuleSet, joining, reduced
 from snapshots.sessions import Change, Session
 from snapshots.sites import site_of
-from snapshots.slots import READ, SAFE_METHODS, STRONG, WEAK, slot_of, touch_of
+from snapshots.slots import CREDENTIALS, READ, SAFE_METHODS, STRONG, WEAK, slot_of, touch_of
 
 if TYPE_CHECKING:
     from snapshots.explain import Near
@@ -37,7 +40,7 @@ class Store(Protocol):
     @property
     def rules(self) -> RuleSet: ...
     def captures(self) -> Iterator[Capture]: ...
-    def changing(self) -> Iterator[Capture]: ...
+    def changing(self, site: str | None = None, /) -> Iterator[Capture]: ...
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
     def read(self, capture: Capture, /) -> Response: ...
@@ -119,7 +122,7 @@ class Matcher:
         self._keys: dict[str, Key] = {}
         self._lock = threading.RLock()
         self._groups: OrderedDict[str, Group] = OrderedDict()
-        self._changing: frozenset[str] | None = None
+        self._changing: dict[str, bool] = {}
 
     def session(self, name: str = "default") -> Session:
         """A fresh session, before any change."""
@@ -150,6 +153,13 @@ class Matcher:
         site = site_of(request.url)
         state = session.sites.get(site) if session is not None else None
         candidates = self._same(request, key)
+        if not candidates or any(_guarded(c) for c in candidates):
+            known = self._recognised(request, candidates, session)
+            if candidates:
+                request = known if known is request else replace(request, headers=known.headers)
+            elif known is not request:
+                request, key = known, request_key(known)
+                candidates = self._same(request, key)
         now = Situation(
             request,
             key,
@@ -169,8 +179,10 @@ class Matcher:
         elif accepted.level >= LEVELS.index("rule"):
             capture, rule = self._by_rule(request, key, now, session)
             verdict = f"rule:{rule}"
-            if rule is not None and request.body and "redacted" in rule.split("+"):
-                now.unsure = True  # a secret in a body may be another one, such as a wrong password
+            if capture is not None and rule is not None and "redacted" in rule.split("+"):
+                # a secret in a body may be another one, such as a wrong password; some prove that they are
+                stored = self.group(request.url).request(capture)
+                now.unsure = now.unsure or bool(request.body or other_secrets(request, stored)[0])
         if capture is not None and accepted.level == 0 and verdict != "exact":
             capture = None
         if capture is not None and accepted.unambiguous and now.unsure:
@@ -194,7 +206,7 @@ class Matcher:
             not now.unsure and rule is None and not conditions.effect and all(_bare(c) for c in candidates)
         )
         if stateless and not now.unsure and rule is None:
-            lookup.settled = conditions.lasting or site not in self.changing
+            lookup.settled = conditions.lasting or not self.changes(site)
             self._remember(request, lookup, candidates, "" if conditions.lasting else site)
         return lookup
 
@@ -249,12 +261,32 @@ class Matcher:
             self._groups.move_to_end(prefix)
         return found
 
-    @property
-    def changing(self) -> frozenset[str]:
-        """The sites of which a change of state or a value issued to the client was recorded."""
-        if self._changing is None:
-            self._changing = frozenset(site_of(c.url) for c in self.snapshot.changing())
-        return self._changing
+    def changes(self, site: str) -> bool:
+        """Whether a change of a site's state, or a value that it issued to the client, was recorded."""
+        found = self._changing.get(site)
+        if found is None:
+            found = self._changing[site] = next(iter(self.snapshot.changing(site)), None) is not None
+        return found
+
+    def _recognised(self, request: Request, found: list[Capture], session: Session | None) -> Request:
+        """The request with its secrets as the recorder would have stored them; itself where it has none."""
+        known = session.secrets if session is not None else None
+        if known is None and mask(request) is request:
+            return request
+        names: set[str] = set()
+        group = self.group(request.url)
+        for capture in found or group.twins(request):
+            guarded = _guarded(capture)
+            stored = self.snapshot.read_request(capture) if guarded else group.request(capture)
+            names |= pseudonyms_in(stored, headers=guarded)
+        if known is None:
+            if not names:
+                return request
+            known = Recogniser()
+            if session is not None:
+                session.secrets = known
+        known.know(names)
+        return known.request(request)
 
     def _same(self, request: Request, key: Key) -> list[Capture]:
         """The captures with the same canonical key."""
@@ -270,6 +302,11 @@ class Matcher:
         """The capture that rules join with a request, and the rules that are needed for it."""
         group = self.group(request.url)
         found = [c for c in group.joined(request) if c.key != key.canonical]
+        if MASK in request.url or MASK.encode() in request.body:
+            same = [c for c in found if not other_secrets(request, group.request(c))[1]]
+            if len(same) < len(found):
+                now.why.append("password")
+            found = same
         if not found:
             return None, None
         # Captures that the rules join and that fit the same state say the same, or a rule would be off here: the
@@ -332,6 +369,11 @@ class Matcher:
         if prior != READ or cookies:
             change = Change(slot, short(request.url, self.key(request).canonical), prior == STRONG)
             session.missed(site, change if prior != READ else None, cookies)
+
+
+def _guarded(capture: Capture) -> bool:
+    """Whether a secret in its request's header counts."""
+    return any(v and (n == CREDENTIALS or PSEUDONYM_TEXT.search(v)) for n, v in capture.vary)
 
 
 def _bare(capture: Capture) -> bool:

@@ -1,15 +1,15 @@
 """Secrets are replaced before anything is stored, each by a pseudonym that keeps its place.
 
-`stillweb-secret-` and 24 hex digits of HMAC-SHA-256 over the secret: the same secret has the same pseudonym in
-`Set-Cookie`, `Cookie`, URLs, headers and bodies of a snapshot, also after it is reopened, so that replay fits
-together. It is a legal cookie value, header token and query value.
+`stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof (`snapshots.proofs`): the same
+secret has the same pseudonym in `Set-Cookie`, `Cookie`, URLs, headers and bodies of a snapshot, also after it is
+reopened, so that replay fits together. It is a legal cookie value, header token and query value.
 
 The key of the HMAC is not in the snapshot. A stored key, or a plain hash, would let anybody who gets the
 snapshot try passwords against the pseudonyms until one fits; most passwords are weak enough for that. So one
 master key lies in the user's state directory (mode 0600), and a snapshot's key is derived from it and from a
-salt that the snapshot carries: two snapshots of one user share no pseudonym, and nothing about a secret
-can be tried without the master key. Another user who replays the snapshot needs no key: `mask` makes requests
-comparable whatever secret is sent.
+salt that the snapshot carries: two snapshots of one user share no pseudonym, and all that can be tried against
+one is its proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
+others (`snapshots.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
 Nothing here does I/O but `snapshot_key`. What has no secret in it is handed back as the same object.
 """
@@ -30,7 +30,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from snapshots import credentials, encodings
+from snapshots import credentials, encodings, proofs
 from snapshots.capture import Response
 from snapshots.errors import DamagedInput
 from snapshots.request import Headers, Request
@@ -118,14 +118,17 @@ class Redactor:
     def pseudonym(self, secret: str) -> str:
         """The name that stands for a secret; the same for the same secret, always."""
         digest = hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
-        return PREFIX + digest.hex()[:24]
+        return PREFIX + digest.hex()[:24] + proofs.tail(secret, self._key)
 
     def learn(self, secret: str) -> str:
         """Remembers a secret, so that it is replaced from now on; returns its pseudonym."""
         known = self._names.get(secret)
         if known is not None:
             return known
-        name = self.pseudonym(secret)
+        return self.remember(secret, self.pseudonym(secret))
+
+    def remember(self, secret: str, name: str) -> str:
+        """From now on the secret is replaced by that name."""
         with self._lock:
             self._names[secret] = name
             # a word of a language would be found in every page; it is replaced in its own field alone

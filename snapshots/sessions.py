@@ -13,6 +13,7 @@ from snapshots.slots import has_session
 
 if TYPE_CHECKING:
     from snapshots.matching import Lookup
+    from snapshots.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
 
@@ -39,7 +40,7 @@ class Session:
     `version` grows with every change of what is known of a server's state.
     """
 
-    __slots__ = ("followed", "given", "name", "served", "sites", "version")
+    __slots__ = ("followed", "given", "name", "secrets", "served", "sites", "version")
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
@@ -48,6 +49,7 @@ class Session:
         self.sites: dict[str, SiteState] = {}
         self.followed: dict[str, Followed] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
+        self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Lookup) -> None:
         """To be called when the answer of a lookup was given: moves the state and the cursors."""

@@ -1,0 +1,76 @@
+"""A replayed request as the recorder would have stored it: the secrets it knows by their pseudonyms.
+
+So the recorded password finds the recorded answer, by the same key as any other request, and another one does not.
+No key is needed for it, only what the pseudonyms themselves prove (`snapshots.proofs`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from snapshots import proofs
+from snapshots.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from snapshots.issued import named_values
+from snapshots.keys import parse
+from snapshots.redact import MASK, Redactor
+from snapshots.request import Request
+
+# What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
+_TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
+
+
+class Recogniser(Redactor):
+    """Replaces secrets by the pseudonyms that they prove to be; those that it doesn't know become `MASK`.
+
+    One for each session: like the recorder it replaces what it has recognised wherever else it occurs later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self._known: dict[str, dict[str, set[str]]] = {}  # salt, proof, pseudonyms
+
+    def know(self, pseudonyms: Iterable[str]) -> None:
+        """Adds pseudonyms that secrets may turn out to be."""
+        for name in pseudonyms:
+            if (found := proofs.split(name)) is not None:
+                self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
+
+    def learn(self, secret: str) -> str:
+        """The pseudonym of a secret, `MASK` for one that was not recorded."""
+        known = self._names.get(secret)
+        if known is not None:
+            return known
+        found: set[str] = set()
+        for salt, by_proof in self._known.items():
+            found |= by_proof.get(proofs.proof(secret, salt), set())
+        if len(found) != 1:  # none, or two that can't be told apart
+            return MASK
+        return self.remember(secret, found.pop())
+
+
+def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
+    """The pseudonyms in a stored request that can be proven."""
+    found = {m[0] for m in PSEUDONYM_TEXT.finditer(request.url)}
+    if request.body:
+        found |= {m[0].decode() for m in PSEUDONYM.finditer(request.body)}
+    if headers:
+        for _, value in request.headers:
+            found |= {m[0] for m in PSEUDONYM_TEXT.finditer(value)}
+    return {name for name in found if proofs.split(name) is not None}
+
+
+def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
+    """The names under which a recognised request has another secret than a stored one; whether one is typed.
+
+    Empty where nothing proves it, as with pseudonyms of older snapshots: then any secret may be the recorded one.
+    """
+    mine = [(f"{where}:{name}", value) for where, name, value in named_values(parse(asked))]
+    theirs = {(f"{where}:{name}", value) for where, name, value in named_values(parse(stored))}
+    names = {place for place, value in theirs if proofs.split(value) is not None}
+    found = sorted({p for p, value in mine if p in names and "secret-" in value and (p, value) not in theirs})
+    users = [PSEUDONYM_TEXT.search(r.url.partition("://")[2].partition("/")[0]) for r in (asked, stored)]
+    if users[0] and users[1] and users[0][0] != users[1][0] and proofs.split(users[1][0]):
+        return ["password of the URL", *(p.partition(":")[2] for p in found)], True
+    plain = [place.partition(":")[2] for place in found]
+    return plain, any(_TYPED.search(name) for name in plain)

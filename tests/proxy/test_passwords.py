@@ -1,0 +1,126 @@
+"""A password that was not recorded is never answered by the attempt that was; the recorded one always is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from proxy import Authority, Gateway, Recorder
+from snapshots import Request, Snapshot, Writer, seal
+from tests.support.stateful_site import HOST, Site, serve
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class Client:
+    """One client of a proxy: keeps its cookies."""
+
+    def __init__(self, proxy_url: str) -> None:
+        self._place = urlsplit(proxy_url)
+        self._cookies: dict[str, str] = {}
+
+    def send(self, method: str, path: str, form: dict[str, str] | None = None) -> tuple[str, str]:
+        """Verdict ("" while recording) and text."""
+        assert self._place.hostname
+        connection = HTTPConnection(self._place.hostname, self._place.port, timeout=30)
+        who = base64.b64encode(f"{self._place.username}:x".encode()).decode()
+        headers = {"Proxy-Authorization": f"Basic {who}"}
+        if self._cookies:
+            headers["Cookie"] = "; ".join(f"{n}={v}" for n, v in self._cookies.items())
+        if form is not None:
+            headers["Content-Type"] = FORM
+        connection.request(method, HOST + path, urlencode(form) if form else None, headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        for name, value in answer.getheaders():
+            if name.lower() == "set-cookie":
+                cookie, _, rest = value.partition(";")[0].partition("=")
+                self._cookies[cookie] = rest
+        connection.close()
+        verdict = answer.getheader("Stillweb-Verdict") or ""
+        return verdict, text or answer.getheader("Location") or ""
+
+    def login(self, user: str, password: str) -> tuple[str, str]:
+        return self.send("POST", "/login", {"user": user, "password": password})
+
+
+@contextmanager
+def _recorder(path: Path, state: Path) -> Iterator[Recorder]:
+    host = urlsplit(HOST).hostname
+    assert host
+    with serve(Site()) as url, Writer.open(path) as writer:
+        place = urlsplit(url)
+        assert place.hostname
+        assert place.port
+        authority = Authority.load_or_create(state)
+        with Recorder(writer, resolve={host: (place.hostname, place.port)}, authority=authority) as recorder:
+            yield recorder
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("passwords")
+    with _recorder(folder / "site", folder / "state") as recorder:
+        ann = Client(recorder.proxy_url("one"))
+        ann.send("GET", "/login")
+        ann.login("ann", "a wrong one")
+        ann.login("ann", "apple-pie-7")
+        ann.send("GET", "/account")
+    return seal(folder / "site").path
+
+
+@pytest.fixture(params=["same state", "another machine"])
+def client(request: pytest.FixtureRequest, sealed: Path, tmp_path: Path) -> Iterator[tuple[Client, Gateway]]:
+    """Whether the key of the recording is there plays no part."""
+    state = sealed.parent / "state" if request.param == "same state" else tmp_path
+    with (
+        Snapshot.open(sealed) as snapshot,
+        Gateway(snapshot, authority=Authority.load_or_create(state)) as gateway,
+    ):
+        yield Client(gateway.proxy_url("walk")), gateway
+
+
+def test_a_wrong_password_then_the_right_one(client: tuple[Client, Gateway]) -> None:
+    ann, gateway = client
+    ann.send("GET", "/login")
+    verdict, text = ann.login("ann", "a wrong one")
+    assert verdict == "exact"
+    assert "Wrong name or password" in text
+    assert ann.login("ann", "apple-pie-7") == ("exact", "/account")
+    verdict, text = ann.send("GET", "/account")
+    assert verdict == "exact"
+    assert "ann" in text
+    assert not any(e["ambiguous"] for e in gateway.ledger.entries())
+
+
+def test_another_password_is_a_miss_that_tells_neither(client: tuple[Client, Gateway]) -> None:
+    ann, gateway = client
+    ann.send("GET", "/login")
+    verdict, text = ann.login("ann", "apple-pie-8")
+    assert verdict == "miss"
+    assert "password: another secret than the recorded one" in text
+    entry = gateway.ledger.misses()[-1]
+    assert entry["nearest"][0]["rule"] is None
+    assert "apple-pie" not in json.dumps(entry)
+    assert ann.send("GET", "/account")[0] == "miss"  # whether that signed in nobody knows
+    assert ann.login("bob", "apple-pie-7")[0] == "miss"
+    assert ann.login("ann", "apple-pie-7")[0] == "exact"
+
+
+def test_the_key_of_a_missed_password_is_no_hash_of_it(sealed: Path) -> None:
+    with Snapshot.open(sealed) as snapshot:
+        headers = (("Content-Type", FORM),)
+        keys = {
+            snapshot.matcher()
+            .lookup(Request("POST", f"{HOST}/login", headers, f"user=ann&password={word}".encode()))
+            .key.canonical
+            for word in ("guess-1", "guess-2")
+        }
+    assert len(keys) == 1

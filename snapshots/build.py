@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -11,7 +11,8 @@ from snapshots import keys
 from snapshots.cache import derived
 from snapshots.capture import Capture
 from snapshots.cdxj import Index, capture_line, sorted_lines
-from snapshots.container import INDEX, SMALL, Container
+from snapshots.changing import open_table, table_of
+from snapshots.container import CHANGING, INDEX, SMALL, Container
 from snapshots.indexing import VERSION, Findings, Progress, resolve
 from snapshots.pairing import Answer
 from snapshots.parallel import scan_file
@@ -24,13 +25,16 @@ from snapshots.state import assign_states
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 
 
-def stamp_for(files: Mapping[str, Place], index_size: int, index_crc: int) -> dict[str, Any]:
+def stamp_for(
+    files: Mapping[str, Place], index_size: int, index_crc: int, changing: Mapping[str, int]
+) -> dict[str, Any]:
     """What an index of ours says about itself in datapackage.json."""
     return {
         "version": INDEX_VERSION,
         "bytes": index_size,
         "crc32": index_crc,
         "archives": {name: files[name].size for name in sorted(files)},
+        "changing": dict(changing),
     }
 
 
@@ -55,6 +59,9 @@ class Built:
     notes: list[str] = field(default_factory=list)  # what was wrong
     profile: Profile | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    changing: Callable[[], Index | None] = lambda: (
+        None
+    )  # opens the table of `snapshots.changing`, if there is one
 
 
 def open_index(container: Container, progress: Progress | None = None) -> tuple[Index, Built]:
@@ -64,6 +71,9 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
         known = Built(
             profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
             settings=container.own.get("settings") or {},
+            changing=lambda: open_table(
+                container.members.get(CHANGING), container.own["index"].get("changing")
+            ),
         )
         return Index(container.members[INDEX]), known
     if container.size < SMALL:
@@ -95,8 +105,15 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
     for name in head["plain"]:
         container.make_plain(name)
     profile = head["profile"]
+    index = Index(FilePlace(path, base=len(first) + 1))
+
+    def write_table(out: BinaryIO) -> None:
+        out.write(table_of(index.lines()))
+
     known = Built([], head["notes"], Profile.from_json(profile) if profile else None, head["settings"])
-    return Index(FilePlace(path, base=len(first) + 1)), known
+    stamp = f"changing {INDEX_VERSION} {container.stamp}"
+    known.changing = lambda: Index(FilePlace(derived("changing.txt", stamp, write_table)))
+    return index, known
 
 
 def join_lines(lines: Iterable[bytes]) -> bytes:

@@ -21,6 +21,7 @@ from snapshots.scan import unpacked
 
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"
+CHANGING = "indexes/changing.txt"
 PAGES = "pages/pages.jsonl"
 PACKAGE = "datapackage.json"
 DIGEST = "datapackage-digest.json"

@@ -18,9 +18,10 @@ from isal import isal_zlib
 
 from snapshots.appending import write_whole
 from snapshots.build import stamp_for
-from snapshots.container import ARCHIVE, DIGEST, INDEX, PACKAGE, Container, open_container
+from snapshots.changing import stamp_of, table_of
+from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, Container, open_container
 from snapshots.dates import iso_date
-from snapshots.places import Place, chunks
+from snapshots.places import FilePlace, Place, chunks
 from snapshots.profile import Profile
 from snapshots.rules import builtin
 from snapshots.view import View
@@ -180,11 +181,14 @@ def write_package(
         for piece in chunks(index):
             crc = isal_zlib.crc32(piece, crc)
         lines = index.read(0, index.size).split(b"\n")[:-1]
+        table = table_of(lines)
+        write_whole(path / CHANGING, [table])
+        container.members[CHANGING] = FilePlace(path / CHANGING)
         if rules is None:
             rules = builtin().to_json()
         own = {
             "id": snapshot_id(lines, profile, rules),
-            "index": stamp_for(container.archives, index.size, crc),
+            "index": stamp_for(container.archives, index.size, crc, stamp_of(table)),
             "profile": profile.to_json() if profile else None,
             "settings": dict(settings),
             "rules": rules,

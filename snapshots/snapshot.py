@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from snapshots.build import Built, join_lines, open_index
 from snapshots.capture import PARTIAL, Capture, Response
-from snapshots.cdxj import Index, is_capture, parse_line, to_capture
+from snapshots.cdxj import Index, parse_line, to_capture
+from snapshots.changing import changing_lines
 from snapshots.container import Container, is_url, open_container
 from snapshots.errors import UsageError
 from snapshots.indexing import Progress, other_key
@@ -23,6 +24,7 @@ from snapshots.places import BytesPlace
 from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.request import Request
+from snapshots.sites import site_of
 from snapshots.view import View
 from snapshots.warc import Record
 
@@ -42,6 +44,14 @@ class Layer:
     index: Index
     known: Built
     prefix: str = ""
+    _table: tuple[Index | None] | None = None
+
+    @property
+    def table(self) -> Index | None:
+        """Where its captures that change something are, opened when first asked for."""
+        if self._table is None:
+            self._table = (self.known.changing(),)
+        return self._table[0]
 
     def named(self, capture: Capture) -> Capture:
         """A capture of this layer under the snapshot's names."""
@@ -133,14 +143,13 @@ class Snapshot:
                 highest.update(dict.fromkeys(_answered(capture), number))
         return highest
 
-    def changing(self) -> Iterator[Capture]:
-        """The captures that change a state or sent an issued value, found without parsing all the others."""
+    def changing(self, site: str | None = None) -> Iterator[Capture]:
+        """The captures (of a site) that change a state or sent an issued value, without parsing all the others."""
         for layer in self._layers:
-            for line in layer.index.lines():
-                if b'"changes":true' in line or b'"state":"$' in line or b" $" in line:
-                    key, timestamp, entry = parse_line(line)
-                    if is_capture(entry):
-                        yield layer.named(to_capture(key, timestamp, entry))
+            for line in changing_lines(layer.index, layer.table if site is not None else None, site):
+                capture = layer.named(to_capture(*parse_line(line)))
+                if site is None or site_of(capture.url) == site:
+                    yield capture
 
     def candidates(self, urlkey: str) -> tuple[Capture, ...]:
         """The captures with this index key, oldest first."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from snapshots import build, warc
 from snapshots.cdxj import parse_line
-from snapshots.container import DIGEST, INDEX, PACKAGE, Container, open_container
+from snapshots.changing import table_of
+from snapshots.container import CHANGING, DIGEST, INDEX, PACKAGE, Container, open_container
 from snapshots.digests import algorithm_of, declared_digests, same_dechunked, same_digest
 from snapshots.errors import DamagedInput
 from snapshots.indexing import Findings, find
@@ -305,6 +306,9 @@ class _Check:
                 )
         for name, offset in wanted:
             self.found("index", name, int(offset), "the record is not in the index")
+        table = self.container.member(CHANGING)
+        if table is not None and table != table_of(built.lines):
+            self.found("index", CHANGING, -1, "is not made from these records; rebuild it: stillweb index")
 
     def foreign_index(self, name: str) -> None:
         place = self.container.members[name]

@@ -12,6 +12,7 @@ from snapshots.matching import Matcher
 from snapshots.messages import vary_of, vary_values
 from snapshots.request import Headers, Request
 from snapshots.rules import RuleSet, builtin
+from snapshots.sites import site_of
 from snapshots.state import assign_states
 
 
@@ -91,8 +92,9 @@ class MemoryStore:
     def captures(self) -> Iterator[Capture]:
         return iter(self._captures)
 
-    def changing(self) -> Iterator[Capture]:
-        return (c for c in self._captures if c.changes or "$" in c.state)
+    def changing(self, site: str | None = None, /) -> Iterator[Capture]:
+        found = (c for c in self._captures if c.changes or "$" in c.state)
+        return (c for c in found if site is None or site_of(c.url) == site)
 
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]:
         return tuple(c for c in self._captures if c.urlkey == urlkey)

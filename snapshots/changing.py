@@ -1,0 +1,63 @@
+"""Which captures of a site change its state or sent a value that it issued: kept beside the index, by site.
+
+Most answers can be remembered for all sessions, but not on a site where something was changed; to know that, a
+million index lines would have to be read. `indexes/changing.txt` holds a line `site urlkey` for each urlkey that
+has such captures, sorted by its bytes. It is derived from the index and only says where to look there; datapackage.json
+holds its size and checksum, and a table that is not the one described is not used: then the whole index is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from isal import isal_zlib
+
+from snapshots.cdxj import Index, is_capture
+from snapshots.places import BytesPlace, Place
+from snapshots.sites import site_of
+from snapshots.urlkeys import escape
+
+
+def changes(line: bytes) -> bool:
+    """Whether an index line is of a capture that changes a state or sent an issued value."""
+    marked = b'"changes":true' in line or b'"state":"$' in line or b" $" in line
+    return marked and is_capture(json.loads(line.split(b" ", 2)[2]))
+
+
+def table_of(lines: Iterable[bytes]) -> bytes:
+    """The table for the lines of an index."""
+    found = set()
+    for line in lines:
+        if changes(line):
+            key, _, block = line.split(b" ", 2)
+            found.add(_site(site_of(json.loads(block)["url"])) + b" " + key + b"\n")
+    return b"".join(sorted(found))
+
+
+def stamp_of(table: bytes) -> dict[str, int]:
+    """What datapackage.json says of the table."""
+    return {"bytes": len(table), "crc32": isal_zlib.crc32(table)}
+
+
+def open_table(place: Place | None, stamp: Any) -> Index | None:
+    """The table, if there is one and it is the one described; None if it can't be relied on."""
+    if place is None or not isinstance(stamp, dict):
+        return None
+    data = place.read(0, place.size)
+    return Index(BytesPlace(data)) if stamp_of(data) == stamp else None
+
+
+def changing_lines(index: Index, table: Index | None, site: str | None) -> Iterator[bytes]:
+    """The lines of the captures that change something, of one site (and perhaps of others too) or of all."""
+    if site is None or table is None:
+        yield from filter(changes, index.lines())
+        return
+    for line in table.lines(_site(site).decode()):
+        key = line.partition(b" ")[2].decode(errors="surrogatepass")
+        yield from filter(changes, index.lines(key))
+
+
+def _site(site: str) -> bytes:
+    return escape(site).encode() or b"-"

@@ -233,38 +233,22 @@ def _told(lookup: Lookup, site: str, capture: Capture) -> str:
     wanted += [(slot, "|".join(sorted(v - {UNSET}))) for slot, v in conditions.one_of if v - {UNSET}]
     if not wanted:
         return "before any change"
-    names = _writers(lookup, site)
-    return "after " + ", ".join(names.get((s, v), names.get((s, ""), "a change")) for s, v in wanted)
+    assert lookup.matcher is not None
+    by = lookup.matcher.changers(site)
+    return "after " + ", ".join(by.named(s, v) for s, v in wanted)
 
 
 def _done(lookup: Lookup, site: str) -> str:
     state = lookup.session.sites.get(site) if lookup.session is not None else None
     if state is None or not state.held:
         return "changed nothing so far"
-    names = _writers(lookup, site)
+    assert lookup.matcher is not None
+    by = lookup.matcher.changers(site)
     told = []
     for slot, held in state.held.items():
         unknown = "a request that was not recorded" if held.value.startswith("!") else "a change"
-        told.append(names.get((slot, held.value), names.get((slot, ""), unknown)))
+        told.append(by.named(slot, held.value, unknown))
     return "did " + ", ".join(told)
-
-
-def _writers(lookup: Lookup, site: str) -> dict[tuple[str, str], str]:
-    """What writes each value of each slot, in words: `POST /filter`."""
-    assert lookup.matcher is not None
-    found: dict[tuple[str, str], str] = {}
-    for capture in lookup.matcher.snapshot.changing(site):
-        if not capture.changes or site_of(capture.url) != site:
-            continue
-        effect = read(capture.state).effect
-        if effect is None:
-            continue
-        name = f"{capture.method} {_path(capture.url)}"
-        request = lookup.matcher.snapshot.read_request(capture)
-        told = ", ".join(f"{n}={v}" for _, n, v in named_values(parse(request)))
-        found.setdefault((effect.slot, ""), name)
-        found.setdefault((effect.slot, effect.value), f"{name} ({told[:SHOWN]})" if told else name)
-    return found
 
 
 def remedy(lookup: Lookup) -> str:
@@ -282,10 +266,3 @@ def remedy(lookup: Lookup) -> str:
         except UnicodeDecodeError:
             words += ["--data-binary", "@BODY"]
     return f"stillweb record -o LAYER -- {shlex.join([*words, request.url])}"
-
-
-def _path(url: str) -> str:
-    try:
-        return urlsplit(url).path
-    except ValueError:  # brackets that hold no address
-        return url

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from snapshots.capture import Capture, Response
+from snapshots.changers import Changers
 from snapshots.choosing import Situation, choose
 from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
@@ -122,6 +123,7 @@ class Matcher:
         self._keys: dict[str, Key] = {}
         self._lock = threading.RLock()
         self._groups: OrderedDict[str, Group] = OrderedDict()
+        self._changers: dict[str, Changers] = {}
         self._changing: dict[str, bool] = {}
 
     def session(self, name: str = "default") -> Session:
@@ -287,6 +289,13 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
+
+    def changers(self, site: str) -> Changers:
+        """What writes the slots of a site, in words."""
+        found = self._changers.get(site)
+        if found is None:
+            found = self._changers[site] = Changers(self.snapshot, site)
+        return found
 
     def _same(self, request: Request, key: Key) -> list[Capture]:
         """The captures with the same canonical key."""

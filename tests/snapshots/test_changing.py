@@ -38,7 +38,8 @@ def _site(root: Path) -> str:
 def test_by_site_is_found_what_the_whole_index_tells(root: Path) -> None:
     with Snapshot.open(root) as snapshot:
         every = {(c.method, c.url) for c in snapshot.changing()}
-    assert every and _found(root, _site(root)) == every
+    assert every
+    assert _found(root, _site(root)) == every
     assert _found(root, "elsewhere.test") == set()
     assert verify(root) == []
 
@@ -116,4 +117,5 @@ def test_a_line_is_judged_by_its_entry() -> None:
 def test_no_site_is_a_site_too() -> None:
     entry = {"url": "!?", "changes": True}
     line = b"!? 20250101000000 " + json.dumps(entry, separators=(",", ":")).encode()
-    assert table_of([line]).endswith(b" !?\n") and not table_of([line]).startswith(b" ")
+    assert table_of([line]).endswith(b" !?\n")
+    assert not table_of([line]).startswith(b" ")

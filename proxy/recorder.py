@@ -26,6 +26,7 @@ from proxy.archiving import Archivist, Writes
 from proxy.certificates import Authority
 from proxy.clients import client_environment, run_command
 from proxy.master import RecordingMaster, complaints_to, without_self_checks
+from proxy.mended import mended
 from proxy.recording import DEFAULT_SESSION, RecordingAddon
 from proxy.redacting import ExchangeRedactor
 from proxy.resolving import Place, new_loop
@@ -276,7 +277,8 @@ class Recorder:
         asyncio.set_event_loop(loop)
         self._loop = loop
         try:
-            with without_self_checks(), complaints_to(lambda words: self._failed("mitmproxy", words)):
+            complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
+            with without_self_checks(), mended(), complaints:
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)

@@ -1,0 +1,112 @@
+"""What mitmproxy's HTTP/1 lacks, put in while a recorder runs: interim answers and trailers.
+
+mitmproxy 11 takes a 103 (or an unasked 100) for the answer itself, and ends a connection that sends trailers. Here
+interim answers of an origin are passed over, as a client may (RFC 9110, 15.2), and trailers go on to the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import h11
+from mitmproxy import http
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers.http import _events, _http1
+from mitmproxy.proxy.layers.http._base import ReceiveHttp
+
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
+_END = b"0\r\n\r\n"
+_Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
+
+
+def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
+    """An origin's head, with those of interim answers before it taken away."""
+    if isinstance(event, events.DataReceived) and self.request:
+        while _INTERIM.match(bytes(self.buf)) and self.buf.maybe_extract_lines() is not None:
+            pass
+    yield from _originals[_Client, "read_headers"](self, event)
+
+
+class _Trailing:
+    """A reader of bodies that hands trailers to `found` and ends without them."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.found: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __call__(self, buffer: Any) -> Any:
+        return self._plain(self._reader(buffer))
+
+    def read_eof(self) -> Any:
+        """See h11's readers."""
+        return self._plain(self._reader.read_eof())
+
+    def _plain(self, event: Any) -> Any:
+        if isinstance(event, h11.EndOfMessage) and event.headers:
+            self.found = tuple(event.headers.raw_items())
+            return h11.EndOfMessage()
+        return event
+
+
+def _read_body(self: Any, event: events.Event) -> Iterator[Any]:
+    """A body; its trailers are told before its end."""
+    if not isinstance(self.body_reader, _Trailing):
+        self.body_reader = _Trailing(self.body_reader)
+    reader = self.body_reader
+    kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
+    inner = _originals[_Connection, "read_body"](self, event)
+    reply = None
+    while True:
+        try:
+            command = inner.send(reply)
+        except StopIteration:
+            return
+        if reader.found and isinstance(command, ReceiveHttp) and isinstance(command.event, _ENDS):
+            trailers, reader.found = http.Headers(reader.found), ()
+            yield ReceiveHttp(kind(command.event.stream_id, trailers))
+        reply = yield command
+
+
+def _send(self: Any, event: Any) -> Iterator[Any]:
+    """What goes to a peer: trailers come behind the last chunk, and nowhere else."""
+    if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
+        self.stillweb_trailers = event.trailers
+        return
+    own = _Client if isinstance(self, _Client) else _Server
+    trailers = getattr(self, "stillweb_trailers", None) if isinstance(event, _ENDS) else None
+    inner = _originals[own, "send"](self, event)
+    reply = None
+    while True:
+        try:
+            command = inner.send(reply)
+        except StopIteration:
+            return
+        if trailers and isinstance(command, commands.SendData) and command.data == _END:
+            self.stillweb_trailers = None
+            command = commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")
+        reply = yield command
+
+
+_ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)
+_MENDED = {
+    (_Client, "read_headers"): _read_headers,
+    (_Connection, "read_body"): _read_body,
+    (_Client, "send"): _send,
+    (_Server, "send"): _send,
+}
+_originals: dict[tuple[Any, str], Any] = {(own, name): getattr(own, name) for own, name in _MENDED}
+
+
+@contextlib.contextmanager
+def mended() -> Iterator[None]:
+    """Puts it in, and takes it out again."""
+    for (own, name), function in _MENDED.items():
+        setattr(own, name, function)
+    try:
+        yield
+    finally:
+        for (own, name), function in _originals.items():
+            setattr(own, name, function)

@@ -1,0 +1,85 @@
+"""Interim answers are passed over and trailers go on, both ways; what is archived is the answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy import Authority, Recorder
+from snapshots import Snapshot, Writer
+
+END = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"
+ANSWERS = {
+    "/early": [b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n", END],
+    "/both": [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n" + END],
+    "/split": [b"HTTP/1.1 103 Early Hints\r\nLink: ", b"</a.css>\r\n\r\nHTTP/1.1 200", END[12:]],
+    "/trailers": [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfinal\r\n0\r\nX-T: 1\r\n\r\n"],
+}
+
+
+def talk(port: int, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.fixture
+def origin() -> Iterator[tuple[int, list[bytes]]]:
+    """An origin of one request at a time, byte by byte as told; what it was sent."""
+    got: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                data = b""
+                while b"\r\n\r\n" not in data or (
+                    b"chunked" in data and not data.endswith((b"0\r\n\r\n", b"1\r\n\r\n"))
+                ):
+                    data += connection.recv(65536)
+                got.append(data)
+                for piece in ANSWERS.get(data.split()[1].decode(), [END]):
+                    connection.sendall(piece)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1], got
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_what_is_archived_is_the_answer(origin: tuple[int, list[bytes]], tmp_path: Path) -> None:
+    port, got = origin
+    ask = "GET http://x.test{} HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n\r\n"
+    post = (
+        b"POST http://x.test/post HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n"
+    )
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(
+            writer,
+            resolve={"x.test": ("127.0.0.1", port)},
+            authority=Authority.load_or_create(tmp_path / "state"),
+        ) as recorder,
+    ):
+        for path in ANSWERS:
+            answer = talk(recorder.port, ask.format(path).encode())
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n"), path
+            assert answer.endswith(b"0\r\nX-T: 1\r\n\r\n" if path == "/trailers" else b"\r\n\r\nfinal")
+        assert talk(recorder.port, post).endswith(b"final")
+        assert got[-1].endswith(b"3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n")
+        recorder.wait_quiet(seconds=0)
+        assert recorder.failures == []
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        found = {c.url.rpartition("/")[2]: (c.status, snapshot.read(c).body) for c in snapshot.captures()}
+    assert found == {p.strip("/"): (200, b"final") for p in (*ANSWERS, "/post")}

@@ -53,7 +53,7 @@ class Answerer:
         self.accept = accept
         self.requests = 0
         self.misses = 0
-        self.memos: dict[tuple[str, bytes], Memo] = {}
+        self.memos: dict[str, dict[bytes, Memo]] = {}  # by base, and the bytes of the request
         self._lines: dict[str, Line] = {}
         self._hot: OrderedDict[tuple[str, int], Hot] = OrderedDict()
         self._hot_bytes = 0
@@ -77,7 +77,8 @@ class Answerer:
 
     def forget_memos(self) -> None:
         """Lets go of all whole requests."""
-        self.memos.clear()
+        for known in self.memos.values():  # connections hold on to these
+            known.clear()
         for hot in self._hot.values():
             hot.memos.clear()
 
@@ -88,14 +89,17 @@ class Answerer:
 
     # Answers
 
+    def memos_of(self, base: str) -> dict[bytes, Memo]:
+        """The settled requests of tunnels to a place ("" is outside of any), by their bytes; they come and go."""
+        return self.memos.setdefault(base, {})
+
     def remembered(self, memo: Memo, line: Line) -> bytes:
         """A settled request again: the session moves, its ledger line is written, what to send is given."""
-        line.session.answered(memo.lookup)
+        line.session.repeated(memo.site, memo.capture, memo.followed)
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
-        ledger = self.ledger
-        ledger.write_line(f"{line.prefix}{seq}{memo.tail}{ledger.milliseconds()}}}")
+        self.ledger.write_timed(f"{line.prefix}{seq}{memo.tail}")
         return memo.wire
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
@@ -118,7 +122,7 @@ class Answerer:
             site = site_of(request.url)
             # decided by nothing but the request, and by a session that has changed nothing there
             if site not in line.session.sites and hot is not None and len(hot.memos) < MOST_MEMOS:
-                self.memos[memo_key] = Memo(reply.wire(), tail, line, lookup, site)
+                self.memos_of(memo_key[0])[memo_key[1]] = Memo(reply.wire(), tail, line, lookup.capture, site)
                 hot.memos.append(memo_key)
         return reply
 
@@ -217,8 +221,8 @@ class Answerer:
         while self._hot_bytes > self._cache_bytes and len(self._hot) > 1:
             _, old = self._hot.popitem(last=False)
             self._hot_bytes -= old.size
-            for key in old.memos:
-                self.memos.pop(key, None)
+            for base, raw in old.memos:
+                self.memos[base].pop(raw, None)
 
     def _large(self, request: Request, capture: Capture, verdict: str) -> tuple[Reply, str]:
         """A body that is read and sent bit by bit."""
@@ -341,8 +345,7 @@ class Answerer:
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
-        ledger = self.ledger
-        ledger.write_line(f"{line.prefix}{seq}{tail}{ledger.milliseconds()}}}")
+        self.ledger.write_timed(f"{line.prefix}{seq}{tail}")
 
     def _tail(
         self,

@@ -34,6 +34,7 @@ class Connection(asyncio.Protocol):
         self.line: Line | None = None  # of the tunnel
         self._only: Line | None = None  # of all plain requests, where it must be one
         self.base = ""  # scheme://authority of the tunnel, "" outside
+        self._memos = hub.answerer.memos_of("")  # of that base
         self._authority = ""
         self._sniffing = False
         self._tls: ServerTls | None = None
@@ -115,12 +116,16 @@ class Connection(asyncio.Protocol):
             self._sniff(data)
             return
         parser = self.parser
-        if parser.idle and self._busy is None and not self._paused:
-            memo = self.hub.answerer.memos.get((self.base, data))
+        if self._busy is None and not self._paused and parser.idle:
+            memo = self._memos.get(data)
             if memo is not None and memo.site not in (line := self.line or memo.line).session.sites:
-                self.write(self.hub.answerer.remembered(memo, line))
-                if tls is not None and tls.closed:
-                    self.close()
+                wire = self.hub.answerer.remembered(memo, line)
+                if tls is None:
+                    self.write(wire)
+                elif self._transport is not None:
+                    self._transport.write(tls.encrypt(wire))
+                    if tls.closed:
+                        self.close()
                 return
             parser.feed(data)
             self._requests(data)
@@ -190,9 +195,11 @@ class Connection(asyncio.Protocol):
         self._sniffing = False
         if data[0] != 0x16:
             self.base = f"http://{self._authority}"
+            self._memos = self.hub.answerer.memos_of(self.base)
             self.data_received(data)
             return
         self.base = f"https://{self._authority}"
+        self._memos = self.hub.answerer.memos_of(self.base)
         host = AUTHORITY.fullmatch(self._authority)
         assert host is not None
         name = host[1].strip("[]")

@@ -26,6 +26,8 @@ UNHASHED = frozenset({"ms"})  # what depends on the machine, not on the replay
 
 Entry = dict[str, Any]
 
+_clock = time.monotonic
+
 encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
@@ -63,6 +65,7 @@ class Ledger:
         self._pending: deque[str] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        self._awaited = False  # whether the thread is about to write; asking an Event costs more
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -80,7 +83,13 @@ class Ledger:
     def write_line(self, line: str) -> None:
         """Adds an entry that is JSON already (one line, without its line break)."""
         self._pending.append(line)
-        if not self._wake.is_set():
+        if not self._awaited:
+            self._awake()
+
+    def write_timed(self, line: str) -> None:
+        """Adds an entry that is JSON up to the value of its last member, the time, which is put in here."""
+        self._pending.append(f"{line}{int((_clock() - self.started) * 1000)}}}")
+        if not self._awaited:
             self._awake()
 
     def milliseconds(self) -> int:
@@ -96,6 +105,7 @@ class Ledger:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="stillweb-ledger", daemon=True)
                     self._thread.start()
+        self._awaited = True
         self._wake.set()
 
     def _run(self) -> None:
@@ -103,6 +113,7 @@ class Ledger:
             self._wake.wait()
             time.sleep(DELAY)
             self._wake.clear()
+            self._awaited = False  # before the lines are taken: what comes later wakes us again
             self.flush()
 
     def flush(self) -> None:

@@ -9,9 +9,10 @@ from proxy.http1 import head
 from proxy.ledger import encode
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
+from snapshots.sessions import Followed
 
 if TYPE_CHECKING:
-    from snapshots.matching import Lookup
+    from snapshots.capture import Capture
     from snapshots.sessions import Session
 
 
@@ -55,19 +56,20 @@ class Line:
 
 
 class Memo:
-    """A whole request whose answer is settled: what to send, and the rest of its ledger line.
+    """A whole request whose answer is settled: what to send, and the rest of its ledger line up to the time.
 
     `line` is the session that its bytes name; within a tunnel the tunnel's session counts. It holds for sessions
     that have changed nothing at `site`.
     """
 
-    __slots__ = ("line", "lookup", "site", "tail", "wire")
+    __slots__ = ("capture", "followed", "line", "site", "tail", "wire")
 
-    def __init__(self, wire: bytes, tail: str, line: Line, lookup: Lookup, site: str) -> None:
+    def __init__(self, wire: bytes, tail: str, line: Line, capture: Capture, site: str) -> None:
         self.wire = wire
         self.tail = tail
         self.line = line
-        self.lookup = lookup
+        self.capture = capture
+        self.followed = Followed(capture.session, capture.end, capture.timestamp)
         self.site = site
 
 

@@ -41,12 +41,16 @@ class ServerTls:
         """Bytes off the wire; gives what they decrypt to. Raises TlsFailed."""
         self._in.write(data)
         try:
-            if not self.ready:
+            if self.ready:
+                plain = self.ssl.read(READ)
+                if plain and not self._in.pending:  # one record, the usual case: READ has room for all of it
+                    return plain
+            else:
                 self.ssl.do_handshake()
                 self.ready = True
                 if not self._in.pending:
                     return b""
-            plain = self.ssl.read(READ)
+                plain = self.ssl.read(READ)
             if not self._in.pending and not self.ssl.pending():
                 if not plain:
                     self.closed = True

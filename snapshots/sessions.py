@@ -74,6 +74,11 @@ class Session:
             self._site(site).apply(conditions.effect)
             self.version += 1
 
+    def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
+        """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
+        self.served.append(capture)
+        self.followed[site] = followed
+
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""
         if site in self.given and not has_session(request.headers):

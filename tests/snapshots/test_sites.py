@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.sites import host_of, site_of
+from snapshots.sites import host_of, site_of, site_of_host
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 
@@ -37,6 +37,35 @@ def test_a_site_is_a_registrable_domain_or_a_host_with_its_port() -> None:
     assert site_of("http://www.example.co.uk:8080/") == site_of("https://example.co.uk/") == "example.co.uk"
     assert site_of("http://127.0.0.1:8080/") != site_of("http://127.0.0.1:8081/")
     assert site_of("http://[zz/") != site_of("http://[yy/")
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("a.b.c.kobe.jp", "b.c.kobe.jp"),  # *.kobe.jp
+        ("www.city.kobe.jp", "city.kobe.jp"),  # !city.kobe.jp
+        ("c.kobe.jp", "c.kobe.jp"),
+        ("www.github.io", "www.github.io"),  # of the private part of the list
+        ("a.www.github.io", "www.github.io"),
+        ("a.b.xn--85x722f.com.cn", "xn--85x722f.com.cn"),
+        ("www.xn--85x722f.xn--55qx5d.cn", "xn--85x722f.xn--55qx5d.cn"),
+        ("a.b.nosuchsuffix", "a.b.nosuchsuffix"),
+        ("www.example.co.uk.", "example.co.uk"),
+        ("a..co.uk", "a..co.uk"),
+        ("xn--.com", "xn--.com"),
+    ],
+)
+def test_a_site_is_found_by_the_public_suffix_list(host: str, site: str) -> None:
+    assert site_of_host(host) == site
+
+
+def test_the_list_is_read_as_its_package_reads_it() -> None:
+    tldextract = pytest.importorskip("tldextract")
+    extract = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
+    for suffix in sorted(extract.tlds)[::7]:
+        host = f"www.example.{suffix.lstrip('!').replace('*', 'x')}".encode("idna").decode()
+        found = extract(host)
+        assert site_of_host(host) == f"{found.domain}.{found.suffix}", suffix
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,15 @@ if [ "${1:-}" = --peers ]; then
     say "installing what the tests record and replay with: ${missing[*]}"
     install_packages "${missing[@]}" || stop "the tests need ${missing[*]}; install them and run this again"
   fi
-  want=$(sha256sum < tests/peers.lock)
-  if [ "$(cat .venv-peers/stillweb-setup 2>/dev/null || true)" != "$want" ]; then
-    say "making .venv-peers, for the comparisons with other programs"
-    "$python" -m venv .venv-peers
-    quietly .venv-peers/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/peers.lock
-    echo "$want" > .venv-peers/stillweb-setup
-  fi
+  for peers in peers peers-fetch; do
+    want=$(sha256sum < "tests/$peers.lock")
+    if [ "$(cat ".venv-$peers/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then
+      say "making .venv-$peers, for the comparisons with other programs"
+      "$python" -m venv ".venv-$peers"
+      quietly ".venv-$peers/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "tests/$peers.lock"
+      echo "$want" > ".venv-$peers/stillweb-setup"
+    fi
+  done
   clients=tests/interop/clients
   want=$(cat "$clients/package.json" "$clients/package-lock.json" | sha256sum)
   if [ "$(cat "$clients/node_modules/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then

@@ -36,6 +36,14 @@ def contract_of(toolset: Toolset, tool: str) -> Contract | None:
     return next((c for c in toolset.contracts if c.name == names.get(tool)), None)
 
 
+def unknown_code(toolset: Toolset, tool: str) -> int | None:
+    """The JSON-RPC error of a tool that isn't there; None where it is, or where that is a tool's result."""
+    if toolset.tool(tool) is not None:
+        return None
+    codes: list[int] = [c.more["unknown_tool"] for c in toolset.contracts if "unknown_tool" in c.more]
+    return codes[0] if codes else None
+
+
 def identity(toolset: Toolset) -> tuple[str, str, str | None]:
     """Name, version and instructions of the server."""
     if len(toolset.contracts) == 1:
@@ -71,6 +79,8 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
 
     async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
         tool = request.params.name
+        if (code := unknown_code(toolset, tool)) is not None:
+            raise McpError(types.ErrorData(code=code, message=f"Unknown tool: {tool}"))
         session = server.request_context.lifespan_context
         result = await session.call(tool, request.params.arguments or {})
         contract = contract_of(toolset, tool)
@@ -130,9 +140,11 @@ def prompt(toolset: Toolset, session: ToolSession, name: str, arguments: dict[st
         raise ValueError(contract.strings["url_required"])
     document = tool.document(url, False, session.visit)
     if isinstance(document, ToolResult):
-        text, description = document.text, contract.say("prompt_failed", url=url)
+        text, told = document.text, "prompt_failed"
     else:
-        text, description = document[1] + document[0], contract.say("prompt_contents", url=url)
+        text, told = document[1] + document[0], "prompt_contents"
+    described = told in contract.strings
+    description = contract.say(told, url=url) if described else contract.prompts[0]["description"]
     message = {"role": "user", "content": {"type": "text", "text": text}}
     return {"description": description, "messages": [message]}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.servers.mcp import META, call_result, contract_of, identity, listed, prompt
+from harness.servers.mcp import META, call_result, contract_of, identity, listed, prompt, unknown_code
 from harness.tools.toolset import ToolSession, Toolset
 
 REVISION = "2026-07-28"
@@ -137,6 +137,8 @@ class Stateless:
         tool, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(tool, str) or not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "tools/call needs a name and an object of arguments")
+        if (code := unknown_code(self._toolset, tool)) is not None:
+            raise Refusal(code, f"Unknown tool: {tool}")
         result = await session.call(tool, arguments)
         contract = contract_of(self._toolset, tool)
         if result.is_error and contract is not None and contract.errors == "jsonrpc":

@@ -85,15 +85,16 @@ def _known() -> tuple[dict[str, str], dict[str, str]]:
     """Contract name -> file name, and alias -> contract name."""
     names: dict[str, str] = {}
     aliases: dict[str, str] = {}
+    chosen: dict[str, str] = {}  # of several versions, the one whose file says so goes by the short names
     for file in sorted(files("harness.tools").joinpath("contracts").iterdir(), key=lambda f: f.name):
         if not file.name.endswith(".json"):
             continue
         value = json.loads(file.read_text(encoding="utf-8"))
         name = value["contract"]
         names[name] = file.name
-        for alias in (name.partition("@")[0], *value.get("aliases", ())):
-            aliases[alias] = name
-    return names, aliases
+        chosen |= dict.fromkeys(value.get("aliases", ()), name)
+        aliases.setdefault(name.partition("@")[0], name)
+    return names, aliases | chosen
 
 
 def contract_names() -> list[str]:
@@ -119,7 +120,7 @@ def load(name: str) -> Contract:
         value.get("prompts", []),
         value.get("instructions"),
         value.get("errors", "result"),
-        {k: value[k] for k in ("http", "engine") if k in value},
+        {k: value[k] for k in ("http", "engine", "arguments", "unknown_tool") if k in value},
     )
 
 

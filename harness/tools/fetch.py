@@ -16,10 +16,21 @@ CONTRACT = "mcp-fetch@0.6.3"
 
 
 @functools.cache
-def _model() -> Any:
-    """The real server checks its arguments with pydantic, whose words are part of its errors."""
+def _model(strict: str | None) -> Any:
+    """The real server checks its arguments with pydantic, whose words are part of its errors.
+
+    `strict` is the name of the model of those versions that leave all of the checking to it.
+    """
     from pydantic import AnyUrl, Field, create_model
 
+    if strict is not None:
+        return create_model(
+            strict,
+            url=(AnyUrl, Field()),
+            max_length=(int, Field(default=5000, ge=1, le=999999, strict=True)),
+            start_index=(int, Field(default=0, ge=0, strict=True)),
+            raw=(bool, Field(default=False, strict=True)),
+        )
     return create_model(
         "Fetch",
         url=(AnyUrl, Field()),
@@ -30,22 +41,29 @@ def _model() -> Any:
 
 
 class FetchTool:
-    """The tool of contract mcp-fetch@0.6.3."""
+    """The tool of the contracts mcp-fetch."""
 
     def __init__(self, contract: Contract | None = None) -> None:
         self.contract = contract or load(CONTRACT)
+        self._strict: str | None = self.contract.more.get("arguments", {}).get("model")
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:
         """See the contract; every slice of a document is cut from the same frozen text."""
+        result = self._call(arguments, visit)
+        if result.is_error and "error" in self.contract.strings:
+            return said(self.contract.say("error", message=result.text), error=True, **result.meta)
+        return result
+
+    def _call(self, arguments: dict[str, Any], visit: Visit) -> ToolResult:
         from pydantic import ValidationError
 
         contract = self.contract
-        if not plainly_valid(arguments):
+        if self._strict is None and not plainly_valid(arguments):
             problem = checker(contract.name, "fetch").problem(arguments)
             if problem is not None:
                 return said(contract.say("invalid", message=problem), error=True)
         try:
-            given = _model()(**arguments)
+            given = _model(self._strict)(**arguments)
         except ValidationError as error:
             return said(str(error), error=True)
         url, start, most = str(given.url), given.start_index, given.max_length
@@ -95,7 +113,8 @@ class FetchTool:
             frozen = visit.store.text_of(capture)
             if frozen is not None and ("text/html" in label or frozen.media == PDF):
                 # no text at all: the real tool tells an empty answer from a page that it can't read
-                empty = not frozen.markdown and not visit.read(found).body
+                told = self._strict is None  # whether this version does
+                empty = told and not frozen.markdown and not visit.read(found).body
                 content = "" if empty else self._frozen(frozen.markdown, frozen.media)
                 return content, "", found.meta(address=frozen.address)
         response = visit.read(found)

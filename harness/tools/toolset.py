@@ -58,7 +58,7 @@ class Tool(Protocol):
 def _fetch(toolset: Toolset) -> Tool:
     from harness.tools.fetch import FetchTool
 
-    return FetchTool()
+    return FetchTool(next(c for c in toolset.contracts if c.name.startswith("mcp-fetch@")))
 
 
 def _serper(toolset: Toolset) -> Tool:

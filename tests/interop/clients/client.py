@@ -1,6 +1,6 @@
 """The same as client.mjs with the official Python SDK, 1.x or 2.x: whichever this interpreter has.
 
-python client.py JOB
+python client.py JOB | @FILE
 """
 
 import asyncio
@@ -9,8 +9,9 @@ import os
 import sys
 from contextlib import AsyncExitStack
 from importlib.metadata import version
+from pathlib import Path
 
-JOB = json.loads(sys.argv[1])
+JOB = json.loads(Path(sys.argv[1][1:]).read_text() if sys.argv[1].startswith("@") else sys.argv[1])
 SDK = int(version("mcp").split(".")[0])
 
 
@@ -62,6 +63,11 @@ async def main() -> dict[str, object]:
                 continue
             mark = result.get("_meta", {}).get("stillweb")
             told["results"].append({"content": result["content"], "isError": result["isError"], "mark": mark})
+        for given in JOB.get("prompts", ()):
+            try:
+                told["results"].append(plain(await client.get_prompt("fetch", given)))
+            except Refused as error:
+                told["results"].append({"error": [error.error.code, error.error.message]})
         return told
 
 

@@ -40,6 +40,7 @@ FEATURES_OFF = (
     "DestroyProfileOnBrowserClose",
     "HttpsFirstBalancedModeAutoEnable",
     "HttpsUpgrades",
+    "IsolateSandboxedIframes",  # a process of its own may begin before it is frozen
     "LensOverlay",
     "MediaRouter",
     "NetworkTimeServiceQuerying",
@@ -66,6 +67,8 @@ ARGUMENTS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--disable-gpu",
+    "--disable-smooth-scrolling",
+    "--blink-settings=imageAnimationPolicy=2",  # pictures that move stand still
     "--disable-lcd-text",
     "--disable-checker-imaging",
     "--disable-partial-raster",

@@ -9,10 +9,12 @@
   if (G[KEY]) return;
   const isWindow = typeof G.document !== "undefined";
   const MARK = "stillweb-worker"; // last in a query, by which the driver knows a worker's script
-  const unmarked = (url) => String(url).replace(/[?&]stillweb-worker(?=#|$)/, "");
-  const NativeDate = G.Date;
+  const unmarked = (url) => String(url).replace(/[?&]stillweb-worker(=shared)?(=module)?(?=#|$)/, "");
+  const NativeDate = G.Date, NativeMath = Math.random;
   const native = {
     setTimeout: G.setTimeout.bind(G),
+    clearTimeout: G.clearTimeout.bind(G),
+    uuid: () => String(NativeDate.now()) + NativeMath(), // tells pages apart, is never seen by them
     now: NativeDate.now.bind(NativeDate),
     raf: G.requestAnimationFrame ? G.requestAnimationFrame.bind(G) : null,
     postTask: G.scheduler && G.scheduler.postTask ? G.scheduler.postTask.bind(G.scheduler) : null,
@@ -34,7 +36,18 @@
   };
 
   // ---- chance: sfc32, seeded from the profile's seed and the address (FNV-1a), one stream for each kind of use
-  const address = config.address || unmarked(G.location ? G.location.href : "").split("#")[0];
+  const place = () => { // of a frame among its parent's, from the top
+    const path = [];
+    for (let w = G; w !== w.parent; w = w.parent) {
+      let at = 0;
+      while (at < w.parent.length && w.parent[at] !== w) at++;
+      path.unshift(at);
+    }
+    return path.join(".");
+  };
+  const where = unmarked(G.location ? G.location.href : "").split("#")[0];
+  // What has no address of its own (about:srcdoc, blob:) is told by its place; a blob's address is another each time.
+  const address = config.address || (isWindow && !/^https?:/.test(where) ? `${where.replace(/:.*/s, ":")} ${place()}` : where);
   const stream = (kind) => {
     let h = 0x811c9dc5;
     for (const c of `${config.seed}|${kind}|${address}`) h = Math.imul(h ^ c.codePointAt(0), 0x01000193);
@@ -47,7 +60,7 @@
     for (let i = 0; i < 15; i++) next();
     return next;
   };
-  const forMath = stream("math"), forValues = stream("values"), forUuid = stream("uuid");
+  const forMath = stream("math"), forValues = stream("values"), forUuid = stream("uuid"), forKeys = stream("keys");
   stand(Math, "random", () => ((forMath() >>> 5) * 67108864 + (forMath() >>> 6)) / 9007199254740992);
   if (G.Crypto) {
     stand(G.Crypto.prototype, "getRandomValues", (target, self, args) => {
@@ -62,6 +75,17 @@
       return hex.map((v, i) => ([4, 6, 8, 10].includes(i) ? "-" : "") + v.toString(16).padStart(2, "0")).join("");
     });
   }
+
+  if (G.SubtleCrypto) stand(SubtleCrypto.prototype, "generateKey", (f, self, args) => {
+    const [given, extractable, usages] = args;
+    const name = String((given && given.name) || given).toUpperCase();
+    const blocks = { "SHA-1": 512, "SHA-256": 512, "SHA-384": 1024, "SHA-512": 1024 };
+    const hash = given && String((given.hash && given.hash.name) || given.hash).toUpperCase();
+    const bits = /^AES-/.test(name) ? given.length : name === "HMAC" ? given.length || blocks[hash] : 0;
+    if (!bits || bits % 8) return Reflect.apply(f, self, args); // a pair of keys can't be made from a seed here
+    const raw = Uint8Array.from({ length: bits / 8 }, () => forKeys() >>> 24);
+    return self.importKey("raw", raw, given, extractable, usages);
+  });
 
   // ---- time
   let clock = config.start; // virtual ms since 1970
@@ -155,81 +179,24 @@
   stand(G, "fetch", (f, self, args) => track(Reflect.apply(f, self, args)));
   if (G.Response) for (const name of ["text", "json", "arrayBuffer", "blob", "bytes", "formData"])
     stand(Response.prototype, name, (f, self, args) => track(Reflect.apply(f, self, args)));
+  if (G.Response && G.ReadableStreamDefaultReader) { // a body that is read piece by piece
+    const bodies = new WeakSet(), readers = new WeakSet();
+    getter(Response.prototype, "body", (get) => { const body = get(); if (body) bodies.add(body); return body; });
+    stand(ReadableStream.prototype, "getReader", (f, self, args) => {
+      const reader = Reflect.apply(f, self, args);
+      if (bodies.has(self)) readers.add(reader);
+      return reader;
+    });
+    for (const kind of ["ReadableStreamDefaultReader", "ReadableStreamBYOBReader"])
+      if (G[kind]) stand(G[kind].prototype, "read", (f, self, args) =>
+        readers.has(self) ? track(Reflect.apply(f, self, args)) : Reflect.apply(f, self, args));
+  }
   if (G.XMLHttpRequest) stand(XMLHttpRequest.prototype, "send", (f, self, args) => {
     track(new Promise((done) => self.addEventListener("loadend", done, { once: true })));
     return Reflect.apply(f, self, args);
   });
 
-  // ---- performance: entries keep names and sizes; their times are nought, as nothing took time
-  const MEASURED = new Set(["mark", "measure", "navigation", "resource"]);
-  const still = (entry, more) => {
-    if (entry.entryType === "mark" || entry.entryType === "measure") return entry;
-    const copy = Object.create(Object.getPrototypeOf(entry));
-    const values = {};
-    for (const [name, value] of Object.entries(entry.toJSON())) {
-      let kept = typeof value === "number" ? 0 : value;
-      if (/BodySize$|^responseStatus$|^redirectCount$/.test(name)) kept = entry.entryType === "resource" ? value : 0;
-      if (name === "responseStatus") kept = value;
-      if (name === "transferSize") kept = entry.entryType === "resource" && entry.encodedBodySize ? entry.encodedBodySize + 300 : 0;
-      if (name === "serverTiming" || name === "notRestoredReasons") kept = name === "serverTiming" ? [] : null;
-      if (name === "nextHopProtocol") kept = "http/1.1";
-      if (name === "name") kept = unmarked(value);
-      values[name] = kept;
-    }
-    Object.assign(values, more);
-    for (const [name, value] of Object.entries(values)) Object.defineProperty(copy, name, { value, enumerable: false });
-    Object.defineProperty(copy, "toJSON", { value: () => ({ ...values }) });
-    return copy;
-  };
-  const LOADED = { domInteractive: 1, domContentLoadedEventStart: 1, domContentLoadedEventEnd: 1, domComplete: 2,
-    loadEventStart: 2, loadEventEnd: 2, duration: 2, responseStart: 1, responseEnd: 1, type: "navigate" };
-  let navigation = null;
-  const arrange = (entries) => {
-    const own = [];
-    for (const entry of entries) {
-      if (!MEASURED.has(entry.entryType)) continue;
-      if (entry.entryType === "navigation") own.push(navigation || (navigation = still(entry, LOADED)));
-      else own.push(still(entry));
-    }
-    const place = (e) => ["navigation", "resource", "mark", "measure"].indexOf(e.entryType);
-    return own.sort((a, b) => place(a) - place(b) || a.startTime - b.startTime ||
-      (a.entryType === "resource" ? (a.name < b.name ? -1 : a.name > b.name ? 1 : 0) : 0));
-  };
-  if (G.Performance) {
-    const proto = G.Performance.prototype;
-    stand(proto, "now", elapsed);
-    getter(proto, "timeOrigin", () => config.start);
-    for (const name of ["getEntries", "getEntriesByType", "getEntriesByName"])
-      stand(proto, name, (f, self, args) => arrange(Reflect.apply(f, self, args)));
-    stand(proto, "mark", (f, self, [name, options]) => Reflect.apply(f, self, [name, { startTime: elapsed(), ...options }]));
-    stand(proto, "measure", (f, self, [name, start, end]) => {
-      const options = start !== null && typeof start === "object" ? { ...start } : { start: start === undefined ? 0 : start };
-      if (end !== undefined) options.end = end;
-      if (options.end === undefined && (options.start === undefined || options.duration === undefined)) options.end = elapsed();
-      return Reflect.apply(f, self, [name, options]);
-    });
-    getter(proto, "memory", () => ({ jsHeapSizeLimit: 4294705152, totalJSHeapSize: 10000000, usedJSHeapSize: 10000000 }));
-    getter(G.PerformanceEntry && PerformanceEntry.prototype, "navigationId", () => 1);
-    for (const kind of ["PerformanceEntry", "PerformanceMark", "PerformanceMeasure"])
-      if (G[kind] && Object.hasOwn(G[kind].prototype, "toJSON"))
-        stand(G[kind].prototype, "toJSON", (f, self) => ({ ...Reflect.apply(f, self, []), navigationId: 1 }));
-    if (G.PerformanceTiming) for (const name of Object.getOwnPropertyNames(PerformanceTiming.prototype))
-      getter(PerformanceTiming.prototype, name, () =>
-        /^(redirect|unload|secure)/.test(name) ? 0 : config.start + (name in LOADED ? LOADED[name] : 0));
-  }
-  if (G.PerformanceObserver) {
-    const Native = G.PerformanceObserver;
-    const Frozen = new Proxy(Native, { construct: (target, [callback], as) => Reflect.construct(target, [(list, self, extra) => {
-      const entries = arrange(list.getEntries());
-      if (!entries.length) return;
-      callback.call(self, {
-        getEntries: () => entries,
-        getEntriesByType: (type) => entries.filter((e) => e.entryType === type),
-        getEntriesByName: (name, type) => entries.filter((e) => e.name === name && (!type || e.entryType === type)),
-      }, self, extra);
-    }], as === Frozen ? target : as) });
-    G.PerformanceObserver = Frozen;
-  }
+  //= freeze_performance.js
 
   // ---- what tells one machine from another
   if (G.NetworkInformation) {
@@ -243,77 +210,14 @@
     getter(Nav.prototype, "deviceMemory", () => 8);
   }
 
-  // ---- workers: the same script runs first in each of them
-  let births = 0;
-  const source = (url) => `(${freeze.toString()})(${JSON.stringify({ ...config, address: url || `${address} ${++births}` })});\n`;
-  const blobs = new Map();
-  if (G.URL && URL.createObjectURL) {
-    stand(URL, "createObjectURL", (f, self, [object]) => {
-      const url = Reflect.apply(f, self, [object]);
-      if (object instanceof Blob && /^$|script/.test(object.type)) blobs.set(url, object);
-      return url;
-    });
-    stand(URL, "revokeObjectURL", (f, self, [url]) => { blobs.delete(String(url)); return Reflect.apply(f, self, [url]); });
-  }
-  const objectURL = G.URL && URL.createObjectURL;
-  const prepared = (url) => {
-    const full = new URL(String(url), isWindow ? document.baseURI : G.location.href);
-    if (full.protocol === "blob:" && blobs.has(full.href))
-      return objectURL.call(URL, new Blob([source(), blobs.get(full.href)], { type: "text/javascript" }));
-    if (full.protocol === "data:") {
-      const [head, ...rest] = full.href.split(",");
-      const text = /;base64$/.test(head) ? atob(rest.join(",")) : decodeURIComponent(rest.join(","));
-      return objectURL.call(URL, new Blob([source(), text], { type: "text/javascript" }));
-    }
-    if (/^https?:$/.test(full.protocol)) { full.search += (full.search ? "&" : "?") + MARK; return full.href; }
-    return null;
-  };
-  const workers = new Set();
-  if (G.Worker) {
-    const Native = G.Worker;
-    const Frozen = new Proxy(Native, { construct: (target, [url, ...more], as) => {
-      const ready = prepared(url);
-      const worker = Reflect.construct(target, [ready === null ? url : ready, ...more], as === Frozen ? target : as);
-      if (ready !== null) {
-        const channel = new MessageChannel();
-        worker.postMessage({ [MARK]: true }, [channel.port2]);
-        const known = { worker, port: channel.port1, silent: false, state: null };
-        workers.add(known);
-        worker.addEventListener("error", () => { if (!known.state) workers.delete(known); }); // never loaded
-      }
-      return worker;
-    } });
-    Native.prototype.constructor = Frozen;
-    G.Worker = Frozen;
-    stand(Native.prototype, "terminate", (f, self) => {
-      for (const known of workers) if (known.worker === self) workers.delete(known);
-      return Reflect.apply(f, self, []);
-    });
-  }
-  if (G.SharedWorker) {
-    const Frozen = new Proxy(G.SharedWorker, { construct: (target, [url, ...more], as) => {
-      const ready = prepared(url);
-      return Reflect.construct(target, [ready === null ? url : ready, ...more], as === Frozen ? target : as);
-    } });
-    G.SharedWorker = Frozen;
-  }
-  // Due time of the workers' next timer, as they last said; their clocks are kept with the page's.
-  const nextInWorkers = () => [...workers].reduce((least, { state }) =>
-    state && state.next !== null ? Math.min(least, config.start + state.elapsed + state.next) : least, Infinity);
-  const askWorkers = async (message) => {
-    const answers = await Promise.all([...workers].map((known) => new Promise((done) => {
-      if (known.silent) { done(null); return; }
-      native.setTimeout(() => { known.silent = true; done(null); }, 1000); // one that computes for ever holds nothing
-      known.port.onmessage = (event) => { known.silent = false; known.state = event.data; done(event.data); };
-      known.port.postMessage(message);
-    })));
-    return answers.filter((answer) => answer !== null);
-  };
+  const frameLimit = isWindow && G.top === G ? 2000 : 300; // real ms for two drawn frames on a busy machine
+  //= freeze_workers.js
+  //= freeze_motion.js
 
   // ---- the driver's side
   let mutations = 0;
   if (isWindow && G.MutationObserver)
-    new MutationObserver((list) => { mutations += list.length; })
+    new MutationObserver((list) => { mutations += list.length; changed(); })
       .observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
   if (isWindow) {
     const opened = native.now();
@@ -334,6 +238,7 @@
   // The page and its workers have done all they can do now. Returns how many answers workers wait for.
   const rest = async () => {
     await hop();
+    await adopt();
     if (!workers.size) return 0;
     const answers = await askWorkers({ ping: true });
     await hop();
@@ -344,13 +249,15 @@
   const run = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
     const end = clock + ms, began = started, from = clock, limit = native.now() + real;
     let ran = 0;
+    looked = -1;
     for (;;) {
       const waiting = await rest();
       if (!through && (waiting > 0 || pending > 0 || started !== began)) break;
       const timer = first();
-      const due = Math.min(timer ? timer.due : Infinity, nextInWorkers());
+      const due = Math.min(timer ? timer.due : Infinity, nextInWorkers(), nextInMotion());
       if (due > end || native.now() > limit) break;
       clock = Math.max(clock, due);
+      keepUp();
       if (workers.size) {
         const moved = await askWorkers({ to: elapsed(), through });
         const count = moved.reduce((sum, answer) => sum + answer.ran, 0);
@@ -363,41 +270,29 @@
       depth = 0;
       ran++;
     }
-    if (whole && (through || (pending === 0 && started === began))) clock = Math.max(clock, end);
+    if (whole && (through || (pending === 0 && started === began))) { clock = Math.max(clock, end); keepUp(); }
     if (workers.size) await askWorkers({ to: elapsed(), through });
-    const state = status();
+    const state = together(status());
     state.ran = ran; state.moved = clock - from;
-    const later = nextInWorkers() - clock;
-    if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
-    for (const known of workers) state.pending += known.state ? known.state.pending : 0;
     return state;
   };
+  // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.
   const status = () => {
     const timer = first();
     return { elapsed: elapsed(), pending, started, mutations, next: timer ? timer.due - clock : null,
       ready: isWindow ? document.readyState : "complete" };
   };
+  const together = (state) => {
+    for (const known of workers) if (known.state)
+      for (const name of ["pending", "started", "mutations"]) state[name] += known.state[name];
+    const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
+    if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
+    return state;
+  };
   // Two real frames: lets intersection and resize observers speak.
-  const frames = () => new Promise((done) => {
-    if (!native.raf || document.visibilityState === "hidden") { hop().then(() => done(status())); return; }
-    native.setTimeout(() => done(status()), 100);
-    native.raf(() => native.raf(() => hop().then(() => done(status()))));
-  });
+  const frames = async () => {
+    await Promise.all([frame(), askWorkers({ frames: true })]);
+    return together(status());
+  };
   Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames }), enumerable: false });
-
-  if (!isWindow) {
-    if (G.WorkerLocation) for (const name of ["href", "search"]) getter(WorkerLocation.prototype, name, (get) => unmarked(get()));
-    if (G.WorkerLocation) stand(WorkerLocation.prototype, "toString", (f, self) => unmarked(Reflect.apply(f, self, [])));
-    const listen = (event) => {
-      if (!event.data || event.data[MARK] !== true || !event.ports.length) return;
-      event.stopImmediatePropagation();
-      G.removeEventListener("message", listen);
-      event.ports[0].onmessage = async ({ data }) => {
-        await hop();
-        const ms = data.ping ? -1 : data.to - elapsed();
-        event.ports[0].postMessage(ms < 0 ? { ...status(), ran: 0 } : await run(ms, { through: data.through, whole: true }));
-      };
-    };
-    G.addEventListener("message", listen);
-  }
 })

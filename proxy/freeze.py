@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from urllib.parse import quote
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -24,7 +25,10 @@ from snapshots.profile import Profile
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Request, Route
 
-WORKER = re.compile(r"[?&]stillweb-worker(?=#|$)")  # how freeze.js marks the script of a worker
+WORKER = re.compile(
+    r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
+)  # how freeze.js marks the script of a worker
+_PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 
@@ -89,7 +93,9 @@ def start_of(profile: Profile) -> int:
 
 @functools.cache
 def _source() -> str:
-    return files("proxy").joinpath("freeze.js").read_text(encoding="utf-8")
+    folder = files("proxy")
+    text = folder.joinpath("freeze.js").read_text(encoding="utf-8")
+    return _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
 
 
 def script(profile: Profile) -> str:
@@ -119,7 +125,7 @@ async def install(context: BrowserContext, profile: Profile, proxy_url: str | No
             kept = {
                 k: v for k, v in answer.headers.items() if k not in ("content-length", "content-encoding")
             }
-            prelude = source.encode() if answer.is_success else b""
+            prelude = _prelude(source, request.url) if answer.is_success else b""
             await _quietly(
                 route.fulfill(status=answer.status_code, headers=kept, body=prelude + answer.content)
             )
@@ -128,6 +134,14 @@ async def install(context: BrowserContext, profile: Profile, proxy_url: str | No
 
     await context.add_init_script(source)
     await context.route(WORKER, worker)
+
+
+def _prelude(source: str, marked: str) -> bytes:
+    """What comes before a worker's script. A module's imports run before its first line, so there it is the first."""
+    found = WORKER.search(marked)
+    if found is None or found[2] is None:
+        return source.encode()
+    return f'import "data:text/javascript,{quote(source)}";\n'.encode()
 
 
 async def _quietly(action: Any) -> None:
@@ -165,7 +179,11 @@ class Traffic:
         self.count += 1
         if request.resource_type == "eventsource":
             self.streams.append(request.url)
-        if request.resource_type not in _UNHELD and not request.url.startswith(("data:", "blob:")):
+        worker = WORKER.search(
+            request.url
+        )  # the end of a shared one's loading is not told; its page waits for it
+        held = request.resource_type not in _UNHELD and not request.url.startswith(("data:", "blob:"))
+        if held and not (worker and worker[1]):
             self._under_way[request] = asyncio.get_running_loop().time()
 
     def _end(self, request: Request) -> None:
@@ -235,22 +253,8 @@ async def _ask(frame: Frame, call: str) -> State | None:
 
 
 async def ask_all(page: Page, call: str) -> State | None:
-    """The call in all frames, summed up; None when the main document was being replaced."""
-    answers = await asyncio.gather(*(_ask(frame, call) for frame in page.frames))
-    if not answers or answers[0] is None:
-        return None
-    known = [answer for answer in answers if answer is not None]
-    waits = [answer["next"] for answer in known if answer.get("next") is not None]
-    return State(
-        elapsed=known[0]["elapsed"],
-        pending=sum(answer["pending"] for answer in known),
-        started=sum(answer["started"] for answer in known),
-        mutations=sum(answer["mutations"] for answer in known),
-        next=min((wait for wait in waits if wait is not None), default=None),
-        ready=known[0]["ready"],
-        ran=sum(answer.get("ran", 0) for answer in known),
-        moved=max(answer.get("moved", 0.0) for answer in known),
-    )
+    """The call in the page, which drives its frames and workers; None when the document was being replaced."""
+    return await _ask(page.main_frame, call)
 
 
 async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Patience | None = None) -> Calm:

@@ -1,0 +1,155 @@
+// Part of freeze.js.
+// ---- workers: the same script runs first in each of them
+let births = 0;
+const source = (more) => `(${freeze.toString()})(${JSON.stringify({ ...config, ...more, address: (more && more.address) || `${address} ${++births}` })});\n`;
+// A module's imports run before its own first line, so for a module it is the first import.
+const first_in = (kind, more) => kind === "module" ? `import "data:text/javascript,${encodeURIComponent(source(more))}";\n` : source(more);
+const blobs = new Map();
+if (G.URL && URL.createObjectURL) {
+  stand(URL, "createObjectURL", (f, self, [object]) => {
+    const url = Reflect.apply(f, self, [object]);
+    if (object instanceof Blob && /^$|script/.test(object.type)) blobs.set(url, object);
+    return url;
+  });
+  stand(URL, "revokeObjectURL", (f, self, [url]) => { blobs.delete(String(url)); return Reflect.apply(f, self, [url]); });
+}
+const objectURL = G.URL && URL.createObjectURL;
+const script = (...parts) => objectURL.call(URL, new Blob(parts, { type: "text/javascript" }));
+const absolute = (url) => new URL(String(url), config.base || (isWindow ? document.baseURI : G.location.href));
+const prepared = (url, kind, shared) => {
+  const full = absolute(url);
+  if (full.protocol === "blob:" && blobs.has(full.href)) return script(first_in(kind), blobs.get(full.href));
+  if (full.protocol === "data:") {
+    const [head, ...rest] = full.href.split(",");
+    return script(first_in(kind), /;base64$/.test(head) ? atob(rest.join(",")) : decodeURIComponent(rest.join(",")));
+  }
+  if (!/^https?:$/.test(full.protocol)) return null;
+  if (isWindow) { full.search += (full.search ? "&" : "?") + MARK + (shared ? "=shared" : "") + (kind === "module" ? "=module" : ""); return full.href; }
+  // The driver does not see what a worker asks for: its own workers begin here, and load their script themselves.
+  const begin = source({ address: full.href, base: full.href });
+  return kind === "module" ? script(`import "data:text/javascript,${encodeURIComponent(begin)}";\nimport ${JSON.stringify(full.href)};`)
+    : script(begin, `importScripts(${JSON.stringify(full.href)});`);
+};
+const kindOf = (options) => options && typeof options === "object" ? options.type : undefined;
+const workers = new Set();
+const attach = (worker, port) => {
+  const known = { worker, port, silent: false, state: null, offset: 0 };
+  workers.add(known);
+  worker.addEventListener("error", () => { if (!known.state) workers.delete(known); }); // never loaded
+  return known;
+};
+if (G.Worker) {
+  const Native = G.Worker;
+  const Frozen = new Proxy(Native, { construct: (target, [url, options, ...more], as) => {
+    const ready = prepared(url, kindOf(options));
+    const worker = Reflect.construct(target, [ready === null ? url : ready, options, ...more], as === Frozen ? target : as);
+    if (ready !== null) {
+      const channel = new MessageChannel();
+      worker.postMessage({ [MARK]: true }, [channel.port2]);
+      attach(worker, channel.port1);
+    }
+    return worker;
+  } });
+  Native.prototype.constructor = Frozen;
+  G.Worker = Frozen;
+  stand(Native.prototype, "terminate", (f, self) => {
+    for (const known of workers) if (known.worker === self) workers.delete(known);
+    return Reflect.apply(f, self, []);
+  });
+}
+// A shared worker has no channel that is ours alone; all of its pages speak to it by broadcast, each with its mark.
+if (G.SharedWorker) {
+  const Frozen = new Proxy(G.SharedWorker, { construct: (target, [url, options, ...more], as) => {
+    const full = absolute(url);
+    const ready = /^https?:$/.test(full.protocol) ? prepared(url, kindOf(options), true) : null;
+    const worker = Reflect.construct(target, [ready === null ? url : ready, options, ...more], as === Frozen ? target : as);
+    if (ready === null) return worker;
+    const air = new BroadcastChannel(`${MARK} ${full.href.split("#")[0]} ${(options && options.name) || (typeof options === "string" ? options : "")}`);
+    const from = native.uuid();
+    const port = { postMessage: (message) => air.postMessage({ ...message, from }) };
+    const known = attach(worker, port);
+    known.late = true; // until it has spoken; what is said before it listens is lost
+    pending++;
+    const heard = () => { if (known.late) { known.late = false; pending--; } };
+    worker.addEventListener("error", heard);
+    native.setTimeout(heard, 5000);
+    air.onmessage = ({ data }) => {
+      if (data.hello || data.to === from) heard();
+      if (data.to === from && data.state && port.onmessage) port.onmessage({ data: data.state });
+    };
+    air.postMessage({ who: true, from });
+    return worker;
+  } });
+  G.SharedWorker = Frozen;
+}
+// Due time of the workers' next timer, as they last said; their clocks are kept with the page's.
+const nextInWorkers = () => [...workers].reduce((least, { state, offset }) =>
+  state && state.next !== null ? Math.min(least, config.start + offset + state.elapsed + state.next) : least, Infinity);
+const askWorkers = async (message) => {
+  for (const known of workers) if (known.frame && known.frame.closed) workers.delete(known);
+  const answers = await Promise.all([...workers].map((known) => new Promise((done) => {
+    if (known.silent || known.late) { done(null); return; }
+    const timeout = native.setTimeout(() => { known.silent = true; done(null); }, 1000); // one that computes for ever holds nothing
+    known.port.onmessage = (event) => { native.clearTimeout(timeout); known.silent = false; known.state = event.data; done(event.data); };
+    known.port.postMessage(message.to === undefined ? message : { ...message, to: message.to - known.offset });
+  })));
+  return answers.filter((answer) => answer !== null);
+};
+
+// Frames in a page are driven by it as workers are, so that all clocks in it are one.
+const answer = async (data) => {
+  await hop();
+  if (data.frames) return frames();
+  const ms = data.ping ? -1 : data.to - elapsed();
+  if (ms >= 0) return run(ms, { through: data.through, whole: true });
+  await rest();
+  return { ...together(status()), ran: 0 };
+};
+if (isWindow) {
+  G.addEventListener("message", (event) => {
+    if (!event.data || event.data[MARK] !== "frame" || !event.ports.length) return;
+    event.stopImmediatePropagation();
+    for (const known of workers) if (known.frame === event.source) workers.delete(known); // it shows another document
+    const known = attach(event.ports[0], event.ports[0]);
+    known.frame = event.source;
+    known.offset = elapsed(); // a document's clock begins with it
+    event.ports[0].start();
+  });
+  if (G.parent !== G) {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = async ({ data }) => channel.port1.postMessage(await answer(data));
+    G.parent.postMessage({ [MARK]: "frame" }, "*", [channel.port2]);
+  }
+}
+
+if (!isWindow) {
+  if (G.WorkerLocation) {
+    const real = config.base ? new URL(config.base) : null;
+    for (const name of ["href", "search", "origin", "protocol", "host", "hostname", "port", "pathname", "hash"])
+      getter(WorkerLocation.prototype, name, (get) => real ? real[name] : unmarked(get()));
+    stand(WorkerLocation.prototype, "toString", (f, self) => real ? real.href : unmarked(Reflect.apply(f, self, [])));
+  }
+  if (config.base) { // our script stands at another address than the worker's own
+    const whole = (url) => typeof url === "string" || url instanceof URL ? absolute(url).href : url;
+    stand(G, "importScripts", (f, self, urls) => Reflect.apply(f, self, urls.map(whole)));
+    stand(G, "fetch", (f, self, [what, ...more]) => Reflect.apply(f, self, [whole(what), ...more]));
+    stand(XMLHttpRequest.prototype, "open", (f, self, [method, url, ...more]) => Reflect.apply(f, self, [method, whole(url), ...more]));
+    const NativeRequest = G.Request;
+    G.Request = new Proxy(NativeRequest, { construct: (target, [what, ...more], as) =>
+      Reflect.construct(target, [whole(what), ...more], as === G.Request ? target : as) });
+  }
+  const listen = (event) => {
+    if (!event.data || event.data[MARK] !== true || !event.ports.length) return;
+    event.stopImmediatePropagation();
+    G.removeEventListener("message", listen);
+    event.ports[0].onmessage = async ({ data }) => event.ports[0].postMessage(await answer(data));
+  };
+  if (G.SharedWorkerGlobalScope && G instanceof SharedWorkerGlobalScope) {
+    const air = new BroadcastChannel(`${MARK} ${address} ${G.name}`);
+    air.onmessage = async ({ data }) => {
+      if (data.from === undefined) return;
+      air.postMessage(data.who ? { to: data.from } : { to: data.from, state: await answer(data) });
+    };
+    air.postMessage({ hello: true });
+  } else G.addEventListener("message", listen);
+}

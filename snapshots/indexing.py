@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -204,13 +204,34 @@ def other_line(item: Scanned, name: str) -> bytes | None:
         name,
         item.offset,
         item.length,
+        served_with(item.fields),
     )
 
 
+SERVED = "WARC-Stillweb-Extractor", "WARC-Stillweb-Options", "WARC-Stillweb-Identity"
+
+
+def served_with(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """What a conversion is served with beside its text, of records that say that it counts (`…-Identity: 2`).
+
+    `fields` by lower-case name. Those of older snapshots don't, so that their ids stay as they are.
+    """
+    extractor, options, version = (fields.get(name.lower(), "") for name in SERVED)
+    return (extractor, options) if version == "2" else ()
+
+
 def record_line(
-    kind: str, uri: str, date: str, media: str, payload_digest: str, name: str, offset: int, length: int
+    kind: str,
+    uri: str,
+    date: str,
+    media: str,
+    payload_digest: str,
+    name: str,
+    offset: int,
+    length: int,
+    served: tuple[str, ...] = (),
 ) -> bytes:
-    """The line of a resource, metadata or conversion record."""
+    """The line of a resource, metadata or conversion record; `served` counts for its identity."""
     entry = {
         "url": uri,
         "mime": media,
@@ -219,7 +240,7 @@ def record_line(
         "offset": str(offset),
         "filename": name,
         "kind": kind,
-        "id": identity_of(kind, uri, date, media, payload_digest),
+        "id": identity_of(kind, uri, date, media, payload_digest, *served),
     }
     return entry_line(other_key(kind, uri), timestamp_of(date), entry)
 

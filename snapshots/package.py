@@ -117,6 +117,11 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
     return value.hexdigest()
 
 
+def layered_id(ids: Iterable[str]) -> str:
+    """The id of snapshots that lie over one another, lowest first: which lies over which decides what is served."""
+    return hashlib.sha256("\n".join(["stillweb layers 1", *ids]).encode()).hexdigest()
+
+
 def hash_place(place: Place) -> str:
     """ "sha256:…" of all bytes of a file."""
     value = hashlib.sha256()

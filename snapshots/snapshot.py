@@ -19,7 +19,7 @@ from snapshots.changing import changing_lines
 from snapshots.container import Container, is_url, open_container
 from snapshots.errors import UsageError
 from snapshots.indexing import Progress, other_key
-from snapshots.package import pages_of, snapshot_id, unpack_options, view_from_json
+from snapshots.package import layered_id, pages_of, snapshot_id, unpack_options, view_from_json
 from snapshots.places import BytesPlace
 from snapshots.profile import Profile
 from snapshots.reading import Archives
@@ -98,13 +98,12 @@ class Snapshot:
 
     @cached_property
     def id(self) -> str:
-        """Hex SHA-256 over records, rules and profile; the same for every order and split of its files."""
-        if len(self._layers) == 1 and not self._layers[0].known.notes:
-            own = self._layers[0].container.own
-            if isinstance(own.get("id"), str) and _believed(self._layers[0]):
-                return str(own["id"])
-        lines = (line for layer in self._layers for line in layer.index.lines())
-        return snapshot_id(lines, self.profile, self.rules.to_json())
+        """Hex SHA-256 over records, rules and profile; the same for every order and split of its files.
+
+        The order of layers counts, since it decides what is served.
+        """
+        ids = [_id_of(layer) for layer in self._layers]
+        return ids[0] if len(ids) == 1 else layered_id(ids)
 
     @property
     def profile(self) -> Profile | None:
@@ -173,6 +172,11 @@ class Snapshot:
             return
         parts = [[layer.named(c) for c in layer.index.prefix(start)] for layer in self._layers]
         yield from sorted(_overlaid(parts), key=lambda c: (c.urlkey, c.timestamp))
+
+    def speaks(self, protocol: str, start: str) -> bool:
+        """Whether any capture whose index key begins with `start` was made with a protocol; nothing is parsed."""
+        mark = f'"protocol":"{protocol}"'.encode()
+        return any(mark in line for layer in self._layers for line in layer.index.lines(start, prefix=True))
 
     def read(self, capture: Capture) -> Response:
         """The answer of a capture, whole in memory. Raises DamagedInput."""
@@ -322,6 +326,13 @@ def frozen_text(record: Record) -> FrozenText:
     text = record.block.decode(errors="replace")
     options = unpack_options(record.fields.get("warc-stillweb-options", "{}"))
     return FrozenText.from_record(record.uri, text, extractor, version, options)
+
+
+def _id_of(layer: Layer) -> str:
+    own = layer.container.own
+    if not layer.known.notes and isinstance(own.get("id"), str) and _believed(layer):
+        return str(own["id"])
+    return snapshot_id(layer.index.lines(), layer.known.profile, rules_from([own.get("rules")]).to_json())
 
 
 def _believed(layer: Layer) -> bool:

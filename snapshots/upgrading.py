@@ -178,6 +178,7 @@ def _record(packer: Packer, container: Container, snapshot: Snapshot, one: TextU
         ("WARC-Refers-To", _refers_to(container, old, job)),
         ("WARC-Stillweb-Extractor", f"{text.extractor}/{text.version}"),
         ("WARC-Stillweb-Options", pack_options(text.to_record())),
+        ("WARC-Stillweb-Identity", "2"),
     ]
     if old is not None and "warc-date" in old.fields:
         date = old.fields["warc-date"]

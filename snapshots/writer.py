@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ from typing import Any, BinaryIO
 
 from snapshots import indexing, warc
 from snapshots.appending import FULL_DISK, AppendFile, full_disk, repair, write_whole
-from snapshots.build import build, finish, fits, join_lines, open_index
+from snapshots.build import build, fits, join_lines, open_index
 from snapshots.capture import Capture, Exchange
-from snapshots.cdxj import is_capture, parse_line, to_capture
+from snapshots.cdxj import parse_line
 from snapshots.container import ARCHIVE, INDEX, PAGES, open_container
 from snapshots.dates import iso_date, parse_timestamp
 from snapshots.errors import UsageError
@@ -38,10 +39,12 @@ from snapshots.package import (
 from snapshots.places import FilePlace
 from snapshots.profile import Profile
 from snapshots.reading import Archives
-from snapshots.records import Original, Packer
+from snapshots.recorded import Recorded
+from snapshots.records import Packer
 from snapshots.view import RESOURCES, View
 
 ROTATE = 1_000_000_000  # bytes of an archive file after which the next one is begun
+OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that are gone on with; others are left as they are
 VIEW_MEDIA = "application/vnd.stillweb.view+json"
 
 LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recorded here can be opened here
@@ -79,11 +82,7 @@ class Writer:
         self._lock = threading.RLock()
         self._closed = False
         self._packer = Packer(software, path / "archive")
-        self._payloads: dict[str, Original] = {}  # by digest
-        self._events: dict[str, int] = {}
-        self._captures: list[Capture] = []
-        self._identities: dict[tuple[str, int], str] = {}
-        self._others: list[bytes] = []
+        self._recorded = Recorded()
         self._views: dict[str, View] = {}
         self._guard = _lock_directory(path)
 
@@ -149,16 +148,16 @@ class Writer:
                 built = build(container, progress)
                 lines, known = built.lines, built
                 self.repairs += built.notes
-            for line in lines:
-                urlkey, timestamp, entry = parse_line(line)
-                if is_capture(entry):
-                    self._know(to_capture(urlkey, timestamp, entry), entry["id"])
-                else:
-                    self._others.append(line)
-                    if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
-                        place = entry["filename"], int(entry["offset"]), int(entry["length"])
-                        block = Archives(container.archives).record(*place).block
-                        self._views[entry["url"]] = view_from_json(json.loads(block))
+            others = [
+                line for line in lines if line.startswith(b"urn:")
+            ]  # as `indexing.other_key` names them
+            self._recorded.load([line for line in lines if not line.startswith(b"urn:")], others)
+            for line in others:
+                entry = parse_line(line)[2]
+                if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
+                    place = entry["filename"], int(entry["offset"]), int(entry["length"])
+                    block = Archives(container.archives).record(*place).block
+                    self._views[entry["url"]] = view_from_json(json.loads(block))
             self._settings = {**known.settings, **self._settings}
             self.rules = container.own.get("rules")
             if self.profile is None:
@@ -167,19 +166,9 @@ class Writer:
         finally:
             container.close()
 
-    def _know(self, capture: Capture, identity: str) -> None:
-        self._captures.append(capture)
-        self._identities[capture.place] = identity
-        if capture.original is None and capture.digest:
-            place = capture.filename, capture.offset, capture.length
-            self._payloads.setdefault(capture.digest, (capture.url, iso_date(capture.timestamp), place))
-        last = max(capture.begin, capture.end)
-        if last > self._events.get(capture.session, 0):
-            self._events[capture.session] = last
-
     def _begin_file(self) -> None:
         """Opens the last archive file, or begins the next one with its warcinfo record."""
-        files = sorted((self.path / "archive").glob("data-*.warc.gz"))
+        files = sorted(p for p in (self.path / "archive").iterdir() if OURS.fullmatch(p.name))
         number = int(files[-1].name[5:10]) if files else 0
         if files and files[-1].stat().st_size >= ROTATE:
             number += 1
@@ -197,14 +186,11 @@ class Writer:
 
     def event(self, session: str) -> int:
         """The next event number of a session: taken when a request starts and when its answer is complete."""
-        with self._lock:
-            self._events[session] = number = self._events.get(session, 0) + 1
-            return number
+        return self._recorded.event(session)
 
     def last_event(self, session: str) -> int:
         """The last event number that was given out or stored for a session, 0 for a new one."""
-        with self._lock:
-            return self._events.get(session, 0)
+        return self._recorded.last_event(session)
 
     def exchange(self, exchange: Exchange) -> Capture:
         """Stores an exchange and returns its capture (without state, which is known at the end).
@@ -212,11 +198,11 @@ class Writer:
         Raises MissingCapability when the disk is full; the archive then is as it was before.
         """
         with contextlib.ExitStack() as stack:
-            packed = self._packer.exchange(exchange, self._payloads.get, stack)
+            packed = self._packer.exchange(exchange, self._recorded.payload, stack)
             with self._lock:
                 place, question_at = self._append(packed.question, packed.answer)
                 capture = packed.capture(place, question_at)
-                self._know(capture, packed.identity)
+                self._recorded.add(capture, packed.identity)
                 self.stats.captures += 1
                 self.stats.revisits += capture.original is not None
         return capture
@@ -247,7 +233,8 @@ class Writer:
         packed, value = self._packer.plain(kind, uri, date, media, block, extra)
         with self._lock:
             place, _ = self._append(b"", packed)
-            self._others.append(indexing.record_line(kind, uri, date, media, value, *place))
+            served = indexing.served_with({name.lower(): text for name, text in extra})
+            self._recorded.others.append(indexing.record_line(kind, uri, date, media, value, *place, served))
         return value
 
     def resource(
@@ -311,6 +298,7 @@ class Writer:
         extra = [
             ("WARC-Stillweb-Extractor", f"{extractor}/{version}"),
             ("WARC-Stillweb-Options", pack_options(options or {})),
+            ("WARC-Stillweb-Identity", "2"),
         ]
         if refers_to is not None:
             container = FilePlace(self.path / ARCHIVE / refers_to.filename)
@@ -331,11 +319,10 @@ class Writer:
     def lines(self) -> list[bytes]:
         """The sorted index lines of all that was recorded so far, states included."""
         with self._lock:
-            captures, others = list(self._captures), list(self._others)
-            identities = dict(self._identities)
+            now = self._recorded.now()
         container = open_container(self.path)
         try:
-            return finish(captures, identities, others, Archives(container.archives))
+            return self._recorded.lines(now, Archives(container.archives))
         finally:
             container.close()
 
@@ -388,7 +375,7 @@ def rebuild(path: str | os.PathLike[str], progress: indexing.Progress | None = N
         )
     (root / INDEX).unlink(missing_ok=True)
     with Writer.open(root, progress=progress) as writer:
-        return len(writer._captures)
+        return len(writer._recorded)
 
 
 def _lock_directory(path: Path) -> int:

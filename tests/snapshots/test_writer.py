@@ -228,3 +228,41 @@ def test_line_breaks_in_fields_cannot_forge_records(tmp_path: Path) -> None:
         capture = next(snapshot.captures())
         assert snapshot.read(capture).header("x-forged") is None
         assert capture.status == 200
+
+
+def test_archives_of_other_names_are_left_as_they_are(tmp_path: Path) -> None:
+    """Only files of the writer's own kind are gone on with."""
+    with Writer.open(tmp_path / "s") as writer:
+        writer.exchange(exchange("https://a.test/"))
+    archive = tmp_path / "s" / "archive"
+    for name in ("data-foreign.warc.gz", "data-1.warc.gz", "data-000001.warc.gz"):
+        (archive / name).write_bytes((archive / "data-00000.warc.gz").read_bytes())
+    before = {p.name: p.read_bytes() for p in archive.iterdir()}
+    with Writer.open(tmp_path / "s") as writer:
+        writer.exchange(exchange("https://a.test/2"))
+    after = {p.name: p.read_bytes() for p in archive.iterdir()}
+    assert [n for n in after if after[n] != before.get(n)] == ["data-00000.warc.gz"]
+
+
+def test_an_event_number_does_not_wait_for_a_record_that_is_written(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        with writer._lock:  # as while a large body is appended
+            thread = threading.Thread(target=writer.event, args=("s",))
+            thread.start()
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+        assert writer.event("s") == 2
+
+
+def test_sessions_go_on_where_they_were(tmp_path: Path) -> None:
+    """The captures of an index are taken up when they are needed, and not before."""
+    with Writer.open(tmp_path / "s") as writer:
+        writer.exchange(exchange("https://a.test/", b"x" * 500))
+        last = writer.last_event("default")
+    with Writer.open(tmp_path / "s") as writer:
+        assert writer.last_event("default") == last
+        assert writer.event("default") == last + 1
+        assert writer.exchange(exchange("https://b.test/", b"x" * 500)).original is not None, (
+            "a body that was stored"
+        )
+        assert len([line for line in writer.lines() if b"urn:" not in line[:4]]) == 2

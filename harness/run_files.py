@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from harness.attempt import Limits
 from harness.task import Task
@@ -74,13 +74,13 @@ class Settings:
         return cls(**ready)
 
     # How many model answers come from where, and where files lie, change no result that is a result.
-    PLACES = ("snapshots", "tape", "tape_path", "agent")
+    PLACES: ClassVar[tuple[str, ...]] = ("snapshots", "tape", "tape_path", "agent")
+    PLACE_VARIABLES: ClassVar[tuple[str, ...]] = ("_BASE_URL", "_DIR", "_CONDA_ENV")
 
     def deciding(self) -> dict[str, Any]:
         """The members that take part in the certificate."""
-        value = self.to_json()
-        for name in ("snapshots", "tape", "tape_path", "agent"):
-            del value[name]
+        value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
+        value["env"] = {n: v for n, v in value["env"].items() if not n.endswith(self.PLACE_VARIABLES)}
         return value
 
 

@@ -103,7 +103,8 @@ class Workshop:
         path = Path(self.settings.tape_path) if self.settings.tape_path else self.files.path / "tape"
         tape = self._stack.enter_context(Tape.open(path, self.settings.tape))
         if needs is not None:
-            self.models = ModelClient(tape, prices=self.settings.prices, **needs)
+            options = needs(self.settings.env)
+            self.models = ModelClient(tape, prices=self.settings.prices, **options)
             self._stack.push_async_callback(self.models.close)
         if judges:
             from dataclasses import replace
@@ -145,7 +146,7 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
             raise UsageError(f"--contract {own[0]}: {error}") from error
         made: Tools = factory(snapshot, **dict(settings.tool_options))
         return made
-    if snapshot is None:
+    if snapshot is None or not settings.contracts:
         return None
     from harness.wiring import make_toolset
 

@@ -3,7 +3,7 @@
 agent: openai
 model: gpt-5-mini
 api: chat                    # or responses
-base_url: https://…/v1       # else OPENAI_BASE_URL, else OpenAI's
+base_url: https://…/v1       # else OPENAI_BASE_URL (kept with the run), else OpenAI's
 key_variable: OPENAI_API_KEY # the variable that holds the key; "" for an endpoint without keys
 stream: false
 system: |                    # else the prompt of harness/agents/system.txt
@@ -19,6 +19,7 @@ import asyncio
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class OpenAIAgent:
 
     model: str
     api: str = "chat"
-    base_url: str = _OPENAI
+    base_url: str = ""  # "": the run's OPENAI_BASE_URL, else OpenAI's
     key_variable: str = "OPENAI_API_KEY"
     stream: bool = False
     system: str = ""
@@ -71,7 +72,6 @@ class OpenAIAgent:
         if options.get("api", "chat") not in ("chat", "responses"):
             raise UsageError(f"{source}: api: must be chat or responses, not {options['api']!r}")
         ready = dict(options)
-        ready.setdefault("base_url", os.environ.get("OPENAI_BASE_URL") or _OPENAI)
         if not ready.get("system"):
             ready["system"] = _packaged("system.txt")
         if ready.get("last_call") is True:
@@ -79,13 +79,15 @@ class OpenAIAgent:
         ready["last_call"] = ready.get("last_call") or ""
         return cls(**ready)
 
-    @property
-    def model_options(self) -> dict[str, Any]:
-        """Arguments of harness.models.ModelClient."""
+    def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
+        """Arguments of harness.models.ModelClient; `env` holds the variables that the run was begun with."""
         from harness.endpoint import Retry
 
         return {
-            "base_url": self.base_url,
+            "base_url": self.base_url
+            or env.get("OPENAI_BASE_URL")
+            or os.environ.get("OPENAI_BASE_URL")
+            or _OPENAI,
             "key_variable": self.key_variable,
             "timeout": float(self.timeout),
             "retry": Retry(tries=self.tries),

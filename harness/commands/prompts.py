@@ -30,6 +30,7 @@ def build(
 
     \b
     stillweb prompts build pages.wacz --tasks rows.jsonl --budget 128k -o prompts.jsonl
+    stillweb run --tasks prompts.jsonl --agent openai:gpt-5 --snapshot pages.wacz -o run1 --contract none
     """
     from dataclasses import asdict
 
@@ -48,8 +49,14 @@ def build(
         results = build_prompts(rows, snapshot, budget, tokenizer, value, algorithm, advance)  # type: ignore[arg-type]
     failed = [result for result in results if isinstance(result, Failure)]
     with out.open("w", encoding="utf-8") as file:
-        for result in results:
-            line = {"state": "failed" if isinstance(result, Failure) else "built", **asdict(result)}
+        for task, result in zip(rows, results, strict=True):
+            line = {
+                "state": "failed" if isinstance(result, Failure) else "built",
+                **asdict(result),
+                "digest": result.digest,
+                "problem": task.question,
+                "answer": task.reference,
+            }
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     for failure in failed:
         say(f"no prompt for {failure.task_id}: {failure.reason}")

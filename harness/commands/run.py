@@ -24,8 +24,7 @@ _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
     "--snapshot",
     "snapshots",
     multiple=True,
-    required=True,
-    help="The frozen web; later ones lie over earlier ones.",
+    help="The frozen web; later ones lie over earlier ones. Without one there are no tools.",
 )
 @click.option(
     "-o",
@@ -40,7 +39,7 @@ _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
     multiple=True,
     default=("fetch",),
     show_default=True,
-    help="Tools the agent gets.",
+    help="Tools the agent gets; `none` for none.",
 )
 @click.option(
     "--rubrics", type=click.Path(exists=True), help="Side-cars (JSON); compiled from the tasks otherwise."
@@ -61,9 +60,21 @@ _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
     help="Model calls.",
 )
 @click.option(
+    "--tape-path", type=click.Path(path_type=Path), help="Where the tape lies; OUT/tape by default."
+)
+@click.option(
     "--max-steps", type=click.IntRange(1), default=50, show_default=True, help="Model calls of an attempt."
 )
+@click.option(
+    "--max-calls", type=click.IntRange(0), default=200, show_default=True, help="Tool calls of an attempt."
+)
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens of an attempt.")
+@click.option("--max-money", type=click.FloatRange(0), help="Money of an attempt; needs --prices.")
+@click.option(
+    "--prices",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML: model: {input: …, output: …, cached: …}, per million tokens.",
+)
 @click.option("--timeout", type=float, help="Seconds of an attempt.")
 @click.option(
     "--mode",
@@ -74,7 +85,11 @@ _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
 )
 @click.option("--fold-case", is_flag=True, help="Capitals make no difference in table cells.")
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-@click.option("--retry-failed", is_flag=True, help="Make attempts that ended in an error again.")
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="Make attempts that ended in an error, or whose scoring failed, again.",
+)
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
@@ -91,8 +106,12 @@ def command(
     accept: str,
     synthetic_search: bool,
     tape: str,
+    tape_path: Path | None,
     max_steps: int,
+    max_calls: int,
     max_tokens: int | None,
+    max_money: float | None,
+    prices: Path | None,
     timeout: float | None,
     mode: str,
     fold_case: bool,
@@ -124,17 +143,20 @@ def command(
     tasks = load_tasks(source)
     for problem in tasks.problems:
         say(f"left out: {problem}")
-    with Snapshot.open(*snapshots) as snapshot:
-        say_damage(snapshot)
+    if snapshots:
+        with Snapshot.open(*snapshots) as snapshot:
+            say_damage(snapshot)
     settings = Settings(
         agent=agent,
         snapshots=tuple(os.path.abspath(path) if "://" not in path else path for path in snapshots),
-        contracts=contracts,
+        contracts=() if not snapshots or contracts == ("none",) else contracts,
         accept=accept,
         epochs=epochs,
-        limits=Limits(steps=max_steps, tokens=max_tokens, seconds=timeout),
+        limits=Limits(max_steps, max_calls, max_tokens, timeout, max_money),
         synthetic_search=synthetic_search,
         tape=tape,  # type: ignore[arg-type]  # click has checked the choice
+        tape_path=str(tape_path.absolute()) if tape_path else None,
+        prices=_prices(prices, max_money),
         mode=mode,  # type: ignore[arg-type]
         fold_case=fold_case,
         env={
@@ -153,3 +175,25 @@ def command(
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
     certificate = write_certificate(out)
     show_summary(out, certificate, as_json)
+
+
+def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
+    """Prices by model. UsageError names what is wrong, and a limit of money that nothing could be counted against."""
+    from harness.agents import read_yaml
+    from snapshots.errors import UsageError
+
+    if path is None:
+        if limit is not None:
+            raise UsageError("--max-money needs --prices: without them no call costs anything")
+        return {}
+    known = {"input", "output", "cached"}
+    prices = read_yaml(path)
+    for model, price in prices.items():
+        if not isinstance(price, dict) or not {"input", "output"} <= set(price) <= known:
+            raise UsageError(f"{path}: {model}: must hold input and output, and may hold cached")
+        for name, value in price.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise UsageError(f"{path}: {model}.{name}: must be a number from 0 on, not {value!r}")
+    return {
+        str(model): {name: float(value) for name, value in price.items()} for model, price in prices.items()
+    }

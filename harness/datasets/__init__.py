@@ -1,4 +1,4 @@
-"""Task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, and any JSONL of questions.
+"""Task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, built prompts, and any JSONL of questions.
 
     load_tasks(path_or_name, **options) -> TaskSet
 
@@ -28,6 +28,7 @@ Build = Callable[..., Task]
 KINDS: dict[str, str] = {
     "sgr": "harness.datasets.sgr",
     "browsecomp-lc": "harness.datasets.browsecomp_lc",
+    "prompts": "harness.datasets.prompts",
     "sgi": "harness.datasets.sgi",
     "jsonl": "harness.datasets.generic",
 }

@@ -72,6 +72,11 @@ class Failure:
     pages: tuple[Page, ...]
     certificate: dict[str, Any]
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the certificate as canonical JSON."""
+        return _hash(self.certificate)
+
 
 @lru_cache(maxsize=1)
 def template() -> dict[str, str]:

@@ -18,7 +18,8 @@ from tests.harness.scoring.standins import Answers, Words
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tasks.md").read_text("utf-8")
-EXAMPLES = ROOT / "examples" / "tasks"
+EXAMPLES = ROOT / "examples"
+SETS = sorted(p for p in EXAMPLES.rglob("*.jsonl") if "regression" not in p.parts)
 
 
 def block(language: str) -> str:
@@ -95,7 +96,7 @@ def judge(prompt: str, model: str) -> str:
     return "0.9409"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.jsonl")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", SETS, ids=lambda p: p.stem)
 def test_every_example_loads_and_its_reference_is_right(path: Path) -> None:
     tasks = load_tasks(path)
     assert not tasks.problems
@@ -114,14 +115,14 @@ def test_every_example_loads_and_its_reference_is_right(path: Path) -> None:
 
 
 def test_the_example_rubric_compiles_without_a_finding() -> None:
-    tasks = [*load_tasks(EXAMPLES / "sgr_goal.jsonl"), *load_tasks(EXAMPLES / "sgr_constraint.jsonl")]
-    assert {task.base for task in tasks} == {"ferries_001"}
+    tasks = list(load_tasks(EXAMPLES / "sgr" / "data"))
+    assert {task.base for task in tasks} == {"ferries_001", "ferries_002"}
     assert [str(finding) for finding in lint(tasks, compile_rubrics(tasks))] == []
 
 
 def test_the_example_scorer_file_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    task = load_tasks(EXAMPLES / "own.jsonl").by_id("haiku")
+    task = load_tasks(EXAMPLES / "own" / "tasks.jsonl").by_id("haiku")
     assert score(task, "a ferry leaves\nthe quay is quiet again\nropes dry in the sun").metrics == {
         "lines": 1,
         "ferry": 1,

@@ -1,4 +1,4 @@
-"""A scorer of one's own, named in a task as `examples.scorers:haiku`."""
+"""A scorer of one's own, named in a task as `examples.own.scorers:haiku`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,46 @@
+"""Long-context prompts as `stillweb prompts build` writes them: one task a line, whose question is the prompt.
+
+A row that gave no prompt is a task too (`meta["unsolvable"]` says why), so that no row leaves the denominator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.datasets.records import Record, RecordError
+from harness.task import Task
+
+FIELDS = frozenset(
+    ("state", "task_id", "problem", "answer", "text", "tokens", "pages", "certificate", "digest", "reason")
+)
+
+
+def recognise(data: dict[str, Any]) -> bool:
+    """Whether a record is of this kind."""
+    return data.get("state") in ("built", "failed") and "certificate" in data
+
+
+def build(record: Record) -> Task:
+    """A task from a line. `meta["prompt"]` is the digest of the prompt's certificate, which decides its bytes."""
+    state, task_id, problem = record.text("state"), record.text("task_id"), record.text("problem")
+    certificate = record.value("certificate", dict)
+    if certificate is None:
+        raise RecordError("certificate", "is missing")
+    meta = {
+        "set": "browsecomp-lc",
+        "problem": problem,
+        "budget": certificate.get("budget"),
+        "prompt": record.text("digest"),
+    }
+    if state == "failed":
+        meta["unsolvable"] = record.text("reason")
+    elif state != "built":
+        raise RecordError("state", "must be built or failed")
+    return Task(
+        id=task_id,
+        question=record.text("text") if state == "built" else problem,
+        reference=record.text("answer"),
+        scorer="browsecomp",
+        meta=meta,
+        base=task_id,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -190,6 +191,16 @@ class Connection(asyncio.Protocol):
 
     # Tunnels
 
+    def _prepare(self) -> None:
+        with contextlib.suppress(StillwebError):  # an impossible name: said when TLS is in fact begun
+            if self._sniffing and self._transport is not None:
+                self.hub.context(self._tunnel_host())
+
+    def _tunnel_host(self) -> str:
+        host = AUTHORITY.fullmatch(self._authority)
+        assert host is not None
+        return host[1].strip("[]")
+
     def _sniff(self, data: bytes) -> None:
         """The first bytes in a tunnel: TLS, or HTTP without it."""
         self._sniffing = False
@@ -200,9 +211,7 @@ class Connection(asyncio.Protocol):
             return
         self.base = f"https://{self._authority}"
         self._memos = self.hub.answerer.memos_of(self.base)
-        host = AUTHORITY.fullmatch(self._authority)
-        assert host is not None
-        name = host[1].strip("[]")
+        name = self._tunnel_host()
         hub = self.hub
         try:
             own = hub.context(name)
@@ -349,6 +358,8 @@ class Connection(asyncio.Protocol):
         self.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         if rest := self.parser.take():
             self._sniff(rest)
+        else:  # the certificate is minted while the client, most likely, makes its first message of TLS
+            asyncio.get_running_loop().call_soon(self._prepare)
 
     async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
         reply = await self.hub.virtual(request, line, host)

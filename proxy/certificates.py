@@ -123,7 +123,8 @@ class Authority:
         )
         if alpn:
             context.set_alpn_protocols(list(alpn))
-        with _readable(self.mint(slot[0]) + self._leaf_key_pem) as path:
+        # The authority is sent along: Chromium knows it by its key, and only what it is sent can it know.
+        with _readable(self.mint(slot[0]) + self.certificate_pem + self._leaf_key_pem) as path:
             context.load_cert_chain(path)
         with self._lock:
             # Two threads may have minted at once; all callers get the one that came first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,22 @@ def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     assert "is not empty" in shown.stderr
     assert (tmp_path / "precious").exists()
     assert not (tmp_path / MARK).exists()
+
+
+def test_replays_in_fresh_processes_are_one(demo: tuple[Path, str]) -> None:
+    """The full count by hand: STILLWEB_REPLAYS=10 python -m pytest tests/harness/demo -k replays."""
+    rounds = int(os.environ.get("STILLWEB_REPLAYS", "1"))
+    command = [sys.executable, "-m", "tests.harness.demo.replaying", str(demo[0] / "site.wacz")]
+    results = []
+    for number in range(2 * rounds):  # alternately alone and several at once
+        many = 1 if number % 2 == 0 else (4 if rounds > 1 else 2)
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(many)]
+        said = [process.communicate(timeout=240)[0] for process in running]
+        assert [process.returncode for process in running] == [0] * many
+        results += [json.loads(line) for line in said]
+    first = results[0]
+    assert len(first["steps"]) == 20
+    assert first["misses"] == []
+    for other in results[1:]:
+        assert other["steps"] == first["steps"]
+        assert other["requests"] == first["requests"]

@@ -43,18 +43,10 @@ GIVEN = re.compile(
     rb"[\"']?\s*[:=]\s*[\"']([A-Za-z0-9._~+/=|:-]{16,4096})[\"']",
     re.I,
 )
-GIVEN_HINTS = (
-    b"oken",
-    b"ecret",
-    b"pi_key",
-    b"pi-key",
-    b"piKey",
-    b"pikey",
-    b"OKEN",
-    b"ECRET",
-    b"API_KEY",
-    b"PI_KEY",
-)
+# What each of those names ends in, in lower case, and how far before that a match may begin.
+_ENDS = Literals((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
+_BEFORE = len(b'"refresh-')
+_ASSIGNED = re.compile(rb"[\"']?\s*[:=]")
 
 _EDGE = rb"(?<![A-Za-z0-9_-])"
 # name, a literal that every match begins with (looked for first, it is much quicker), the whole pattern
@@ -88,7 +80,6 @@ FORMATS: tuple[tuple[str, bytes, re.Pattern[bytes]], ...] = tuple(
 _LITERALS = Literals(literal for _, literal, _ in FORMATS)
 # A pattern begins with its literal, but for Stripe's, which has a letter before it.
 _BY_LITERAL = {literal: (name, pattern, int(literal == b"k_live_")) for name, literal, pattern in FORMATS}
-_GIVEN = Literals(GIVEN_HINTS)
 # A pattern may begin before its literal ("sk_live_"), but never by more than this.
 PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----\s*[A-Za-z0-9+/=\r\n\\]{40,}")
 
@@ -132,6 +123,18 @@ def looks_random(value: str) -> bool:
     return False
 
 
+def surely_drawn(value: str) -> bool:
+    """Whether a value was drawn beyond doubt: no words or years in it, as "AnnualReport2019Final" has."""
+    if not looks_random(value):
+        return False
+    plain = re.sub(r"[^A-Za-z0-9]", "", value)
+    return (
+        plain.isdigit()
+        or _UUID.fullmatch(value) is not None
+        or 5 * len(_CHANGES.findall(plain)) >= len(plain)
+    )
+
+
 def secret_field(name: str, value: str) -> bool:
     """Whether a query, form or JSON member of this name and value holds a secret."""
     if value.lower() in _TRIVIAL or _NEVER.search(name) or PSEUDONYM_TEXT.fullmatch(value):
@@ -169,9 +172,17 @@ def has_format(data: bytes) -> bool:
     return next(known_formats(data), None) is not None
 
 
-def hands_out(data: bytes) -> bool:
-    """Whether `GIVEN` can match at all: a quick look, that finds too much rather than too little."""
-    return _GIVEN.occur_in(data)
+def given(data: bytes) -> Iterator[re.Match[bytes]]:
+    """The matches of `GIVEN`, tried only where a name may end: over a whole page of 40 kB it takes 4 ms."""
+    done = 0
+    for literal, start in _ENDS.places(data.lower()):
+        if start < done or _ASSIGNED.match(data, start + len(literal)) is None:
+            continue
+        for begin in range(max(done, start - _BEFORE), start + 1):
+            if match := GIVEN.match(data, begin):
+                done = match.end()
+                yield match
+                break
 
 
 def known_formats(data: bytes) -> Iterator[tuple[str, re.Match[bytes]]]:

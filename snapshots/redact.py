@@ -239,11 +239,10 @@ class Redactor:
 
     def _learn_given(self, body: bytes, media: str) -> bytes:
         """What a server hands out: tokens under a name that says so, and well-known formats."""
-        if credentials.hands_out(body):
-            for match in credentials.GIVEN.finditer(body):
-                value = match[2].decode("latin-1")
-                if credentials.looks_random(value) and credentials.PSEUDONYM.fullmatch(match[2]) is None:
-                    self.learn(value)
+        for match in credentials.given(body):
+            value = match[2].decode("latin-1")
+            if credentials.looks_random(value) and credentials.PSEUDONYM.fullmatch(match[2]) is None:
+                self.learn(value)
         self._learn_formats(body)
         return body
 

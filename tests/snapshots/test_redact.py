@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots import encodings
+from snapshots import credentials, encodings
 from snapshots.capture import Response
 from snapshots.credentials import looks_random, secret_cookie
 from snapshots.errors import DamagedInput
@@ -353,3 +353,14 @@ def test_gzip_is_deterministic() -> None:
 def test_words_are_no_secrets(text: str) -> None:
     assert not looks_random(text)
     assert not secret_cookie("choice", text)
+
+
+_PARTS = (b"access", b"Refresh", b"api", b"client", b"_", b"-", b"token", b"ToKen", b"SECRET", b"key", b'"', b"'", b":", b"=", b" ", b"\n")  # fmt: skip
+_VALUES = (b"abcdefghijklmnop1234", b"api_key:abcdefghijk", b"x")
+
+
+@given(st.lists(st.sampled_from((*_PARTS, *_VALUES)), max_size=24).map(b"".join))
+def test_what_is_handed_out_is_found_as_by_looking_everywhere(data: bytes) -> None:
+    for text in (data, b'{"api-Token": "' + data, b"clientSECRET='abcdefghijklmnop1234'" + data):
+        found = [match.span() for match in credentials.given(text)]
+        assert found == [match.span() for match in credentials.GIVEN.finditer(text)]

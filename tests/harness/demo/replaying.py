@@ -99,4 +99,4 @@ async def browse(path: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(browse(sys.argv[1]))))
+    sys.stdout.write(json.dumps(asyncio.run(browse(sys.argv[1]))) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from snapshots import keys
@@ -19,6 +20,7 @@ from snapshots.parallel import scan_file
 from snapshots.places import BytesPlace, FilePlace, Place
 from snapshots.profile import Profile
 from snapshots.reading import Archives
+from snapshots.request import Request
 from snapshots.scan import NotSeekable
 from snapshots.state import assign_states
 
@@ -158,12 +160,15 @@ def assemble(parts: Iterable[Findings], archives: Archives) -> Built:
         built.profile = part.profile or built.profile
         built.settings = part.settings or built.settings
     identities: dict[tuple[str, int], str] = {}
+    requests: dict[tuple[str, int], Request] = {}
     captures: list[Capture] = []
     for answer in resolve(answers, built.notes):
         assert answer.capture is not None
         captures.append(answer.capture)
         identities[answer.capture.place] = answer.identity
-    built.lines = finish(captures, identities, built.lines, archives)
+        if answer.request is not None:
+            requests[answer.capture.place] = answer.request
+    built.lines = finish(captures, identities, built.lines, archives, requests)
     return built
 
 
@@ -172,7 +177,12 @@ def finish(
     identities: Mapping[tuple[str, int], str],
     others: list[bytes],
     archives: Archives,
+    requests: Mapping[tuple[str, int], Request] = MappingProxyType({}),
 ) -> list[bytes]:
-    """Assigns the states and sorts."""
-    stated = assign_states(captures, archives.read_request, archives.read)
+    """Assigns the states and sorts. `requests` are those that are known and need no reading, by capture place."""
+
+    def read_request(capture: Capture) -> Request:
+        return requests.get(capture.place) or archives.read_request(capture)
+
+    stated = assign_states(captures, read_request, archives.read)
     return sorted_lines([*others, *(capture_line(c, identities[c.place]) for c in stated)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import ada_url
 
@@ -250,6 +251,7 @@ def _shown_by(url: str, response: Response) -> frozenset[str]:
     return frozenset(paths)
 
 
+@lru_cache(maxsize=1024)
 def _identities(headers: Headers) -> list[str]:
     return sorted({v for n, v in cookies_of(headers) if is_session(n, v) and not irrelevant_cookie(n)})
 

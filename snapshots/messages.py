@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import lru_cache
 
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
@@ -33,9 +34,8 @@ def split(block: bytes) -> tuple[str, Headers, int]:
         stop, start = end
     head = block[:stop]
     if is_regular(head):
-        first, *rest = head.decode("latin-1").split("\r\n")
-        parts = [line.partition(":") for line in rest]
-        return first.rstrip(), tuple([(n, v.strip()) for n, colon, v in parts if colon and n]), start
+        first, _, rest = head.partition(b"\r\n")
+        return first.decode("latin-1").rstrip(), _fields(rest), start
     lines = head.decode("latin-1").replace("\r", "").split("\n")
     headers: list[tuple[str, str]] = []
     for line in lines[1:]:
@@ -47,6 +47,13 @@ def split(block: bytes) -> tuple[str, Headers, int]:
         if colon and name.strip():
             headers.append((name.strip(), value.strip()))
     return lines[0].rstrip(), tuple(headers), start
+
+
+@lru_cache(maxsize=1024)
+def _fields(lines: bytes) -> Headers:
+    """The fields of a regular head without its start line. A client sends the same ones again and again."""
+    parts = [line.partition(":") for line in lines.decode("latin-1").split("\r\n")]
+    return tuple([(n, v.strip()) for n, colon, v in parts if colon and n])
 
 
 def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:

@@ -12,6 +12,8 @@ from snapshots.capture import Capture
 from snapshots.keys import Key, request_key
 from snapshots.request import Request
 
+SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
+
 _DIGITS = re.compile(r"\D+")
 
 
@@ -39,6 +41,7 @@ class Answer:
     truncated: str = ""
     capture: Capture | None = None
     identity: str = ""
+    request: Request | None = None  # as recorded, unless it is large
 
 
 @dataclass(slots=True)
@@ -78,6 +81,8 @@ def join(answer: Answer, question: Question | None) -> Answer:
     else:
         request, key, block = question.request, question.key, question.block
         place = question.offset, question.length
+        if question.uri and len(request.body) <= SMALL_BODY:
+            answer.request = request
     answer.capture = Capture(
         key.urlkey,
         timestamp_of(answer.date),

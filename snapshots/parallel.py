@@ -28,7 +28,7 @@ from snapshots.scan import PIECE, NotSeekable, boundary_after
 LARGE = 1 << 24  # bytes from which more processes pay for their start
 
 _CAPTURE = attrgetter(*[f.name for f in fields(Capture)])
-_ANSWER = attrgetter(*[f.name for f in fields(Answer) if f.name not in ("capture", "vary")])
+_ANSWER = attrgetter(*[f.name for f in fields(Answer) if f.name not in ("capture", "vary", "request")])
 _NAMES = [f.name for f in fields(Answer)]
 
 
@@ -118,7 +118,11 @@ def _to_plain(found: Findings) -> list[Any]:
 
 def _plain_answer(answer: Answer) -> tuple[Any, ...]:
     capture = _CAPTURE(answer.capture) if answer.capture else None
-    return (*_ANSWER(answer), answer.vary, capture)
+    return (*_ANSWER(answer), answer.vary, capture, _plain_request(answer.request))
+
+
+def _plain_request(request: Request | None) -> tuple[Any, ...] | None:
+    return None if request is None else (request.method, request.url, request.headers, request.body)
 
 
 def _plain_question(question: Question) -> tuple[Any, ...]:
@@ -144,9 +148,9 @@ def _from_plain(value: list[Any]) -> Findings:
 
 
 def _answer(value: tuple[Any, ...]) -> Answer:
-    *rest, identity, vary, capture = value
+    *rest, identity, vary, capture, request = value
     made = Capture(*capture) if capture else None
-    return Answer(*[*rest[:12], vary, *rest[12:], made, identity])
+    return Answer(*[*rest[:12], vary, *rest[12:], made, identity, Request(*request) if request else None])
 
 
 def main() -> None:

@@ -190,6 +190,7 @@ def has_session(headers: Headers) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)
 def credentials_of(headers: Headers) -> str:
     """What a request's Authorization is: "" for none, else its scheme and, as 8 hex digits, who it names."""
     for name, value in headers:
@@ -220,4 +221,9 @@ def is_choice(name: str, value: str) -> bool:
 
 def choices_of(headers: Headers) -> dict[str, str]:
     """The cookies of a request that may be choices."""
-    return {name: value for name, value in cookies_of(headers) if is_choice(name, value)}
+    return dict(_choices(headers))
+
+
+@lru_cache(maxsize=1024)
+def _choices(headers: Headers) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in cookies_of(headers) if is_choice(name, value))

@@ -18,6 +18,7 @@ from snapshots.conditions import UNSET, Conditions, Effect, Sequence, short, wri
 from snapshots.evidence import DECIDERS, Evidence, ReadRequest, ReadResponse
 from snapshots.header_fields import own_fields
 from snapshots.learning import EACH, Item, Learner, Model, Recording, State, clean
+from snapshots.sites import site_of
 from snapshots.slots import APPEND, CREDENTIALS, SET, WEAK, cookies_of, credentials_of, is_choice
 
 MANY = 6  # so many values of a slot that made no difference show that none does
@@ -36,9 +37,13 @@ def assign_states(
     Needs `key`, `session`, `begin` and `end`. Reads the requests of all that is not plainly a static file, and
     the answers where one request was answered in several ways or may have changed something.
     """
-    evidence = Evidence(captures, read_request, read_response)
+    captures = list(captures)
+    by_site: dict[str, list[Capture]] = defaultdict(list)
+    for capture in captures:
+        by_site[site_of(capture.url)].append(capture)
     found: dict[tuple[str, int], Capture] = {}
-    for site in sorted(evidence.sites):
+    for site in sorted(by_site):  # one after the other, so that not all of them have to be in memory
+        evidence = Evidence(by_site[site], read_request, read_response)
         for item, conditions, vary in _Site(evidence, site).results():
             capture = item.capture
             cookies = short(*sorted(f"{n}={v}" for n, v in item.choices.items())) if item.choices else ""
@@ -49,7 +54,7 @@ def assign_states(
                 cookies=cookies,
                 vary=vary,
             )
-    return [found[capture.place] for capture in evidence.captures]
+    return [found[capture.place] for capture in captures]
 
 
 class _Site:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
+
+from snapshots.errors import UsageError
 
 OWN_HOST = "stillweb.local"
 DEFAULT_SESSION = "default"
@@ -23,6 +25,15 @@ def session_name(field: str | None) -> str | None:
         return None
     name = unquote(user)
     return name if name and name.isprintable() and name == name.strip() else None
+
+
+def with_session(url: str, session: str) -> str:
+    """A proxy's address with a session's name as its user. Raises UsageError for a name that can't be one."""
+    if not session or not session.isprintable() or session != session.strip():
+        raise UsageError(f"{session!r} can't be a session's name: printable text is needed")
+    if ":" in session or "%" in session:  # what ends a user name, and what clients decode or don't
+        raise UsageError(f"{session!r} can't be a session's name: it may not contain ':' or '%'")
+    return url.replace("://", f"://{quote(session, safe='')}:x@", 1)
 
 
 def host_of(url: str) -> str:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from proxy.addresses import DEFAULT_SESSION
+from proxy.addresses import DEFAULT_SESSION, with_session
 from proxy.answering import CACHE_BYTES, Answerer, VirtualHost
 from proxy.certificates import Authority
 from proxy.connection import Connection
@@ -211,15 +210,12 @@ class Gateway:
 
     def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
         """The proxy's address for a session of that name (any printable text without ':' and '%')."""
-        if not session or not session.isprintable() or session != session.strip():
-            raise UsageError(f"{session!r} can't be a session's name: printable text is needed")
-        if ":" in session or "%" in session:  # what ends a user name, and what clients decode or don't
-            raise UsageError(f"{session!r} can't be a session's name: it may not contain ':' or '%'")
+        url = with_session(self.url, session)
         if session != DEFAULT_SESSION and self._challenge is None and not self._hub.challenge:
             self._on_loop(self._hub.challenge_all)
             if self._workers is not None:
                 self._workers.ask_all("challenge")
-        return self.url.replace("://", f"://{quote(session, safe='')}:x@", 1)
+        return url
 
     @property
     def ca_path(self) -> Path:

@@ -46,6 +46,9 @@ class Parser:
 
     def __init__(self) -> None:
         self._buffer = b""
+        self._gathered = bytearray()  # of a head that comes in small pieces: each is looked at once
+        self._seen = 0  # of that
+        self._lined = False  # whether its first line is whole
         self._message: Message | None = None
         self._parts: list[bytes] = []
         self._size = 0  # of the body so far
@@ -57,12 +60,12 @@ class Parser:
     @property
     def idle(self) -> bool:
         """At a boundary between requests, with nothing buffered."""
-        return not self._buffer and self._message is None
+        return not self._buffer and self._message is None and not self._gathered
 
     @property
     def buffered(self) -> int:
         """Bytes that wait."""
-        return len(self._buffer)
+        return len(self._buffer) + len(self._gathered)
 
     def take(self) -> bytes:
         """What was fed and belongs to no request: what comes after a CONNECT."""
@@ -71,7 +74,10 @@ class Parser:
 
     def feed(self, data: bytes) -> None:
         """More bytes of the client."""
-        self._buffer = self._buffer + data if self._buffer else data
+        if self._gathered:
+            self._gathered += data
+        else:
+            self._buffer = self._buffer + data if self._buffer else data
 
     def pull(self) -> Message | None:
         """The next whole request, None if more bytes are needed. Raises BadRequest."""
@@ -89,18 +95,21 @@ class Parser:
         return message
 
     def _head(self) -> bool:
+        if self._gathered:
+            found = self._gathered.find(b"\r\n\r\n", max(0, self._seen - 3))
+            if found < 0:
+                self._look(self._gathered)
+                return False
+            self._buffer, self._gathered, self._seen = bytes(self._gathered), bytearray(), 0
+            self._lined = False
         data = self._buffer
         if data[:2] == b"\r\n" or data[:1] == b"\n":  # RFC 9112, 2.2: empty lines before a request
             data = self._buffer = data.lstrip(b"\r\n")
         end = data.find(b"\r\n\r\n")
         if end < 0:
-            if len(data) > MAX_HEAD:
-                raise BadRequest("the head of the request is too long", 431)
-            line = data.find(b"\n")
-            if line == 0 or (line > 0 and data[line - 1 : line] != b"\r"):
-                raise BadRequest("lines must end in CR LF")
-            if data[:1] and not data[:1].isalpha() and data[0] not in b"!#$%&'*+-.^_`|~0123456789":
-                raise BadRequest("this is no HTTP request")
+            if data and data != b"\r":
+                self._look(data)
+                self._buffer, self._gathered = b"", bytearray(data)
             return False
         if end > MAX_HEAD:
             raise BadRequest("the head of the request is too long", 431)
@@ -135,6 +144,19 @@ class Parser:
         self._buffer = data[end + 4 :]
         self._frame(named, http10)
         return True
+
+    def _look(self, data: bytes | bytearray) -> None:
+        """Refuses what can't become a head, as far as it is there."""
+        if len(data) > MAX_HEAD:
+            raise BadRequest("the head of the request is too long", 431)
+        if not self._lined:
+            line = data.find(b"\n", self._seen)
+            self._lined = line > 0
+            if line == 0 or (line > 0 and data[line - 1 : line] != b"\r"):
+                raise BadRequest("lines must end in CR LF")
+        if not self._seen and not data[:1].isalpha() and data[0] not in b"!#$%&'*+-.^_`|~0123456789":
+            raise BadRequest("this is no HTTP request")
+        self._seen = len(data)
 
     def _frame(self, named: dict[str, str], http10: bool) -> None:
         """How the body is delimited (RFC 9112, 6)."""

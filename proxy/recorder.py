@@ -16,18 +16,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import cast
-from urllib.parse import quote
 
 import certifi
 from cryptography import x509
 from mitmproxy import exceptions, options
 
+from proxy.addresses import DEFAULT_SESSION, with_session
 from proxy.archiving import Archivist, Writes
 from proxy.certificates import Authority
 from proxy.clients import client_environment, run_command
 from proxy.master import RecordingMaster, complaints_to, without_self_checks
 from proxy.mended import mended
-from proxy.recording import DEFAULT_SESSION, RecordingAddon
+from proxy.recording import RecordingAddon
 from proxy.redacting import ExchangeRedactor
 from proxy.resolving import Place, new_loop
 from snapshots.capture import Capture
@@ -196,15 +196,15 @@ class Recorder:
     @property
     def url(self) -> str:
         """The proxy's address, without a session."""
-        return f"http://{self._host}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
 
     def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
-        """The proxy's address for a session of that name (any printable text)."""
-        if not session or not session.isprintable() or session != session.strip():
-            raise UsageError(f"{session!r} can't be a session's name: printable text is needed")
+        """The proxy's address for a session of that name (any printable text without ':' and '%')."""
+        url = with_session(self.url, session)
         if session != DEFAULT_SESSION and self._challenge is None:
             self._addon.challenge = True
-        return f"http://{quote(session, safe='')}:x@{self._host}:{self._port}"
+        return url
 
     @property
     def ca_path(self) -> Path:

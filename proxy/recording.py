@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import unquote
 
 from mitmproxy import http, tcp, tls
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy import server_hooks
 from mitmproxy.websocket import WebSocketMessage
 
+from proxy.addresses import DEFAULT_SESSION, OWN_HOST, session_name
 from proxy.archiving import SPOOL_BYTES, Archivist, Draft, Spool
 from proxy.redacting import ExchangeRedactor
 
-OWN_HOST = "stillweb.local"
-DEFAULT_SESSION = "default"
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
 WEBSOCKET_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
 
@@ -69,7 +66,7 @@ class RecordingAddon:
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """A tunnel is asked for: its credentials name the session of everything inside."""
         client = flow.client_conn.id
-        name = _user_name(flow.request.headers)
+        name = session_name(flow.request.headers.get("Proxy-Authorization"))
         if name is None and self.challenge:
             flow.response = _challenge()
             return
@@ -113,7 +110,7 @@ class RecordingAddon:
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """A request begins: its session, place in the order, and where its body will go."""
         request, client = flow.request, flow.client_conn.id
-        name = _user_name(request.headers) or self._names.get(client)
+        name = session_name(request.headers.get("Proxy-Authorization")) or self._names.get(client)
         for own in ("Proxy-Authorization", "Proxy-Connection"):
             if own in request.headers:
                 del request.headers[own]
@@ -292,20 +289,6 @@ def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
     )
     peer = flow.server_conn.peername
     draft.ip = peer[0] if peer else None
-
-
-def _user_name(headers: http.Headers) -> str | None:
-    """The user name of a Basic Proxy-Authorization: a session's name. Any password will do."""
-    scheme, _, credentials = headers.get("Proxy-Authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        user = base64.b64decode(credentials, validate=False).decode("utf-8").partition(":")[0]
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    name = unquote(user)
-    # It becomes a WARC header's value.
-    return name if name and name.isprintable() and name == name.strip() else None
 
 
 def _challenge() -> http.Response:

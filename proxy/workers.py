@@ -129,18 +129,24 @@ class Workers:
     ) -> None:
         """Reads the first head of a connection and hands it to the right worker, or to `own` if it is for us."""
         loop = asyncio.get_running_loop()
-        data = b""
+        gathered, seen = bytearray(), 0
         try:
             async with asyncio.timeout(PATIENCE):
-                while b"\r\n\r\n" not in data and len(data) <= MAX_HEAD and not data.startswith(b"\x16"):
+                while (
+                    gathered.find(b"\r\n\r\n", max(0, seen - 3)) < 0
+                    and len(gathered) <= MAX_HEAD
+                    and not gathered.startswith(b"\x16")
+                ):
+                    seen = len(gathered)
                     piece = await loop.sock_recv(sock, 1 << 16)
                     if not piece:
                         sock.close()
                         return
-                    data += piece
+                    gathered += piece
         except (OSError, TimeoutError):
             sock.close()
             return
+        data = bytes(gathered)
         if _OWN_FORM.match(data):
             await own(sock, data)
             return

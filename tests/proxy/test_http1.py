@@ -56,6 +56,33 @@ def test_byte_by_byte() -> None:
     assert all_of(data, tuple(range(len(data)))) == all_of(data)
 
 
+def test_a_long_head_byte_by_byte_is_taken_or_refused() -> None:
+    """A hundred thousand pieces: each is looked at once."""
+    start = b"GET http://a.test/ HTTP/1.1\r\nHost: a\r\nX: "
+
+    def drip(size: int) -> Message | None:
+        parser, found = Parser(), None
+        for byte in start + b"y" * size + b"\r\n\r\n":
+            parser.feed(bytes((byte,)))
+            assert parser.buffered <= MAX_HEAD + 1
+            found = parser.pull()
+        return found
+
+    assert drip(MAX_HEAD - 60) is not None
+    with pytest.raises(BadRequest, match="too long") as refused:
+        drip(MAX_HEAD + 1)
+    assert refused.value.status == 431
+
+
+@pytest.mark.parametrize(
+    ("data", "status"), [(b"GET / HTTP/1.1\nHost: a", 400), (b"\x80", 400), (b"\r\n(", 400)]
+)
+def test_what_can_be_no_head_is_refused_as_early_byte_by_byte(data: bytes, status: int) -> None:
+    with pytest.raises(BadRequest) as refused:
+        all_of(data, tuple(range(len(data))))
+    assert refused.value.status == status
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [

@@ -88,7 +88,7 @@ def test_a_browser_is_asked_for_its_session(lab: Lab, tmp_path: Path) -> None:
     assert [r.url for r in recorded(tmp_path / "s")] == ["http://plain.example/unasked"]
 
 
-@pytest.mark.parametrize("name", ["", " x", "a\nb", "a\x00b"])
+@pytest.mark.parametrize("name", ["", " x", "a\nb", "a\x00b", "a:b", "100%"])
 def test_impossible_session_names(lab: Lab, tmp_path: Path, name: str) -> None:
     with Writer.open(tmp_path / "s") as writer:
         recorder = lab.recorder(writer)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, quote_from_bytes, unquote_to_bytes
 
 from snapshots.bodies import FORM, JSON, MULTIPART, Body, Pair, Part, form_pairs
-from snapshots.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from snapshots.credentials import PSEUDONYM, PSEUDONYM_TEXT, surely_drawn
 from snapshots.errors import UsageError
 from snapshots.keys import Parsed, digest, parse
 from snapshots.redact import MASK, mask
@@ -32,17 +32,18 @@ DECIDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named value in a place of a request; both patterns must match whole."""
+    """A named value in a place of a request; both patterns must match whole. `drawn`: it must look random."""
 
     place: str
     name: re.Pattern[str]
     value: re.Pattern[str] | None = None
+    drawn: bool = False
 
     def matches(self, name: str, value: str) -> bool:
         """Whether it is this value."""
-        return self.name.fullmatch(name) is not None and (
-            self.value is None or self.value.fullmatch(value) is not None
-        )
+        if self.name.fullmatch(name) is None or (self.value and self.value.fullmatch(value) is None):
+            return False
+        return not self.drawn or surely_drawn(value) or PSEUDONYM_TEXT.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +378,7 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
         raise UsageError(f"{name}: rule {label}: `in` must be one of {', '.join(PLACES)}")
     try:
         value = re.compile(item["value"]) if "value" in item else None
-        return Field(item["in"], re.compile(item["name"], re.IGNORECASE), value)
+        return Field(item["in"], re.compile(item["name"], re.IGNORECASE), value, item.get("drawn") is True)
     except (re.error, KeyError, TypeError) as error:
         raise UsageError(f"{name}: rule {label}: {error}") from error
 

@@ -221,6 +221,30 @@ def test_the_last_of_a_changing_answer_is_held_and_called_unsure() -> None:
     assert [strict.ask(get(f"{A}/p")) for _ in range(3)] == ["10%", "done", "miss"]
 
 
+def test_of_a_changing_answer_its_beginning_is_its_beginning_for_whoever_asks() -> None:
+    """The first was recorded by a client that the server did not know yet, the asking one is known: no later one."""
+    hello, tick = get(f"{A}/hello"), get(f"{A}/tick")
+    known, other = (Response(200, "OK", (("Set-Cookie", f"sid={c * 32}; Path=/"),), b"1") for c in "ab")
+    back = get(f"{A}/tick", cookie="sid=" + "a" * 32)
+    over = matcher((tick, known), (back, html("2")), (back, html("3")), (get(f"{A}/x"), other))
+    asked = get(f"{A}/tick", cookie="sid=" + "b" * 32)
+    replay = Replay(over)
+    replay.ask(get(f"{A}/x"))
+    assert replay.ask(hello) == "miss"
+    assert [replay.ask(asked) for _ in range(3)] == ["1", "2", "3"]
+
+
+def test_what_comes_later_in_an_order_is_no_beginning() -> None:
+    now = Situation(get(f"{A}/p"), request_key(get(f"{A}/p")), None, None)
+    later = [
+        replace(capture, state=capture.state.replace(".0/", ".1/").replace(".1/", ".2/"))
+        for capture in matcher(*[(get(f"{A}/p"), html(t)) for t in "12"]).snapshot.captures()
+    ]
+    assert all(read(c.state).sequence for c in later)
+    assert next_in_order(later, now) == []
+    assert now.why == ["order"]
+
+
 def test_an_order_never_seen_of_a_repeated_name_is_unsure() -> None:
     over = matcher((get(f"{A}/p?s=b&s=a"), html("x")))
     lookup = over.lookup(get(f"{A}/p?s=a&s=b"), over.session())
@@ -364,7 +388,7 @@ def test_without_a_rule_the_hard_set_has_misses(rule: str) -> None:
 
 
 def test_redirects_without_a_body_differ_by_where_they_lead() -> None:
-    one, other, third = (f"{A}/go?sid={c * 8}1234{c * 8}" for c in "abc")
+    one, other, third = (f"{A}/go?sid={c}8f3kQ7z2Lm5Wp9X4v{c}" for c in "abc")
     over = matcher((get(one), redirect("/x")), (get(other), redirect("/y")))
     assert verdict(over, get(third)) == "miss"
     assert verdict(matcher((get(one), redirect("/x")), (get(other), redirect("/x"))), get(third)) != "miss"

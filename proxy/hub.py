@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from snapshots.snapshot import Snapshot
 
-LOOKED_AT = 256  # captures of a host that are looked at for the protocol it was recorded with
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +182,8 @@ def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
 
     url = f"https://{f'[{host}]' if ':' in host else host}/"
     start = request_key(Request("GET", url)).urlkey
-    for number, capture in enumerate(snapshot.prefix(start.rpartition(")")[0] or start)):
-        if capture.protocol == "h2":
-            return ("h2", "http/1.1")
-        if number >= LOOKED_AT:
-            break
+    if snapshot.speaks("h2", start.rpartition(")")[0] or start):
+        return ("h2", "http/1.1")
     return ("http/1.1",)
 
 

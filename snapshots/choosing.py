@@ -347,9 +347,11 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
     if due:
         return due
     passed = [place for place, _ in found if place < 0]
-    best = max(passed) if passed else min(place for place, _ in found)
+    if not passed:  # what was recorded comes later in the order: a beginning that nobody saw
+        now.why.append("order")
+        return []
     now.unsure = True
-    return [c for place, c in found if place == best]
+    return [c for place, c in found if place == max(passed)]
 
 
 def own_session(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -380,9 +382,9 @@ STEPS: list[Step] = [
     highest_layer,
     same_text,
     same_order,
-    same_acquaintance,
     same_cookies,
     next_in_order,
+    same_acquaintance,
     own_session,
     nearest_time,
 ]

@@ -27,11 +27,14 @@ from hypothesis import strategies as st
 
 from proxy.certificates import Authority
 from proxy.gateway import Gateway
+from proxy.hub import recorded_protocols
 from proxy.ledger import Ledger
+from snapshots import Exchange, Snapshot, Writer
 from snapshots.capture import Response
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.request import Request
 from tests.proxy.frozen import Site, wait_for
+from tests.support.walks import START
 
 PAGE = b"<title>page</title>" + b"<p>frozen</p>" * 100
 BIG = os.urandom(3_000_000)
@@ -811,3 +814,15 @@ def test_a_url_that_none_can_parse_is_a_miss_with_its_ledger_line(gateway: Gatew
     seen = len(gateway.ledger.misses())
     assert raw(gateway, b"GET http://[zz/ HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 504 ")
     assert gateway.ledger.misses()[seen]["url"] == "http://[zz/"
+
+
+def test_http2_is_spoken_where_many_plain_captures_come_first(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "site") as writer:
+        for number in range(300):
+            url = f"http://mixed.example/a{number:03d}"
+            writer.exchange(Exchange(Request("GET", url), 200, "OK", (), b"plain", START))
+        secure = Request("GET", "https://mixed.example/z")
+        writer.exchange(Exchange(secure, 200, "OK", (), b"secure", START, protocol="h2"))
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        assert recorded_protocols(snapshot, "mixed.example") == ("h2", "http/1.1")
+        assert recorded_protocols(snapshot, "other.example") == ("http/1.1",)

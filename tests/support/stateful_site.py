@@ -10,18 +10,22 @@ import base64
 import json
 import re
 import secrets
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
+from tests.proxy.origin import Answer, Asked, Origin
+from tests.support.stateful_media import ALLOWED, Media, as_asked, parts_text
 
-HOST = "http://state.test"
+if TYPE_CHECKING:
+    from proxy.certificates import Authority
+
+NAME = "state.test"
+HOST = f"http://{NAME}"
 CATEGORIES = ["", "tools", "toys", "books"]
 YEARS = ["", "2019", "2020", "2021"]
 ITEMS = [
@@ -46,6 +50,7 @@ class Client:
         self.messages: list[str] = []
         self.tokens: set[str] = set()
         self.polls = -1
+        self.ticks = 0
         self.things: dict[str, dict[str, Any]] = {"1": {"name": "one"}, "2": {"name": "two"}}
 
 
@@ -54,7 +59,9 @@ def page(title: str, body: str, hidden: str = "") -> str:
 
 
 def text_of_page(response: Response) -> str:
-    """What a reader sees: hidden fields are not part of it."""
+    """What a reader sees: hidden fields are not part of it, nor is the boundary of parts."""
+    if (parts := parts_text(response)) is not None:
+        return parts
     return f"{response.status} " + re.sub(
         r'<input type="hidden"[^>]*>', "", response.body.decode("utf-8", "replace")
     )
@@ -68,7 +75,7 @@ def hidden_fields(response: Response) -> dict[str, str]:
     )
 
 
-class Site:
+class Site(Media):
     """The server. Thread-safe for different clients."""
 
     def __init__(self) -> None:
@@ -98,7 +105,8 @@ class Site:
             headers.append(("Set-Cookie", f"sid={sid}; Path=/; HttpOnly"))
         data = body.encode()
         headers.append(("Content-Length", str(len(data))))
-        return Response(status, "OK" if status == 200 else "Answer", tuple(headers), data)
+        whole = Response(status, "OK" if status == 200 else "Answer", tuple(headers), data)
+        return as_asked(whole, request)
 
     def _answer(self, request: Request, cookies: dict[str, str], client: Client) -> tuple[int, str, Headers]:
         url = urlsplit(request.url)
@@ -108,7 +116,7 @@ class Site:
         name = "_" + re.sub(r"\W+", "_", path.strip("/")).strip("_").lower()
         if path.startswith("/things"):
             return self._things(method, path, request.body, client)
-        found = getattr(self, f"{method.lower()}{name}", None)
+        found = getattr(self, f"{'get' if method == 'HEAD' else method.lower()}{name}", None)
         if found is None:
             return 404, page("Not found", escape(path)), ()
         answer: tuple[int, str, Headers] = found(
@@ -211,7 +219,8 @@ class Site:
     def post_api_search(self, request: Request, **_: Any) -> tuple[int, str, Headers]:
         asked = json.loads(request.body)
         rows = [r for r, _, _ in ITEMS if asked["q"] in r][:: asked.get("step", 1)]
-        return 200, json.dumps({"asked": asked["q"], "rows": rows, "total": len(rows)}), _JSON
+        shared = (("Access-Control-Allow-Origin", ALLOWED),) if request.header("origin") == ALLOWED else ()
+        return 200, json.dumps({"asked": asked["q"], "rows": rows, "total": len(rows)}), _JSON + shared
 
     def post_graphql(self, client: Client, request: Request, **_: Any) -> tuple[int, str, Headers]:
         asked = json.loads(request.body)
@@ -319,38 +328,26 @@ _JSON: Headers = (("Content-Type", "application/json"),)
 @contextmanager
 def serve(site: Site | None = None) -> Iterator[str]:
     """The site on a loopback port; gives its URL."""
+    with Origin(_answering(site or Site(), "http")) as plain:
+        yield plain.url
+
+
+@contextmanager
+def serve_both(authority: Authority, site: Site | None = None) -> Iterator[dict[str, tuple[str, int]]]:
+    """The site plain and over TLS with HTTP/2, certified by `authority`; gives where its names are to be found."""
     answering = site or Site()
+    tls = authority.context_for(NAME, ("h2", "http/1.1"))
+    with (
+        Origin(_answering(answering, "http")) as plain,
+        Origin(_answering(answering, "https"), tls) as secure,
+    ):
+        yield {f"{NAME}:80": ("127.0.0.1", plain.port), f"{NAME}:443": ("127.0.0.1", secure.port)}
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
 
-        def _do(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            request = Request(
-                self.command,
-                HOST + self.path,
-                tuple(self.headers.items()),
-                self.rfile.read(length) if length else b"",
-            )
-            response = answering.handle(request)
-            self.send_response(response.status, response.reason)
-            for name, value in response.headers:
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(response.body)
+def _answering(site: Site, scheme: str) -> Callable[[Asked], Answer]:
+    def answer(asked: Asked) -> Answer:
+        url = f"{scheme}://{NAME}{asked.path}"
+        made = site.handle(Request(asked.method, url, tuple(asked.headers), asked.body))
+        return Answer(made.status, list(made.headers), made.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _do
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return answer

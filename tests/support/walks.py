@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin
@@ -17,6 +19,7 @@ from snapshots.request import Headers, Request
 from snapshots.sessions import Session
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
+from tests.support.stateful_media import ALLOWED, CHANGED, TAG
 from tests.support.stateful_site import (
     CATEGORIES,
     GREETINGS,
@@ -32,6 +35,12 @@ Send = Callable[[Request], Response | None]
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
+class Text(str):
+    """What an answer says, and the number of the request that it answers, from 0."""
+
+    number = -1
+
+
 class Client:
     """A plain HTTP client: a cookie jar, redirects followed one by one, hidden fields sent back."""
 
@@ -40,12 +49,13 @@ class Client:
         self.language = language
         self.jar: dict[str, str] = {}
         self.page: Response | None = None
+        self.asked = 0
 
     def ask(
         self, method: str, path: str, body: bytes = b"", media: str = "", more: Headers = ()
     ) -> list[str]:
         """The texts of all answers up to the page; "miss" ends them."""
-        texts = []
+        texts: list[str | Text] = []
         url = urljoin(HOST, path)
         for _ in range(6):
             headers: list[tuple[str, str]] = [("Accept-Language", self.language), *more]
@@ -54,6 +64,7 @@ class Client:
             if self.jar:
                 headers.append(("Cookie", "; ".join(f"{k}={v}" for k, v in self.jar.items())))
             response = self._send(Request(method, url, tuple(headers), body))
+            self.asked += 1
             if response is None:
                 self.page = None
                 return [*texts, "miss"]
@@ -65,7 +76,13 @@ class Client:
                     if not text or "max-age=0" in value.lower():
                         self.jar.pop(cookie)
             location = response.header("location")
-            texts.append(text_of_page(response) + f" -> {location}" * bool(location))
+            text = text_of_page(response) + f" -> {location}" * bool(location)
+            if method == "HEAD":
+                text += f" {response.header('content-type')} of {response.header('content-length')}"
+            if (spoken := response.header("x-spoken")) is not None:
+                text += f" over {spoken}"
+            texts.append(Text(text))
+            texts[-1].number = self.asked - 1
             if response.status not in (301, 302, 303, 307) or not location:
                 return texts
             url, method, body, media = urljoin(url, location), "GET", b"", ""
@@ -89,6 +106,10 @@ def perform(client: Client, action: Action, noise: str) -> list[str]:
     what, value = action
     if what == "get":
         return client.get(value)
+    if what in ("ticker", "secure"):
+        return client.get(f"/{what}")
+    if what == "whole":
+        return client.get("/file")
     if what == "filter":
         return client.form("/filter", category=value)
     if what == "period":
@@ -115,6 +136,23 @@ def perform(client: Client, action: Action, noise: str) -> list[str]:
     if what == "keepalive":
         client.json("/touch-session", {"n": noise})
         return []
+    if what == "ping":
+        return client.get(f"/ping?_=17{noise.replace('.', '')}00000000000"[:22])
+    if what == "analytics":
+        client.get(f"/collect?v=2&t=pageview&z={noise}")
+        return []
+    if what == "menu":
+        return client.ask("GET", "/menu", more=(("Accept", value),))
+    if what == "head":
+        return client.ask("HEAD", value)
+    if what == "range":
+        return client.ask("GET", "/file", more=(("Range", value),))
+    if what == "fresh":
+        return client.ask("GET", "/file", more=(("If-None-Match", value),))
+    if what == "since":
+        return client.ask("GET", "/file", more=(("If-Modified-Since", value),))
+    if what == "foreign":
+        return _foreign(client, value)
     if what == "search":
         return client.json("/api/search", {"q": value, "step": 2})
     if what == "graphql":
@@ -150,6 +188,21 @@ def perform(client: Client, action: Action, noise: str) -> list[str]:
     raise AssertionError(what)
 
 
+def _foreign(client: Client, path: str) -> list[str]:
+    """What a page of another origin reads when it asks with JSON: a preflight, then the request, if it may."""
+    origin = ("Origin", ALLOWED)
+    wanted = (("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type"))
+    if client.ask("OPTIONS", path, more=(origin, *wanted)) == ["miss"] or client.page is None:
+        return ["miss"]
+    if client.page.status >= 300 or client.page.header("access-control-allow-origin") not in (ALLOWED, "*"):
+        return ["blocked"]
+    body = json.dumps({"q": "toys", "step": 3}).encode()
+    texts = client.ask("POST", path, body, "application/json", (origin,))
+    if texts != ["miss"] and client.page and client.page.header("access-control-allow-origin") is None:
+        return ["blocked"]
+    return texts
+
+
 ACTIONS: dict[str, list[str]] = {
     "get": ["/", "/about", "/list", "/list", "/list?page=2", "/account", "/hello", "/greeting", "/cart", "/count",
             "/old", "/things", "/things/1", "/language?to=fr", "/language?to=de", "/sort?by=name", "/sort?by=year", "/shelf"],
@@ -171,7 +224,22 @@ ACTIONS: dict[str, list[str]] = {
     "delete": ["1"],
     "contact": ["hi"],
     "grid": ["n", "nn", "np"],
+    "menu": ["application/json", "text/html", "text/plain"],
+    "ticker": [""],
+    "ping": [""],
+    "analytics": [""],
 }  # fmt: skip
+# What only the wire answers, derived from captures of other requests.
+WIRE: dict[str, list[str]] = {
+    "head": ["/about", "/list", "/file", "/"],
+    "range": ["bytes=0-7", "bytes=392-", "bytes=-4", "bytes=0-3,8-11", "bytes=4000-", "bytes=0-"],
+    "fresh": [TAG, '"file-0"'],
+    "since": [CHANGED, "Mon, 01 Jan 2024 00:00:00 GMT"],
+    "foreign": ["/api/search", "/api/nothing"],
+    "secure": [""],
+    "whole": [""],
+}
+ALL = ACTIONS | WIRE
 
 
 def random_walk(seed: int, length: int, among: list[str] | None = None) -> list[Action]:
@@ -181,7 +249,7 @@ def random_walk(seed: int, length: int, among: list[str] | None = None) -> list[
     walk: list[Action] = []
     while len(walk) < length:
         what = draw.choice([*kinds, "get", "get", "beacon"])
-        walk.append((what, draw.choice(ACTIONS[what])))
+        walk.append((what, draw.choice(ALL[what])))
         if what in ("filter", "period") or (what == "get" and walk[-1][1].startswith("/sort")):
             walk.append(("get", "/list"))
         if what == "login":
@@ -248,20 +316,54 @@ class Result:
     missed: int = 0
     unsure: int = 0
     wrong: list[str] = field(default_factory=list)
+    doubtful: list[str] = field(default_factory=list)  # wrong, and called ambiguous
+    missing: Counter[str] = field(default_factory=Counter)  # by kind of action
 
     @property
     def rate(self) -> float:
-        return self.right / max(1, self.right + self.missed + len(self.wrong))
+        return self.right / max(1, self.right + self.missed + len(self.wrong) + len(self.doubtful))
+
+    def compare(
+        self, walk: list[Action], expected: list[str], found: list[str], unsure: Collection[int] = ()
+    ) -> None:
+        """Counts the answers to the last action of a walk; `unsure` are the requests whose answer was ambiguous."""
+        for want, have in zip(expected, found, strict=False):
+            if have == "miss":
+                self.missed += 1
+                self.missing[walk[-1][0]] += 1
+                break
+            if want == have:
+                self.right += 1
+            elif isinstance(have, Text) and have.number in unsure:
+                self.doubtful.append(f"{walk}\n  expected {want}\n  got {have}")
+            else:
+                self.wrong.append(f"{walk}\n  expected {want}\n  got {have}")
+
+    def told(self) -> str:
+        """The figures in a line."""
+        most = ", ".join(f"{what} {count}" for what, count in self.missing.most_common(6))
+        doubtful = f", {len(self.doubtful)} wrong and called ambiguous" if self.doubtful else ""
+        return f"{self.right} right, {self.missed} missed, {len(self.wrong)} wrong{doubtful} ({self.rate:.1%}; misses: {most})"
 
 
 def replaying(
-    matcher: Matcher, session: Session, snapshot: Snapshot, result: Result, accept: str = "rule"
+    matcher: Matcher,
+    session: Session,
+    snapshot: Snapshot,
+    result: Result,
+    accept: str = "rule",
+    unsure: set[int] | None = None,
 ) -> Send:
+    numbers = count()
+
     def one(request: Request) -> Response | None:
+        number = next(numbers)
         lookup = matcher.lookup(request, session, accept=accept)
         if lookup.capture is None:
             return None
         result.unsure += lookup.ambiguous
+        if lookup.ambiguous and unsure is not None:
+            unsure.add(number)
         session.answered(lookup)
         return snapshot.read(lookup.capture)
 
@@ -278,22 +380,16 @@ def replay(snapshot: Snapshot, walks: list[list[Action]], sessions: int = 8, acc
         language = list(GREETINGS)[number % 3]
         session = matcher.session(f"r{number}")
         live = Client(site.handle, language)
-        frozen = Client(replaying(matcher, session, snapshot, result, accept), language)
-        lines.append((walk, live, frozen))
+        unsure: set[int] = set()
+        frozen = Client(replaying(matcher, session, snapshot, result, accept, unsure), language)
+        lines.append((walk, live, frozen, unsure))
     for first in range(0, len(lines), sessions):
         together = lines[first : first + sessions]
-        for turn in range(max(len(walk) for walk, _, _ in together)):
-            for walk, live, frozen in together:
+        for turn in range(max(len(walk) for walk, *_ in together)):
+            for walk, live, frozen, unsure in together:
                 if turn >= len(walk):
                     continue
                 expected = perform(live, walk[turn], noise=f"{first}.{turn}9")
                 found = perform(frozen, walk[turn], noise=f"{first}.{turn}8")
-                for want, have in zip(expected, found, strict=False):
-                    if have == "miss":
-                        result.missed += 1
-                        break
-                    if want == have:
-                        result.right += 1
-                    else:
-                        result.wrong.append(f"{walk[: turn + 1]}\n  expected {want}\n  got {have}")
+                result.compare(walk[: turn + 1], expected, found, unsure)
     return result

@@ -134,7 +134,7 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
     hints: list[Hint] = []
     misses = [e for e in trace.misses if not (e.get("meta") or {}).get("irrelevant")]
     if misses:
-        text = f"{len(misses)} tool calls missed the snapshot"
+        text = f"{len(misses)} tool call{'s' if len(misses) != 1 else ''} missed the snapshot"
         hints.append(Hint("retrieval dependency not closed", text, tuple(e["n"] for e in misses)))
     unseen = [
         c

@@ -8,8 +8,10 @@ import pytest
 from harness.certificate import write_certificate
 from harness.display import SilentDisplay
 from harness.report import number, write_report
+from harness.review_page import export_review
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
+from harness.task import Task
 from snapshots.view import View, view_address
 from snapshots.writer import Writer
 from tests.support.pages import chromium
@@ -179,3 +181,30 @@ def test_a_report_is_the_same_bytes_twice(tmp_path):
 )
 def test_numbers_are_short(value, text):
     assert number(value) == text
+
+
+def test_a_long_prompt_is_folded_and_a_run_without_tools_says_so(tmp_path):
+    prompt = "Given these pages: " + "fog and boats " * 400
+    asked = Task("long", prompt, "7", meta={"problem": "How many boats?"})
+    lacking = Task("gone", "Who kept the light?", "nobody", meta={"unsolvable": "page X is dead"})
+    script = write_script(tmp_path, {"agent": "script", "default": {"answer": "8"}})
+    files = start_run(tmp_path / "run", Settings(agent=script, contracts=()), [asked, lacking])
+    run_attempts(files.path, display=SilentDisplay())
+    with chromium(viewport={"width": 390, "height": 800}) as page:
+        page.goto(write_report(files.path).as_uri())
+        assert page.locator("dl.facts dd").last.inner_text() == "none"
+        long = page.locator("details.attempt", has_text="long/1").first
+        assert long.locator("p.question").inner_text() == "How many boats?"
+        assert long.locator("summary", has_text="The whole prompt, 5,619 characters").count() == 1
+        assert "The snapshot lacks what the task needs: page X is dead" in page.locator("main").inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_nothing_is_wider_than_a_small_screen(tmp_path):
+    url = "https://shelf.example/" + "a-very-long-path-without-any-break" * 6
+    steps = [{"call": "fetch", "with": {"url": url}, "may_fail": True}]
+    files = make_run(tmp_path, ["wide"], script={"default": {"steps": steps, "answer": "7|" + "9" * 300}})
+    for path in (write_report(files.path), export_review(files.path, tmp_path / "review.html")):
+        with chromium(viewport={"width": 360, "height": 700}) as page:
+            page.goto(path.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -38,10 +38,12 @@ class _Incoming:
 class _Outgoing:
     """An answer under way: what is left of its body."""
 
-    def __init__(self, data: bytes, pieces: Iterator[bytes] | None, length: int | None) -> None:
-        self.data = memoryview(data)
-        self.pieces = pieces
-        self.left = length
+    def __init__(self, reply: Reply) -> None:
+        self.data = memoryview(reply.body)
+        self.pieces = reply.pieces() if reply.pieces is not None else None
+        self.length = reply.length
+        self.broke = reply.broke
+        self.sent = 0  # of the pieces
         self.fetching = False
 
 
@@ -165,8 +167,7 @@ class Http2:
         except h2.exceptions.StreamClosedError:
             return  # the client has given it up
         if not empty:
-            pieces = reply.pieces() if reply.pieces is not None else None
-            self._outgoing[stream] = _Outgoing(reply.body, pieces, reply.length)
+            self._outgoing[stream] = _Outgoing(reply)
 
     def pump(self) -> None:
         """Sends as much as the windows and the transport allow."""
@@ -203,8 +204,13 @@ class Http2:
         """The next piece of a long body."""
         try:
             piece = await self._hub.next_piece(pieces)
+            out.sent += len(piece or b"")
+            if piece is None and out.length is not None and out.sent != out.length:
+                raise ValueError(f"a body of {out.length} bytes ended after {out.sent}")
         except (StillwebError, ValueError, OSError) as error:
             self._hub.failed(error)
+            if out.broke is not None:
+                out.broke(error, out.sent)
             self._outgoing.pop(stream, None)
             self._h2.reset_stream(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
             self._flush()

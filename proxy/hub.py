@@ -63,7 +63,7 @@ class Hub:
         self.gather: Callable[[], GatewayStats] = self.stats
         self.connections: set[Connection] = set()
         self.malformed = 0
-        self.failures: list[str] = []
+        self.failures = answerer.failures
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 class Reply:
-    """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending."""
+    """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
 
-    __slots__ = ("body", "fields", "length", "pieces", "status", "wire_head")
+    `broke(error, sent)` is to be called where the pieces can't be had to the end.
+    """
+
+    __slots__ = ("body", "broke", "fields", "length", "pieces", "status", "wire_head")
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Reply:
         self.body = body
         self.pieces = pieces
         self.length = length if pieces is not None else len(body)
+        self.broke: Callable[[Exception, int], None] | None = None
         self.wire_head = head(status, reason or " ", fields)
 
     def wire(self) -> bytes:
@@ -46,12 +50,13 @@ class Reply:
 class Line:
     """A session as the gateway has it: its replay state, and how many requests it made."""
 
-    __slots__ = ("name", "prefix", "seq", "session")
+    __slots__ = ("name", "prefix", "seq", "session", "sockets")
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
         self.session = session
         self.seq = 0
+        self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
         self.prefix = f'{{"session":{encode(name)},"seq":'
 
 

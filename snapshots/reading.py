@@ -110,19 +110,27 @@ def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Ite
         raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
     fields, start = head
     declared = warc.declared_length(fields)
-    return fields, _limited(itertools.chain([lead[start:]], stream), declared), declared
+    return fields, _limited(itertools.chain([lead[start:]], stream), declared, place.name, offset), declared
 
 
-def _limited(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """At most `size` bytes (all but the closing line breaks when it is unknown)."""
+def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int) -> Iterator[bytes]:
+    """At most `size` bytes (all but the closing line breaks when it is unknown).
+
+    The last come when the record has been read to its end, so that damage shows before all seems to be there.
+    Raises DamagedInput, also when there are fewer.
+    """
     left = size if size >= 0 else 1 << 62
     for piece in pieces:
         if len(piece) >= left:
+            for _ in pieces:
+                pass  # its check sum
             yield piece[:left]
             return
         left -= len(piece)
         if piece:
             yield piece
+    if size >= 0 and left:
+        raise DamagedInput(f"{name}: the record at offset {offset} ends {left} bytes early")
 
 
 class _Pieces(io.RawIOBase):

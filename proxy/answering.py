@@ -16,9 +16,12 @@ from proxy.misses import body_entry, masked_url, near_entry
 from proxy.replies import Hot, Line, Memo, Reply
 from snapshots import encodings
 from snapshots.capture import Capture, Response
+from snapshots.conditions import short
 from snapshots.errors import DamagedInput
 from snapshots.request import Headers, Request
+from snapshots.sessions import Change
 from snapshots.sites import site_of
+from snapshots.slots import SAFE_METHODS
 
 if TYPE_CHECKING:
     from snapshots.matching import Lookup, Matcher
@@ -53,6 +56,7 @@ class Answerer:
         self.accept = accept
         self.requests = 0
         self.misses = 0
+        self.failures: list[str] = []  # of answering, for the status page
         self.memos: dict[str, dict[bytes, Memo]] = {}  # by base, and the bytes of the request
         self._lines: dict[str, Line] = {}
         self._hot: OrderedDict[tuple[str, int], Hot] = OrderedDict()
@@ -116,6 +120,8 @@ class Answerer:
         except DamagedInput as error:
             return self._damaged(request, line, lookup, error)
         line.session.answered(lookup)
+        if reply.pieces is not None:
+            reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
         tail = self._tail(request, lookup, lookup.verdict, derived, reply.status)
         self._note(line, tail)
         if memo_key is not None and lookup.inert and not derived:

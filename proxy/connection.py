@@ -389,7 +389,7 @@ class Connection(asyncio.Protocol):
             else:
                 keep, extra = False, b"Connection: close\r\n"
         self.write(b"".join((reply.wire_head, extra, b"\r\n")))
-        stream = self._stream(reply.pieces(), reply.length, chunked, keep)
+        stream = self._stream(reply, reply.pieces(), chunked, keep)
         if within:
             self._busy = None
         self._work(stream)

@@ -15,10 +15,12 @@ import unicodedata
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from snapshots.errors import UsageError
+from snapshots.shown import Shown
 from snapshots.text import FrozenText
 
 TITLE_BOOST = 2.0
@@ -128,14 +130,14 @@ class SearchIndex:
 
         self._tantivy = tantivy
         self._folder = tempfile.mkdtemp(prefix="stillweb-search-")
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._shown = Shown(Path(self._folder, "shown"))
+        self._remove = weakref.finalize(self, _forget, self._shown, self._folder)
         builder = tantivy.SchemaBuilder()
         for name in ("title", "body", "inurl"):
             builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
         for name in ("site", "filetype"):
             builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
-        builder.add_text_field("shown", stored=True, tokenizer_name="raw", index_option="basic")
-        builder.add_unsigned_field("number", stored=True, indexed=False, fast=True)
+        builder.add_unsigned_field("number", stored=False, indexed=False, fast=True)
         self._schema = builder.build()
         self._index = tantivy.Index(self._schema, path=self._folder)
         self._addresses: list[str] = []
@@ -167,12 +169,13 @@ class SearchIndex:
                 filetype=kind,
             )
             document.add_unsigned("number", number)
-            document.add_text("shown", shown[:SHOWN])
             writer.add_document(document)
+            self._shown.add(shown[:SHOWN])
             self._addresses.append(address)
             self._titles.append(text.title or address)
             if progress is not None:
                 progress(number + 1)
+        self._shown.flush()
         writer.commit()
         writer.wait_merging_threads()
 
@@ -188,14 +191,12 @@ class SearchIndex:
         found = self._best(built, limit)
         words = [*parsed.words, *(word for phrase in parsed.phrases for word in phrase)]
         hits: list[Hit] = []
-        for rank, (score, number, place) in enumerate(found, 1):
-            shown = self._searcher.doc(place).get_first("shown") or ""
-            hits.append(
-                Hit(self._addresses[number], self._titles[number], snippet(shown, words), score, rank)
-            )
+        for rank, (score, number) in enumerate(found, 1):
+            told = snippet(self._shown[number], words)
+            hits.append(Hit(self._addresses[number], self._titles[number], told, score, rank))
         return hits
 
-    def _best(self, query: Any, limit: int) -> list[tuple[float, int, Any]]:
+    def _best(self, query: Any, limit: int) -> list[tuple[float, int]]:
         """The first `limit` of the total order; asks for more where a tie might go on behind the last one."""
         asked = limit + 1
         while True:
@@ -204,13 +205,10 @@ class SearchIndex:
             if not cut or asked >= len(self._addresses):
                 break
             asked = min(asked * 4, len(self._addresses))
-        numbered = [(score, self._number(place), place) for score, place in hits]
+        numbers = self._searcher.fast_field_values("number", [place for _, place in hits])
+        numbered = [(score, number) for (score, _), number in zip(hits, numbers, strict=True)]
         numbered.sort(key=lambda hit: (-hit[0], hit[1]))
-        return [(round(score, 5), number, place) for score, number, place in numbered[:limit]]
-
-    def _number(self, place: Any) -> int:
-        number: int = self._searcher.doc(place).to_dict()["number"][0]
-        return number
+        return [(round(score, 5), number) for score, number in numbered[:limit]]
 
     def _query(self, parsed: Query) -> Any:
         tantivy = self._tantivy
@@ -242,6 +240,11 @@ class SearchIndex:
             some = tantivy.Query.boolean_query([clause for word in parsed.words for clause in either(word)])
             clauses = [(occur.Must, some), *clauses[2 * len(parsed.words) :]]
         return tantivy.Query.boolean_query(clauses)
+
+
+def _forget(shown: Shown, folder: str) -> None:
+    shown.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def sorted_by_address(texts: Iterable[FrozenText]) -> Iterator[FrozenText]:

@@ -1,0 +1,38 @@
+"""Texts in one file, each packed by itself, to be had by their number from any thread."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from pathlib import Path
+
+from isal import isal_zlib
+
+BUFFER = 1 << 20  # bytes written at once
+
+
+class Shown:
+    """Add all texts, then ask for them. The file is its folder's; `close` lets go of it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = Path(path).open("w+b", buffering=BUFFER)
+        self._ends = array("Q", [0])  # of each text, in bytes; the first entry is the start of the first
+
+    def add(self, text: str) -> None:
+        """The next text."""
+        packed = isal_zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+        self._file.write(packed)
+        self._ends.append(self._ends[-1] + len(packed))
+
+    def flush(self) -> None:
+        """After the last text, before the first is asked for."""
+        self._file.flush()
+
+    def __getitem__(self, number: int) -> str:
+        start, end = self._ends[number], self._ends[number + 1]
+        packed = os.pread(self._file.fileno(), end - start, start)
+        return isal_zlib.decompress(packed).decode("utf-8", "surrogatepass")
+
+    def close(self) -> None:
+        """Lets go of the file; closing twice does nothing."""
+        self._file.close()

@@ -205,7 +205,7 @@ class SearchIndex:
             if not cut or asked >= len(self._addresses):
                 break
             asked = min(asked * 4, len(self._addresses))
-        numbers = self._searcher.fast_field_values("number", [place for _, place in hits])
+        numbers: list[Any] = self._searcher.fast_field_values("number", [place for _, place in hits])
         numbered = [(score, number) for (score, _), number in zip(hits, numbers, strict=True)]
         numbered.sort(key=lambda hit: (-hit[0], hit[1]))
         return [(round(score, 5), number) for score, number in numbered[:limit]]

@@ -15,7 +15,7 @@ class Shown:
     """Add all texts, then ask for them. The file is its folder's; `close` lets go of it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = Path(path).open("w+b", buffering=BUFFER)
+        self._file = Path(path).open("w+b", buffering=BUFFER)  # noqa: SIM115 (closed by its owner)
         self._ends = array("Q", [0])  # of each text, in bytes; the first entry is the start of the first
 
     def add(self, text: str) -> None:

@@ -24,6 +24,7 @@ from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS
 
 if TYPE_CHECKING:
+    from proxy.conversations import Player
     from snapshots.matching import Lookup, Matcher
     from snapshots.snapshot import Snapshot
 
@@ -108,8 +109,14 @@ class Answerer:
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
         """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
+        try:
+            return self._answer(request, line, memo_key)
+        except Exception as error:  # noqa: BLE001 -- a bug: the client, the ledger and the status page hear of it
+            return self._failed(request, line, error)
+
+    def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
         if request.header("upgrade") and "websocket" in (request.header("upgrade") or "").lower():
-            return self._miss(request, line, None, "web sockets are not replayed")
+            return self._miss(request, line, None, "no web socket was recorded there")
         lookup = self.matcher.lookup(request, line.session, accept=self.accept)
         if lookup.capture is None:
             return self._derived(request, line, lookup)
@@ -131,6 +138,35 @@ class Answerer:
                 self.memos_of(memo_key[0])[memo_key[1]] = Memo(reply.wire(), tail, line, lookup.capture, site)
                 hot.memos.append(memo_key)
         return reply
+
+    def converse(self, request: Request, line: Line) -> Player | None:
+        """What a web socket of that address is told, None when none was recorded."""
+        from proxy.conversations import Player, conversations
+
+        known = conversations(self.snapshot, request.url)
+        if not known:
+            return None
+        turn = line.sockets.get(request.url, 0)
+        line.sockets[request.url] = turn + 1
+        player = Player(known, turn)
+        self._note(line, self._tail(request, None, "exact", "websocket", 101))
+        return player
+
+    def strayed(self, request: Request, line: Line, expected: str | bytes | None, said: str | bytes) -> None:
+        """A message of a client that was not recorded: a miss."""
+        self.misses += 1
+        sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
+        why = "a message of the web socket was not recorded" + (
+            "; nothing more was said" if expected is None else "; another one was"
+        )
+        near: list[dict[str, Any]] = []
+        if expected is not None:
+            near = [
+                {"method": "GET", "url": masked_url(request.url), "differs": ["the message"], "rule": None}
+            ]
+        more = {"why": why, "nearest": near}
+        body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
+        self._note(line, self._tail(request, None, "miss", "", 0, more=more | body_entry(body)))
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """What follows from captures of other requests: HEAD from GET, a preflight from what it asks for."""
@@ -331,13 +367,23 @@ class Answerer:
         self.misses += 1
         why = f"its capture can't be read: {error}"
         self._note(line, self._tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
-        body = f"stillweb: {why}\n".encode("utf-8", "replace")
-        fields = (
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Stillweb-Verdict", "miss"),
-        )
-        return Reply(502, "Damaged Capture", fields, b"" if request.method == "HEAD" else body)
+        return _error(request, 502, "Damaged Capture", why)
+
+    def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
+        """Answering went wrong, which is our fault: said, and what the site knows by now is not known."""
+        self.misses += 1
+        why = f"answering failed: {type(error).__name__}: {error}"
+        self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        if request.method not in SAFE_METHODS:
+            line.session.missed(site_of(request.url), Change(short("failed"), "", True))
+        self._note(line, self._tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
+        return _error(request, 500, "Failed", why)
+
+    def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
+        """A long answer broke off under way: a line of its own, after the one that announced it."""
+        self.misses += 1
+        why = f"the answer broke off after {sent} bytes: {error}"
+        self._note(line, self._tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
     def tunnel_failed(self, authority: str, line: Line, why: str) -> None:
         """A tunnel in which TLS failed: the request inside it is not known, but that there was one is."""
@@ -400,6 +446,16 @@ class Answerer:
                 self._tails.clear()
             self._tails[known] = tail
         return tail
+
+
+def _error(request: Request, status: int, reason: str, why: str) -> Reply:
+    body = f"stillweb: {why}\n".encode("utf-8", "replace")
+    fields = (
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Stillweb-Verdict", "miss"),
+    )
+    return Reply(status, reason, fields, b"" if request.method == "HEAD" else body)
 
 
 def _read_pieces(file: BinaryIO) -> Iterator[bytes]:

@@ -47,12 +47,15 @@ class Spool:
     def __init__(self, directory: Path | None) -> None:
         self.size = 0
         self.error: OSError | None = None  # why the body could not be kept, such as a full disk
+        self.enough = False  # nothing more of it is kept
         self._directory = directory
         self._chunks: list[bytes] = []
         self._file: BinaryIO | None = None
 
     def tee(self, chunk: bytes) -> bytes:
         """Keeps a chunk and gives it back, as mitmproxy's `stream` callables do. Never raises."""
+        if self.enough:
+            return chunk
         self.size += len(chunk)
         if self.error is None:
             try:
@@ -118,6 +121,7 @@ class Draft:
     protocol: str = "http/1.1"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
+    looked: int | None = None  # messages of a web socket when a view was first seen
 
     @property
     def size(self) -> int:

@@ -263,8 +263,8 @@ class BrowserHost:
     ) -> BrowserContext:
         """A fresh context: own cookies and storage, this proxy, this profile, time and chance frozen.
 
-        `session` is put into the proxy's credentials if `proxy_url` names none. `replay` refuses downloads to disk
-        being kept; the freezing is the same while recording. `more` goes to Playwright's new_context.
+        `session` is put into the proxy's credentials if `proxy_url` names none. In `replay` a page waits for
+        streams until all that was recorded has come; else the freezing is the same while recording. `more` goes to Playwright's new_context.
         """
         from proxy.freeze import install
 
@@ -286,5 +286,5 @@ class BrowserHost:
             "proxy": proxy_settings(proxy_url),
         }
         context = await self._browser.new_context(**(options | more))
-        await install(context, full, proxy_url)
+        await install(context, full, proxy_url, replay=replay)
         return context

@@ -18,6 +18,7 @@ from snapshots.request import Request
 if TYPE_CHECKING:
     from proxy.http2 import Http2
     from proxy.hub import Hub
+    from proxy.sockets import Socket
 
 PATIENCE = 30.0  # seconds in which a request, once begun, must arrive, and an answer must get on
 MAX_WAITING = 1 << 20  # bytes of further requests read while one is being answered
@@ -40,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._sniffing = False
         self._tls: ServerTls | None = None
         self._h2: Http2 | None = None
+        self._socket: Socket | None = None  # what is spoken instead of HTTP
         self._transport: asyncio.Transport | None = None
         self._busy: asyncio.Task[None] | None = None
         self._paused = False
@@ -113,8 +115,14 @@ class Connection(asyncio.Protocol):
             if self._h2 is not None:
                 self._h2.feed(data)
                 return
+            if self._socket is not None:
+                self._socket.feed(data)
+                return
         elif self._sniffing:
             self._sniff(data)
+            return
+        elif self._socket is not None:
+            self._socket.feed(data)
             return
         parser = self.parser
         if self._busy is None and not self._paused and parser.idle:
@@ -320,9 +328,33 @@ class Connection(asyncio.Protocol):
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
             return
+        if "upgrade" in message.named and self._converse(request, line):
+            return
         settled = raw is not None and message.method == "GET" and message.keep_alive and not message.http10
         key = (self.base, raw) if settled and raw is not None and not message.body else None
         self._send(hub.answerer.answer(request, line, key), message)
+
+    def _converse(self, request: Request, line: Line) -> bool:
+        """Becomes a web socket, if one was recorded there."""
+        from proxy.sockets import STREAM, Socket, handshake, wanted
+
+        if not wanted(request):
+            return False
+        url = STREAM.sub("", request.url)
+        plain = Request("GET", url, request.headers)
+        player = self.hub.answerer.converse(plain, line)
+        if player is None:
+            return False
+        self.write(handshake(request, player.protocol))
+
+        def strayed(expected: str | bytes | None, said: str | bytes) -> None:
+            self.hub.answerer.strayed(plain, line, expected, said)
+
+        self._socket = Socket(url, player, self.write, self.close, strayed, marked=url != request.url)
+        self._socket.start()
+        if rest := self.parser.take():
+            self._socket.feed(rest)
+        return True
 
     def _inside(self, message: Message) -> str:
         """The URL of a request in a tunnel: its Host field, as the recorder has it."""
@@ -416,19 +448,19 @@ class Connection(asyncio.Protocol):
             if self._eof and self._busy is None:
                 self.close()
 
-    async def _stream(self, pieces: Iterator[bytes], length: int | None, chunked: bool, keep: bool) -> None:
-        sent = 0
+    async def _stream(self, reply: Reply, pieces: Iterator[bytes], chunked: bool, keep: bool) -> None:
+        sent, length = 0, reply.length
         try:
             async for piece in self.hub.iterate(pieces):
                 await self.writable()
                 sent += len(piece)
                 self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            if length is not None and sent != length:
+                raise ValueError(f"a body of {length} bytes ended after {sent}")
         except (StillwebError, ValueError, OSError) as error:
             self.hub.failed(error)
-            self.abort()
-            return
-        if length is not None and sent != length:
-            self.hub.failed(ValueError(f"a body of {length} bytes ended after {sent}"))
+            if reply.broke is not None:
+                reply.broke(error, sent)
             self.abort()
             return
         if chunked:

@@ -9,7 +9,7 @@
   if (G[KEY]) return;
   const isWindow = typeof G.document !== "undefined";
   const MARK = "stillweb-worker"; // last in a query, by which the driver knows a worker's script
-  const unmarked = (url) => String(url).replace(/[?&]stillweb-worker(=shared)?(=module)?(?=#|$)/, "");
+  const unmarked = (url) => String(url).replace(/[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)/, "");
   const NativeDate = G.Date, NativeMath = Math.random;
   const native = {
     setTimeout: G.setTimeout.bind(G),
@@ -213,6 +213,7 @@
   const frameLimit = isWindow && G.top === G ? 2000 : 300; // real ms for two drawn frames on a busy machine
   //= freeze_workers.js
   //= freeze_motion.js
+  //= freeze_streams.js
 
   // ---- the driver's side
   let mutations = 0;
@@ -279,7 +280,7 @@
   // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.
   const status = () => {
     const timer = first();
-    return { elapsed: elapsed(), pending, started, mutations, next: timer ? timer.due - clock : null,
+    return { elapsed: elapsed(), pending, started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
       ready: isWindow ? document.readyState : "complete" };
   };
   const together = (state) => {

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 WORKER = re.compile(
     r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
 )  # how freeze.js marks the script of a worker
+MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")  # that, and of a stream
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
+LISTEN = 0.5  # s of this machine's time in which streams must be silent while recording
+LISTENINGS = 6  # of those, at most
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 
 
@@ -52,6 +55,7 @@ class State(TypedDict, total=False):
     mutations: int
     next: float | None
     ready: str
+    replay: bool
     ran: int
     moved: float
 
@@ -98,19 +102,24 @@ def _source() -> str:
     return _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
 
 
-def script(profile: Profile) -> str:
-    """The JavaScript that freezes a document or worker, to run before any other script of it."""
-    config = json.dumps({"start": start_of(profile), "seed": profile.seed})
+def script(profile: Profile, *, replay: bool = False) -> str:
+    """The JavaScript that freezes a document or worker, to run before any other script of it.
+
+    In `replay` streams are read to their recorded end before the clock moves.
+    """
+    config = json.dumps({"start": start_of(profile), "seed": profile.seed, "replay": replay})
     return f"{_source().rstrip()}({config});\n"
 
 
-async def install(context: BrowserContext, profile: Profile, proxy_url: str | None) -> None:
+async def install(
+    context: BrowserContext, profile: Profile, proxy_url: str | None, *, replay: bool = False
+) -> None:
     """Freeze every document and worker of a context that has no pages yet.
 
     A worker's script is the one thing that an init script can't reach: it is asked for through the same proxy and
     given to the browser with ours before it.
     """
-    source = script(profile)
+    source = script(profile, replay=replay)
 
     async def worker(route: Route, request: Request) -> None:
         import httpx
@@ -173,7 +182,9 @@ class Traffic:
         self.context.on("requestfinished", self._finished)
         self.context.on("requestfailed", self._failed)
         self.context.on("response", self._answered)
-        self.context.on("page", lambda page: page.on("websocket", lambda ws: self.streams.append(ws.url)))
+        self.context.on(
+            "page", lambda page: page.on("websocket", lambda ws: self.streams.append(MARKED.sub("", ws.url)))
+        )
 
     def _begin(self, request: Request) -> None:
         self.count += 1
@@ -286,7 +297,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     deadline = loop.time() + patience.real
     spent = since = 0.0
     loading = loop.time() + 1.5
-    rounds = settled = 0
+    rounds = settled = listened = 0
     while True:
         rounds += 1
         left = deadline - loop.time()
@@ -325,5 +336,11 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             continue
         if traffic.under_way(patience.stuck):
             continue
+        if traffic.streams and not after["replay"] and listened < LISTENINGS:
+            listened += 1  # a stream speaks when it likes: quiet is when it has said nothing for a while
+            await asyncio.sleep(LISTEN)
+            again = await ask_all(page, "frames()")
+            if again is None or again["mutations"] != after["mutations"]:
+                continue
         hanging = traffic.hanging
         return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")

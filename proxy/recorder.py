@@ -253,6 +253,20 @@ class Recorder:
                 return False
             time.sleep(QUIET_POLL_SECONDS)
 
+    def looked(self, session: str = DEFAULT_SESSION) -> None:
+        """Tells that a view of the session has been seen: it holds of open streams what has come until now."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            done = threading.Event()
+
+            def tell() -> None:
+                self._addon.looked(session)
+                done.set()
+
+            with contextlib.suppress(RuntimeError):  # it has just stopped
+                loop.call_soon_threadsafe(tell)
+                done.wait(5.0)
+
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:
         """What has been written for a session, in written order: exchanges that began at event `since` or later."""
         captures = self._archivist.session(session).captures

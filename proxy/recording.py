@@ -53,6 +53,7 @@ class RecordingAddon:
         self._authority_pem = authority_pem
         self._status = status
         self._drafts: dict[str, Draft] = {}  # by flow id
+        self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: set[str] = set()
 
@@ -88,6 +89,9 @@ class RecordingAddon:
         self._names.pop(client.id, None)
         self._tunnels.discard(client.id)
         for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
+            if (flow := self._sockets.pop(key, None)) is not None:
+                self._keep_conversation(self._drafts.pop(key), flow)
+                continue
             self._give_up(self._drafts.pop(key), "the client closed the connection", by_client=True)
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
@@ -168,6 +172,7 @@ class RecordingAddon:
         if flow.websocket is not None:
             self._uncount(draft)
             self._drafts[flow.id] = draft
+            self._sockets[flow.id] = flow
             return None
         self._complete(draft, flow)
         return self._archivist.room()
@@ -186,17 +191,45 @@ class RecordingAddon:
         self._give_up(draft, reason, by_client=_client_left(flow, reason))
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
-        """A web socket is closed: what was said is kept for reading, and can't be replayed."""
+        """A web socket is closed: what was said is kept, to be said again."""
+        self._sockets.pop(flow.id, None)
         draft = self._drafts.pop(flow.id, None)
-        if draft is None or flow.websocket is None:
+        if draft is not None:
+            self._keep_conversation(draft, flow)
+
+    def looked(self, session: str) -> None:
+        """A view of the session has been seen: what streams bring by themselves from now on is no part of it."""
+        for key, draft in self._drafts.items():
+            if draft.session != session or draft.looked is not None:
+                continue
+            if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
+                draft.looked = len(flow.websocket.messages)
+            elif draft.status and draft.response_spool is not None:
+                draft.response_spool.enough = True
+
+    def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        if flow.websocket is None:
             return
         self._touch(draft)
-        messages = flow.websocket.messages
+        messages = list(flow.websocket.messages)
         end = self._event(draft.session)
-        self._failed(draft.url, f"web socket: {len(messages)} messages kept, not replayable")
+        if len(messages) > WEBSOCKET_MESSAGES:
+            self._failed(draft.url, f"web socket: {len(messages)} messages are too many to be replayed")
+        more: dict[str, object] = {}
+        if flow.websocket.closed_by_client is False and flow.websocket.close_code is not None:
+            more["close"] = [flow.websocket.close_code, flow.websocket.close_reason or ""]
+        if draft.looked is not None:
+            more["looked"] = draft.looked
+        if flow.response is not None and "Sec-WebSocket-Protocol" in flow.response.headers:
+            more["protocol"] = flow.response.headers["Sec-WebSocket-Protocol"]
         if self._metadata is not None:
             metadata = self._metadata
-            self._archivist.put(lambda: _ignore(metadata(*self._conversation(draft, end, messages))))
+
+            def write() -> None:
+                url, said = self._conversation(draft, end, messages)
+                metadata(url, said | more)
+
+            self._archivist.put(write)
 
     def _conversation(
         self, draft: Draft, end: int, messages: list[WebSocketMessage]
@@ -220,15 +253,17 @@ class RecordingAddon:
             "session": draft.session,
             "begin": draft.begin,
             "end": end,
-            "replayable": False,
+            "replayable": len(messages) <= WEBSOCKET_MESSAGES,
             "messages": said,
             "left_out": max(0, len(messages) - WEBSOCKET_MESSAGES),
         }
 
     def finish(self) -> None:
         """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
-        for draft in list(self._drafts.values()):
-            if draft.status:
+        for key, draft in list(self._drafts.items()):
+            if (flow := self._sockets.pop(key, None)) is not None:
+                self._keep_conversation(draft, flow)
+            elif draft.status:
                 draft.extra["WARC-Truncated"] = "disconnect"
                 draft.end = self._event(draft.session)
                 self._archivist.put(draft)

@@ -43,6 +43,9 @@ class Records(Protocol):
     def wait_quiet(self, session: str = ..., seconds: float = ..., timeout: float = ...) -> bool:
         """Blocks until all of a session is written."""
 
+    def looked(self, session: str = ...) -> None:
+        """A view has been seen; see `Recorder.looked`."""
+
     def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
         """What was recorded in a session from an event on."""
 
@@ -75,7 +78,9 @@ class Recording:
         """What the page shows, without secrets."""
         if self.veil.redactor is not None:  # each answer must have been looked through for what it hands out
             await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0)
-        return await self.veil.look(page, with_picture=with_picture)
+        sight = await self.veil.look(page, with_picture=with_picture)
+        await asyncio.to_thread(self.recorder.looked, self.session)
+        return sight
 
     def address(self, url: str, steps: Sequence[Step]) -> str:
         """The address of a view, whose URL and steps name no secret."""

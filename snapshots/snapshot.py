@@ -241,6 +241,18 @@ class Snapshot:
         record = self.record_of("metadata", uri)
         return None if record is None else json.loads(record.block)
 
+    def all_metadata(self, uri: str) -> list[Any]:
+        """The JSON values of all metadata records of a URI, in recorded order."""
+        found = []
+        for layer in self._layers:
+            entries = [
+                e
+                for _, _, e in layer.index.entries(other_key("metadata", uri))
+                if e.get("kind") == "metadata"
+            ]
+            found += [json.loads(self._entry_record(layer, entry).block) for entry in entries]
+        return found
+
     def record_of(self, kind: str, uri: str) -> Record | None:
         """The last record of a kind ("resource", "metadata", "conversion") with a target URI."""
         for layer in reversed(self._layers):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.async_api import Error as PlaywrightError
 
 from harness.tools.browser_text import said
-from proxy.freeze import WORKER
+from proxy.freeze import MARKED
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Dialog, Page, Request, Response
@@ -61,7 +61,7 @@ class Tab:
 
     def _console(self, message: ConsoleMessage) -> None:
         place = message.location
-        where = f"{WORKER.sub('', place.get('url', ''))}:{place.get('lineNumber', 0)}"
+        where = f"{MARKED.sub('', place.get('url', ''))}:{place.get('lineNumber', 0)}"
         self.messages.append(Message(message.type, message.text, where))
 
     def _error(self, error: PlaywrightError) -> None:
@@ -200,7 +200,7 @@ async def _response_of(request: Request) -> Response | None:
 
 
 def _shown(url: str) -> str:
-    return WORKER.sub("", url) if not url.startswith("data:") or len(url) < 100 else url[:97] + "..."
+    return MARKED.sub("", url) if not url.startswith("data:") or len(url) < 100 else url[:97] + "..."
 
 
 def _request_line(request: Request, response: Response | None) -> str:

@@ -1,0 +1,91 @@
+// Part of freeze.js.
+// ---- streams, in replay: all that was recorded comes at once, in its order, and the clock stands until it has
+if (config.replay && G.WebSocket) {
+  const STREAM = "stillweb-stream", REST = "stillweb-rest";
+  const waits = new WeakMap(); // socket -> how many ends of what comes by itself are awaited
+  const await_ = (socket) => { waits.set(socket, (waits.get(socket) || 0) + 1); pending++; };
+  const come = (socket, all) => {
+    const count = waits.get(socket) || 0, less = all ? count : Math.min(1, count);
+    waits.set(socket, count - less);
+    if (less) hop().then(() => { pending -= less; });
+  };
+  const Frozen = new Proxy(G.WebSocket, { construct: (target, [url, ...more], as) => {
+    const full = absolute(url);
+    full.search += (full.search ? "&" : "?") + STREAM;
+    const socket = Reflect.construct(target, [/^(ws|http)s?:$/.test(full.protocol) ? full.href : url, ...more], as === Frozen ? target : as);
+    await_(socket);
+    socket.addEventListener("message", (event) => {
+      if (event.data !== REST) return;
+      event.stopImmediatePropagation();
+      come(socket);
+    });
+    for (const end of ["close", "error"]) socket.addEventListener(end, () => come(socket, true));
+    native.setTimeout(() => come(socket, true), 10000);
+    return socket;
+  } });
+  G.WebSocket.prototype.constructor = Frozen;
+  getter(G.WebSocket.prototype, "url", (get) => get().replace(/[?&]stillweb-stream$/, ""));
+  stand(G.WebSocket.prototype, "send", (f, self, args) => {
+    const answer = Reflect.apply(f, self, args);
+    if (self.readyState === 1) { await_(self); native.setTimeout(() => come(self), 10000); }
+    return answer;
+  });
+  G.WebSocket = Frozen;
+}
+// An event stream is read to its recorded end, and then stays open and silent: nobody asks again.
+if (config.replay && G.EventSource) {
+  const Native = G.EventSource, ask = G.fetch;
+  const state = new WeakMap();
+  class EventSource extends EventTarget {
+    constructor(url, options) {
+      super();
+      const full = absolute(url), withCredentials = !!(options && options.withCredentials);
+      const own = { url: full.href, withCredentials, readyState: 0, last: "", handlers: {}, stop: new AbortController() };
+      state.set(this, own);
+      const fail = () => { if (own.readyState === 2) return; own.readyState = 2; this.dispatchEvent(new Event("error")); };
+      ask(full.href, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal: own.stop.signal,
+        credentials: withCredentials ? "include" : "same-origin" }).then(async (answer) => {
+        if (answer.status !== 200 || !/^text\/event-stream/i.test(answer.headers.get("content-type") || "")) return fail();
+        const text = await answer.text();
+        if (own.readyState === 2) return undefined;
+        own.readyState = 1;
+        this.dispatchEvent(new Event("open"));
+        this[KEY](text.replace(/^\uFEFF/, ""), own);
+        return undefined;
+      }, fail);
+    }
+    [KEY](text, own) { // the HTML standard, 9.2.6; what no empty line ends is left out
+      let data = [], type = "";
+      for (const line of text.split(/\r\n|\r|\n/).slice(0, -1)) {
+        if (own.readyState === 2) return;
+        if (line === "") {
+          if (data.length) this.dispatchEvent(new MessageEvent(type || "message", { data: data.join("\n"),
+            lastEventId: own.last, origin: new URL(own.url).origin }));
+          data = []; type = "";
+          continue;
+        }
+        const [, field, value] = /^([^:]*)(?::[ ]?(.*))?$/s.exec(line);
+        if (field === "data") data.push(value || "");
+        else if (field === "event") type = value || "";
+        else if (field === "id" && !(value || "").includes("\0")) own.last = value || "";
+      }
+    }
+    get url() { return state.get(this).url; }
+    get withCredentials() { return state.get(this).withCredentials; }
+    get readyState() { return state.get(this).readyState; }
+    close() { const own = state.get(this); own.readyState = 2; own.stop.abort(); }
+  }
+  for (const name of ["open", "message", "error"]) {
+    Object.defineProperty(EventSource.prototype, `on${name}`, { configurable: true, enumerable: true,
+      get() { return state.get(this).handlers[name] || null; },
+      set(handler) {
+        const { handlers } = state.get(this);
+        if (!(name in handlers)) this.addEventListener(name, (event) => { if (typeof handlers[name] === "function") handlers[name].call(this, event); });
+        handlers[name] = handler;
+      } });
+  }
+  for (const [name, value] of [["CONNECTING", 0], ["OPEN", 1], ["CLOSED", 2]])
+    for (const object of [EventSource, EventSource.prototype]) Object.defineProperty(object, name, { value, enumerable: true });
+  Object.defineProperty(EventSource, "toString", { value: () => Native.toString() });
+  G.EventSource = EventSource;
+}

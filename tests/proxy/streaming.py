@@ -1,0 +1,122 @@
+"""An origin on loopback whose page talks over a web socket and an event stream, with messages that time brings."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import wsproto
+from wsproto.events import AcceptConnection, CloseConnection, Message, Request, TextMessage
+
+PAGE = """<!DOCTYPE html><title>Live</title><h1>Live</h1><ol id=said></ol><ol id=news></ol><button>More</button><p id=end></p>
+<script>
+const put = (list, text) => { const li = document.createElement("li"); li.textContent = text; list.append(li); };
+const socket = new WebSocket(`ws://${location.host}/talk?room=1`);
+socket.onopen = () => { put(said, "open"); socket.send(JSON.stringify({ask: "list", at: Date.now(), id: crypto.randomUUID()})); };
+socket.onmessage = (e) => put(said, e.data);
+socket.onclose = (e) => { end.textContent = `closed ${e.code} ${e.reason}`; };
+document.querySelector("button").onclick = () => socket.send("more");
+const source = new EventSource("/events");
+source.onmessage = (e) => put(news, `${e.lastEventId} ${e.data}`);
+source.addEventListener("special", (e) => put(news, `special ${e.data}`));
+</script>"""
+
+
+async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+    connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
+    connection.receive_data(head)
+
+    def say(text: str) -> None:
+        writer.write(connection.send(TextMessage(text)))
+
+    async def ticking() -> None:
+        number = 0
+        while True:
+            await asyncio.sleep(4)  # later than the page is looked at, as a rule
+            number += 1
+            say(f"tick {number}")
+
+    ticks: asyncio.Task[None] | None = None
+    try:
+        while True:
+            for event in connection.events():
+                match event:
+                    case Request():
+                        writer.write(connection.send(AcceptConnection()))
+                        say("welcome")
+                        say("to the room")
+                    case TextMessage() if event.data == "more":
+                        say("one more")
+                    case TextMessage() if event.data == "leave":
+                        writer.write(connection.send(CloseConnection(4001, "bye")))
+                    case Message():
+                        await asyncio.sleep(0.2)
+                        say("the list: a, b")
+                        ticks = asyncio.ensure_future(ticking())
+                    case CloseConnection():
+                        if connection.state is not wsproto.connection.ConnectionState.CLOSED:
+                            writer.write(connection.send(event.response()))
+                        return
+            data = await reader.read(4096)
+            if not data:
+                return
+            connection.receive_data(data)
+    finally:
+        if ticks is not None:
+            ticks.cancel()
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split(b" ")[1].decode().partition("?")[0]
+            if path == "/talk":
+                await _talk(reader, writer, head)
+                return
+            if path == "/events":
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(b"id: 7\ndata: first\n\nevent: special\ndata: of two\ndata: lines\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+                writer.write(b"data: third\n\n")
+                while True:
+                    await writer.drain()
+                    await asyncio.sleep(4)
+                    writer.write(b"data: tick\n\n")
+            body = PAGE.encode() if path == "/" else b"nothing"
+            writer.write(b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" %
+                         (200 if path == "/" else 404, len(body)) + body)  # fmt: skip
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        return
+    finally:
+        writer.close()
+
+
+@contextmanager
+def streaming_site() -> Iterator[str]:
+    """The running origin's base URL."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(_serve, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+
+        async def stop() -> None:
+            server.close()
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

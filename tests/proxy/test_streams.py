@@ -1,0 +1,163 @@
+"""Web sockets and event streams: recorded, said again in order, and missed when the client strays."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import wsproto
+from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
+
+from proxy.browser import complete
+from proxy.check import check
+from proxy.conversations import Conversation, Player, conversation, conversations
+from proxy.gateway import Gateway
+from proxy.recorder import Recorder
+from proxy.steps import parse_steps
+from proxy.views import Fetcher
+from snapshots.profile import Profile
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
+from tests.proxy.streaming import streaming_site
+
+
+@dataclass
+class Recorded:
+    base: str
+    path: Path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    path = tmp_path_factory.mktemp("streams") / "s"
+    profile = complete(Profile())
+    with streaming_site() as base, Writer.open(path, profile=profile) as writer, Recorder(writer) as recorder:
+        fetcher = Fetcher(recorder, writer, profile)
+        (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
+        assert result.ok, result.error
+        assert len(result.views) == 2
+        assert f"open streams: {base}/events, ws:{base[5:]}/talk?room=1" in result.notes
+        assert not [failure for failure in recorder.failures if "favicon" not in failure[0]]
+    yield Recorded(base, path)
+
+
+def test_views_with_streams_are_reached_again(site: Recorded) -> None:
+    with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
+        report = check(snapshot, gateway)
+        assert [view.text_changes for view in report.views] == [[], []]
+        assert [(v.text, v.aria, v.missed, v.error) for v in report.views] == [(1.0, 1.0, [], None)] * 2
+        texts = [(snapshot.resource("text", view.address) or b"").decode() for view in snapshot.views()]
+        assert "welcome\nto the room\nthe list: a, b" in texts[0].replace("open\n", "")
+        assert "7 first\nspecial of two lines\n7 third" in texts[0]
+        assert texts[1].count("one more") == 1
+        talks = [entry for entry in gateway.ledger.entries() if "/talk" in entry["url"]]
+        assert [(entry["url"], entry["verdict"], entry["status"]) for entry in talks] == [
+            (f"{site.base}/talk?room=1", "exact", 101)
+        ]
+
+
+def talk(gateway: Gateway, base: str, messages: list[str]) -> list[str]:
+    """What a plain client hears."""
+    heard: list[str] = []
+    host = base.removeprefix("http://")
+    with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as peer:
+        peer.settimeout(10)
+        peer.sendall(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert b" 200 " in peer.recv(4096)
+        ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host=host, target="/talk?room=1")))
+        waiting = list(messages)
+        while True:
+            data = peer.recv(4096)
+            ws.receive_data(data or None)
+            for event in ws.events():
+                heard += told(event)
+                if isinstance(event, CloseConnection):
+                    return heard
+                if waiting and (len(heard) in (2, 3)):
+                    peer.sendall(ws.send(TextMessage(waiting.pop(0))))
+                elif not waiting:
+                    peer.sendall(ws.send(CloseConnection(1000)))
+            if not data:
+                return heard
+
+
+def told(event: Event) -> list[str]:
+    match event:
+        case TextMessage():
+            return [event.data]
+        case CloseConnection():
+            return [f"closed {event.code} {event.reason}"]
+        case AcceptConnection():
+            return []
+    return [repr(event)]
+
+
+def test_what_was_not_recorded_is_a_miss(site: Recorded) -> None:
+    with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
+        heard = talk(gateway, site.base, ["something else"])
+        assert heard[:2] == ["welcome", "to the room"]
+        assert heard[-1] == "closed 1011 stillweb: miss: this message was not recorded here"
+        (missed,) = gateway.ledger.misses()
+        assert missed["url"] == f"{site.base}/talk?room=1"
+        assert missed["why"] == "a message of the web socket was not recorded; another one was"
+        assert missed["body"] == "something else"
+    with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
+        recorded = conversations(snapshot, f"{site.base}/talk?room=1")[0]
+        first = next(str(what) for mine, what in recorded.messages if mine)
+        respaced = first.replace(",", " , ")  # another writing of the same JSON
+        assert talk(gateway, site.base, [respaced])[2] == "the list: a, b"
+        assert not gateway.ledger.misses()
+
+
+def test_no_socket_is_a_miss(site: Recorded) -> None:
+    with Snapshot.open(site.path) as snapshot:
+        assert conversations(snapshot, f"{site.base}/other") == []
+
+
+def said(*words: str, session: str = "s", begin: int = 1) -> Conversation:
+    """Words that begin with > are the client's."""
+    messages = tuple((word.startswith(">"), word.lstrip(">")) for word in words)
+    return Conversation("http://h/", session, begin, messages)
+
+
+def test_a_player_releases_what_follows_the_clients_words() -> None:
+    player = Player([said("a", ">b", ">c", "d", "e", ">f")], 0)
+    assert player.opened() == ["a"]
+    assert player.client("http://h/", "b") == []
+    assert player.client("http://h/", "c") == ["d", "e"]
+    assert player.expected() == "f"
+    assert player.client("http://h/", "g") is None
+    assert not player.ambiguous
+
+
+def test_several_conversations_are_told_apart_by_what_is_said() -> None:
+    known = [said("a", ">x", "1"), said("a", ">y", "2", begin=5), said("a", ">y", "3", begin=9)]
+    player = Player(known, 0)
+    assert player.opened() == ["a"]
+    assert player.client("http://h/", "y") == ["2"]
+    assert player.ambiguous  # the third said otherwise
+    second = Player(known, 2)
+    assert (second.opened(), second.client("http://h/", "y")) == (["a"], ["3"])
+
+
+def test_a_conversation_that_was_cut_is_none() -> None:
+    base = {"url": "http://h/", "messages": [{"from": "server", "text": "a"}]}
+    whole = conversation(base | {"close": [4001, "bye"]})
+    assert whole is not None
+    assert Player([whole], 0).opened() == ["a"]
+    assert conversation(base | {"left_out": 3}) is None
+    binary = conversation(base | {"messages": [{"from": "client", "base64": "AAE="}]})
+    assert binary is not None
+    assert binary.messages == ((True, b"\0\1"),)
+
+
+def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
+    messages = [{"from": who, "text": text} for who, text in
+                [("server", "a"), ("server", "late"), ("client", "b"), ("server", "c")]]  # fmt: skip
+    found = conversation({"url": "http://h/", "messages": messages, "looked": 1})
+    assert found is not None
+    assert [what for _, what in found.messages] == ["a", "b", "c"]

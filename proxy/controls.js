@@ -11,7 +11,18 @@
       copy.querySelectorAll("select,textarea,input,button,script,style").forEach((x) => x.remove());
       return copy.textContent;
     }).join(" ") : ""));
-  const name = (e) => clean(e.getAttribute("aria-label")) || clean(e.textContent) || clean(e.value) || clean(e.title);
+  const name = (e) => clean(e.getAttribute("aria-label")) || clean(e.textContent) || clean(e.value) || clean(e.title) ||
+    clean(e.dataset.originalTitle) || clean([...e.querySelectorAll("img[alt],[aria-label],[title],svg title")].map((x) => x.alt || x.getAttribute("aria-label") || x.title || x.textContent).join(" "));
+  const listening = new Set(globalThis[Symbol.for("stillweb.clickable")] || []);
+  delete globalThis[Symbol.for("stillweb.clickable")];
+  const operated = "a[href],button,input,select,textarea,label,summary,option,[role=button],[role=tab],[role=link],[role=menuitem],[role=switch],[role=option]";
+  // An element that answers to clicks without saying so: it listens, or it looks like it (and nothing around it does).
+  const clickable = (e) => {
+    if (e.closest(operated) || e.querySelector("input,select,textarea,table,tr,li") || e.localName === "tr") return false;
+    if (listening.has(e)) return e.querySelectorAll(operated).length === 0 && e.querySelectorAll("*").length < 40;
+    if (getComputedStyle(e).cursor !== "pointer" || !e.parentElement || getComputedStyle(e.parentElement).cursor === "pointer") return false;
+    return ![...listening].some((x) => x !== e && e.contains(x)) && e.querySelectorAll(operated).length === 0;
+  };
   const css = (e) => {
     const parts = [];
     for (let n = e; n && n !== document.documentElement; n = n.parentElement) {
@@ -31,14 +42,17 @@
   };
   const found = [];
   const add = (kind, e, target, more) => found.push({ kind, css: css(e), target, ...more });
+  const actionOf = (form) => new URL(form.getAttribute("action") || "", location.href);  // a field may be called "action"
+  const methodOf = (form) => (form.getAttribute("method") || "get").toLowerCase();
   const submitOf = (e) => {
     const form = e.form || e.closest("form");
     if (!form) return null;
     const button = [...form.elements].find((x) => (x.type === "submit" || x.type === "image") && shown(x));
-    if (!button) return { css: null, name: "", method: form.method, action: form.action, texts: texts(form) };
-    return { css: css(button), name: name(button), target: operable(button, "button"), method: form.method, action: form.action, texts: texts(form) };
+    if (!button) return { css: null, name: "", method: methodOf(form), action: actionOf(form).href, texts: texts(form), about: about(form) };
+    return { css: css(button), name: name(button), target: operable(button, "button"), method: methodOf(form), action: actionOf(form).href, texts: texts(form), about: about(form) };
   };
-  const texts = (form) => [...form.elements].filter((x) => /^(text|search|email|tel|url|password|textarea|file)$/.test(x.type) && shown(x)).map((x) => x.type);
+  const about = (form) => [...["id", "name", "class", "role"].map((n) => form.getAttribute(n)), actionOf(form).pathname].join(" ");
+  const texts = (form) => [...form.elements].filter((x) => /^(text|search|email|tel|url|password|textarea|file)$/.test(x.type) && (shown(x) || x.type === "textarea")).map((x) => x.type);
   const roleNames = {};
   const roleOf = (e) => e.getAttribute("role") || (e.localName === "a" ? "link" : e.localName === "button" || e.type === "submit" ? "button" : "");
   for (const e of all) {
@@ -65,7 +79,7 @@
     } else if (type === "checkbox") {
       add(e.checked ? "uncheck" : "check", e, byLabel(e), { submit: submitOf(e) });
     } else if (type === "search" || (type === "text" && e.form)) {
-      add("text", e, byLabel(e), { submit: submitOf(e), search: type === "search" || /search|query|find|^q$|suche|keyword/i.test(`${e.name} ${e.id} ${e.placeholder} ${label(e)} ${e.form ? e.form.role + e.form.action : ""}`) });
+      add("text", e, byLabel(e), { submit: submitOf(e), search: type === "search" || /search|query|find|^q$|suche|keyword/i.test(`${e.name} ${e.id} ${e.placeholder} ${label(e)} ${e.form ? about(e.form) : ""}`) });
     } else if (/^(number|range|date|month|week|time|datetime-local)$/.test(type)) {
       add("value", e, byLabel(e), { type, min: e.min, max: e.max, step: e.step, value: e.value, submit: submitOf(e) });
     } else if (role === "tab") {
@@ -77,8 +91,12 @@
       if (!inner && (e.hasAttribute("aria-sort") || e.onclick || e.tabIndex === 0 || /sort/i.test(e.className)))
         add("sort", e, null, { name: name(e) });
     } else if (e.localName === "a" && e.hasAttribute("href")) {
-      if (!/^https?:$/.test(e.protocol) || e.hasAttribute("download")) continue;
+      if (!/^(https?|javascript):$/.test(e.protocol) || e.hasAttribute("download")) continue;
       const url = new URL(e.href);
+      if (/^(#|#!|javascript:.*)?$/.test(e.getAttribute("href").trim())) {  // a button in all but name
+        add("button", e, operable(e, "link"), { name: name(e), submit: null });
+        continue;
+      }
       const sameDocument = url.pathname === here.pathname && url.search === here.search && url.host === here.host;
       if (sameDocument && !/^#\/?.*[/=!]/.test(url.hash)) continue; // to a place in this very page
       add("link", e, operable(e, role || "link"), { name: name(e), href: e.href, rel: e.rel,
@@ -91,6 +109,10 @@
       const submits = e.type === "submit" && !!e.form;
       add(submits ? "submit" : "button", e, operable(e, role || "button"), { name: name(e), expanded: e.getAttribute("aria-expanded"),
         pressed: e.getAttribute("aria-pressed"), submit: submits ? submitOf(e) : null });
+    } else if (e !== document.body && (e.localName === "a" || clickable(e))) {
+      if (e.localName === "a" && !(e.tabIndex >= 0 || e.onclick || clickable(e))) continue;
+      const text = name(e) || clean([e, ...e.children].map((x) => x.getAttribute("class") || "").join(" ")) || e.id;
+      if (text) add("button", e, null, { name: text, submit: null });
     }
   }
   const words = [...document.querySelectorAll("h1,h2,h3,td,th,li,dt")].slice(0, 200).map((e) => clean(e.textContent)).join(" ");

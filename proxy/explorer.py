@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.robotparser import RobotFileParser
 
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.acting import Driver, Failed, first_line
 from proxy.browser import BrowserHost, complete
-from proxy.documents import client
 from proxy.freeze import Calm, Patience
 from proxy.graph import Edge, Graph, Node, graph_uri
 from proxy.moves import Choices, Move, controls_of, moves
 from proxy.noise import Noise, shown
+from proxy.politeness import Guard, Manners
 from proxy.quality import examine
 from proxy.sight import Sight
+from proxy.steps import describe
 from proxy.storing import Recording, Records
 from proxy.veil import Veil
 from snapshots.profile import Profile
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from snapshots.writer import Writer
 
 STATE_FILE = "explore.json"
+COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address
 
 
@@ -83,8 +84,7 @@ class Explorer:
         self.prefix = prefix
         self._host = host
         self._sessions = 0
-        self._next_time: dict[str, float] = {}
-        self._robots: dict[str, RobotFileParser | None] = {}
+        self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)
 
     def explore(self, url: str, progress: Progress | None = None) -> Graph:
         """Explore one URL; goes on where an interrupted one stopped. Raises what ends all (no browser, full disk)."""
@@ -102,68 +102,34 @@ class Explorer:
             if self._host is None:
                 await host.close()
         veil = Veil(self.recorder.redactor)
-        await asyncio.to_thread(self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.to_json()))
+        await asyncio.to_thread(
+            self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
+        )
         self._path(url).unlink(missing_ok=True)
         return graph
 
     # ---- where it stopped
 
     def _path(self, url: str) -> Path:
-        name = re.sub(r"[^\w.-]+", "_", url)[:80]
+        name = re.sub(r"[^\w.-]+", "_", Veil(self.recorder.redactor).text(url))[:80]
         return Path(self.writer.path) / f"{name}.{STATE_FILE}"
 
     def _load(self, url: str) -> Graph:
         try:
-            return Graph.from_json(json.loads(self._path(url).read_text(encoding="utf-8")))
+            graph = Graph.from_json(json.loads(self._path(url).read_text(encoding="utf-8")))
+            graph.url = url
+            return graph
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return Graph(url)  # nothing there, or cut off in writing: begin anew
 
     def _save(self, graph: Graph) -> None:
+        kept = Veil(self.recorder.redactor).json(
+            graph.whole().to_json()
+        )  # a way that names a secret is lost to it
         path = self._path(graph.url)
         part = path.with_suffix(".part")
-        part.write_text(json.dumps(graph.to_json(), ensure_ascii=False), encoding="utf-8")
+        part.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
         os.replace(part, path)
-
-    # ---- politeness
-
-    async def wait_turn(self, url: str) -> None:
-        """Wait until the host may be asked again; this machine's own addresses need no delay."""
-        host = urlsplit(url).hostname or ""
-        if host in ("127.0.0.1", "localhost", "::1"):
-            return
-        now = time.monotonic()
-        turn = max(now, self._next_time.get(host, 0.0))
-        self._next_time[host] = turn + self.limits.delay
-        if turn > now:
-            await asyncio.sleep(turn - now)
-
-    async def allowed(self, url: str) -> bool:
-        """Whether the site's robots.txt lets us ask for a URL (RFC 9309: unreachable means no, absent means yes)."""
-        parts = urlsplit(url)
-        site = f"{parts.scheme}://{parts.netloc}"
-        if site not in self._robots:
-            self._robots[site] = await self._robots_of(site)
-        rules = self._robots[site]
-        return rules is None or rules.can_fetch("stillweb", url)
-
-    async def _robots_of(self, site: str) -> RobotFileParser | None:
-        import httpx
-
-        proxy_url = self.recorder.proxy_url(f"{self.prefix}-robots")
-        rules = RobotFileParser()
-        async with client(proxy_url, self.recorder.ca_path, self.profile) as http:
-            try:
-                answer = await http.get(f"{site}/robots.txt")
-            except httpx.HTTPError:
-                rules.parse(["User-agent: *", "Disallow: /"])
-                return rules
-        if answer.status_code >= 500:
-            rules.parse(["User-agent: *", "Disallow: /"])
-            return rules
-        if answer.status_code >= 400:
-            return None
-        rules.parse(answer.text.splitlines())
-        return rules
 
     def new_session(self) -> str:
         """A name that no other exploration of this process has."""
@@ -186,14 +152,19 @@ class _Run:
         self.tried = set(graph.done)
         self.queue: deque[tuple[Node, Move]] = deque()
         self.busy = 0
+        self.claimed = len(graph.views)  # stored, or being stored
+        self.compared: dict[str, int] = {}  # address -> how often it was reached again to learn what is noise
+        self.held: dict[str, str] = {}  # address -> cookies and storage that the client has there
+        self.landed: dict[tuple[str, str], Node] = {}  # (link, what the client holds) -> where it led
         self.changed = asyncio.Condition()
+        self.save_at = 0.0
         self.deadline = time.monotonic() + self.limits.seconds
 
     async def go(self) -> None:
         """Explore until nothing is left, or a limit is reached."""
         graph, url = self.graph, self.graph.url
         graph.ended = ""
-        if self.limits.obey_robots and not await self.explorer.allowed(url):
+        if self.limits.obey_robots and not await self.explorer.manners.allowed(url):
             graph.robots.append(url)
             graph.ended = "robots.txt forbids it"
             return
@@ -217,7 +188,7 @@ class _Run:
         graph.ended = graph.ended or "all was tried"
 
     def _over(self) -> bool:
-        if len(self.graph.views) >= self.limits.views:
+        if self.claimed >= self.limits.views:
             self.graph.ended = f"{self.limits.views} views"
         elif time.monotonic() > self.deadline:
             self.graph.ended = f"{self.limits.seconds:g} s"
@@ -242,10 +213,10 @@ class _Run:
 
     async def _reach(self, driver: Driver, steps: list[Step]) -> tuple[int, Calm]:
         """Load the URL and do the steps."""
-        await self.explorer.wait_turn(self.graph.url)
+        await self.explorer.manners.wait_turn(self.graph.url)
         response, calm = await driver.begin(self.graph.url)
         for number, step in enumerate(steps, start=1):
-            await self.explorer.wait_turn(self.graph.url)
+            await self.explorer.manners.wait_turn(self.graph.url)
             calm = await driver.perform(step, number)
         return (response.status if response is not None else 0), calm
 
@@ -272,13 +243,14 @@ class _Run:
         if node.depth >= self.limits.depth:
             return
         found, left = moves(await controls_of(driver.page), self.explorer.choices)
+        self.held[node.address] = await _held(driver)
         self.graph.left += [one for one in left if one not in self.graph.left]
         for move in found:
             key = _key([*node.steps, *move.steps])
             if key in self.tried:
                 continue
             self.tried.add(key)
-            if move.href and self.limits.obey_robots and not await self.explorer.allowed(move.href):
+            if move.href and self.limits.obey_robots and not await self.explorer.manners.allowed(move.href):
                 if move.href not in self.graph.robots:
                     self.graph.robots.append(move.href)
                 continue
@@ -286,6 +258,8 @@ class _Run:
 
     async def _visit(self, source: Node | None, move: Move | None) -> None:
         """Reach a view, make a move on it, store what that shows if it is new."""
+        if source is not None and move is not None and self._known(source, move):
+            return
         before = list(source.steps) if source is not None else []
         session = self.explorer.new_session()
         recorder = self.explorer.recorder
@@ -297,16 +271,22 @@ class _Run:
             driver = Driver(context, patience=self.explorer.patience, redactor=recorder.redactor)
             status, calm = await self._reach(driver, before)
             steps = before
+            loaded: list[int] = []
             if move is not None and source is not None:
                 await recording.new_captures()  # those belong to the view that it starts from
                 await self._compare(driver, recording, source)
                 answers = len(driver.traffic.answers)
+                guard = await Guard.over(context)
                 sight, steps, calm = await self._try(driver, recording, source, before, move)
+                if guard.stopped:
+                    named = f"{move.kind} {describe(move.steps[-1])}"
+                    self.graph.left += [(named, why) for why in dict.fromkeys(guard.stopped)]
+                    return
                 loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
                 status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
             else:
                 sight = await recording.look(driver.page)
-            await self._keep(driver, recording, source, move, steps, sight, status, calm)
+            await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
             way = _key([*before, *(move.steps if move else ())])
@@ -317,10 +297,20 @@ class _Run:
             await context.close()
         if move is not None:
             self.graph.done.append(_key([*before, *move.steps]))
-        self.explorer._save(self.graph)
+        self._save()
+
+    def _save(self) -> None:
+        """Keep what is known so far, not more often than it costs."""
+        now = time.monotonic()
+        if now >= self.save_at:
+            self.explorer._save(self.graph)
+            self.save_at = time.monotonic() + 10 * (time.monotonic() - now)
 
     async def _compare(self, driver: Driver, recording: Recording, source: Node) -> None:
-        """Learn what changes by itself from a view that is reached again."""
+        """Learn what changes by itself from a view that is reached again, the first times."""
+        if self.compared.get(source.address, 0) >= COMPARED:
+            return
+        self.compared[source.address] = self.compared.get(source.address, 0) + 1
         sight = await recording.look(driver.page, with_picture=False)
         before, now = self.shown.get(source.address), shown(sight.text, sight.aria)
         if before is not None and self.noise.learn(before, now):
@@ -337,7 +327,7 @@ class _Run:
         steps = list(before)
         calm = Calm(True, 0.0, 0)
         for named, plain in zip(move.steps, move.plain, strict=True):
-            await self.explorer.wait_turn(self.graph.url)
+            await self.explorer.manners.wait_turn(self.graph.url)
             number = len(steps) + 1
             try:
                 calm = await driver.perform(named, number)
@@ -369,6 +359,7 @@ class _Run:
         sight: Sight,
         status: int,
         calm: Calm,
+        loaded: bool,
     ) -> None:
         graph = self.graph
         if urlsplit(sight.url).netloc != urlsplit(graph.url).netloc:
@@ -381,21 +372,52 @@ class _Run:
             if wall is not None:
                 graph.walls.append((_key(steps), f"{wall.kind}: {wall.reason}"))
                 return
-            if len(graph.views) >= self.limits.views:
+            if self.claimed >= self.limits.views:
                 return
             depth = 0 if source is None else source.depth + 1
             address = recording.address(graph.url, steps)
             known = Node(address, steps, sight.title, sight.url, depth, look)
-            self.looks[look] = known
+            self.looks[look] = known  # before anything is waited for: the other worker may see the same
+            self.claimed += 1
             self.shown[address] = shown(sight.text, sight.aria)
-            graph.views.append(known)
-            await self._plan(driver, known)
             captures = await recording.new_captures()
             await recording.store(
                 sight, graph.url, steps, source.address if source else None, captures,
                 quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
                 downloads=driver.downloads,
             )  # fmt: skip
+            graph.views.append(known)  # only what is on disk: an interrupted one is found again
             self.progress(len(graph.views), address)
-        if source is not None and move is not None and known is not source:
-            graph.edges.append(Edge(source.address, known.address, move.kind, steps[len(source.steps) :]))
+            await self._plan(driver, known)
+        if source is not None and move is not None and move.href and loaded:
+            self.landed[_same_link(move.href), self.held.get(source.address, "")] = known
+        if source is not None and move is not None:
+            self._edge(source, known, move, steps[len(source.steps) :])
+
+    def _edge(self, source: Node, target: Node, move: Move, steps: list[Step]) -> None:
+        if target is not source:
+            self.graph.edges.append(Edge(source.address, target.address, move.kind, steps))
+
+    def _known(self, source: Node, move: Move) -> bool:
+        """Whether another way has shown where this link leads: the same address, asked for with the same cookies."""
+        target = self.landed.get((_same_link(move.href or ""), self.held.get(source.address, "")))
+        if target is None:
+            return False
+        self._edge(source, target, move, list(move.steps))
+        self.graph.done.append(_key([*source.steps, *move.steps]))
+        return True
+
+
+def _same_link(href: str) -> str:
+    """A link's address with its query in order."""
+    parts = urlsplit(href)
+    return parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
+
+
+async def _held(driver: Driver) -> str:
+    """All that the client would send along or remember."""
+    kept = await driver.context.storage_state()
+    session = await driver.page.evaluate(
+        "() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }"
+    )
+    return json.dumps([kept, session], sort_keys=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from snapshots.view import Step
@@ -44,6 +44,11 @@ class Graph:
     noise: list[str] = field(default_factory=list)  # lines that change by themselves, numbers masked
     done: list[str] = field(default_factory=list)  # tried moves, by key
     ended: str = ""  # why it stopped, "" while it goes on
+
+    def whole(self) -> Graph:
+        """Without edges to views that are not stored (yet)."""
+        stored = {node.address for node in self.views}
+        return replace(self, edges=[edge for edge in self.edges if {edge.source, edge.target} <= stored])
 
     def to_json(self) -> dict[str, Any]:
         """For the snapshot and `ls --views`."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from playwright.async_api import Error as PlaywrightError
 
 from snapshots.view import Step
 
@@ -16,30 +20,39 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 MOST_CONTROLS = 400
-# Spends, sends, deletes or logs out. A word too many costs a view; a word too few costs somebody something.
-FORBIDDEN = re.compile(
-    r"\b(buy|purchase|check ?out|pay(ment)?|order now|place order|add to (cart|basket|bag)|donate|subscribe|unsubscribe|"
-    r"send|e-?mail|submit (comment|review|application)|post (comment|reply)|publish|reply|comment|share|tweet|invite|"
-    r"delete|remove|erase|discard|destroy|drop|clear all|reset|cancel (order|subscription|account)|deactivate|"
-    r"log ?out|sign ?out|log ?off|sign ?up|register|create account|log ?in|sign ?in|"
-    r"upload|import|install|report (abuse|this)|flag|vote|like|follow|bookmark|save|edit|rename|print|"
-    r"kaufen|bestellen|bezahlen|löschen|abmelden|senden|acheter|payer|supprimer|déconnexion|envoyer|"
-    r"comprar|pagar|eliminar|borrar|enviar|cerrar sesión)\b|购买|支付|删除|退出|注销|发送|提交订单",
-    re.IGNORECASE,
-)
-# A link that shows a form harms nobody; one that acts at once does.
-FORBIDDEN_LINK = re.compile(
-    r"\b(buy|purchase|pay now|place order|add to (cart|basket|bag)|donate|subscribe|unsubscribe|"
-    r"delete|remove|erase|discard|destroy|drop|deactivate|log ?out|sign ?out|log ?off|vote|like this|follow|"
-    r"kaufen|löschen|abmelden|supprimer|déconnexion|eliminar|borrar|cerrar sesión)\b|购买|删除|退出|注销",
-    re.IGNORECASE,
-)
-_FORBIDDEN_PATH = re.compile(
-    r"/(-/)?(log-?out|sign-?out|log-?in|sign-?in|delete|remove|destroy|unsubscribe|cart|checkout|admin)\b",
-    re.IGNORECASE,
-)
+
+
+def _words(*lists: Iterable[str]) -> str:
+    return "|".join(word for one in lists for word in one)
+
+
+@dataclass(frozen=True, slots=True)
+class _Harm:
+    """The lists of harm.toml, compiled."""
+
+    names: re.Pattern[str]
+    links: re.Pattern[str]
+    paths: re.Pattern[str]
+    requests: re.Pattern[str]
+
+
+@functools.cache
+def _harm() -> _Harm:
+    data = tomllib.loads(files("proxy").joinpath("harm.toml").read_text(encoding="utf-8"))
+    anywhere = _words(*data["anywhere"].values())
+    found = [rf"\b({_words(*data[kind].values())})\b|{anywhere}" for kind in ("names", "links")]
+    for kind in ("links", "requests"):
+        words = _words(data["addresses"][kind]).replace("-", "[-_]").replace("*", "[a-z_-]+")
+        found.append(rf"/({words})(?=[/.;]|$)")
+    return _Harm(*(re.compile(one, re.IGNORECASE) for one in found))
+
+
 _MORE = re.compile(
     r"\b(load|show|view|see|mehr|afficher|ver) ?(more|all|anzeigen|plus|más)\b|more results|加载更多", re.I
+)
+_MUTATION = re.compile(r'"query"\s*:\s*"(\\n|\s)*mutation\b')  # GraphQL over HTTP
+_FILTER = re.compile(
+    r"\b(query|search|filter|find|lookup|facets?)(s|es)?\b|(query|search|filter)[-_]?form", re.IGNORECASE
 )
 _FILE = re.compile(r"\.(csv|xlsx?|ods|pdf|zip|gz|json|xml|tsv|docx?|png|jpe?g|svg|mp4|mp3)$", re.IGNORECASE)
 
@@ -77,25 +90,54 @@ def _finder() -> str:
 
 async def controls_of(page: Page) -> dict[str, Any]:
     """The page's controls and the words that it shows, as controls.js gives them."""
+    await _mark_listeners(page)
     found: dict[str, Any] = await page.evaluate(_finder(), MOST_CONTROLS)
     return found
+
+
+_LISTENERS = """globalThis[Symbol.for("stillweb.clickable")] = [...document.querySelectorAll("body *")].filter((e) => getEventListeners(e).click)"""
+
+
+async def _mark_listeners(page: Page) -> None:
+    """Tell controls.js which elements listen to clicks, which only the browser's own tools know."""
+    with contextlib.suppress(PlaywrightError):  # then only what looks operable is found
+        tools = await page.context.new_cdp_session(page)
+        try:
+            await tools.send("Runtime.evaluate", {"expression": _LISTENERS, "includeCommandLineAPI": True})
+        finally:
+            await tools.detach()
 
 
 def forbidden(control: dict[str, Any]) -> str | None:
     """Why a control must not be operated; None when it may be."""
     submit = control.get("submit") or {}
-    words = FORBIDDEN_LINK if control["kind"] == "link" else FORBIDDEN
+    harm = _harm()
+    words = harm.links if control["kind"] == "link" else harm.names
     if found := words.search(control.get("name") or ""):
         return f"its name says {found.group()!r}"
     for url in (control.get("href"), submit.get("action")):
-        if isinstance(url, str) and (found := _FORBIDDEN_PATH.search(urlsplit(url).path)):
+        if isinstance(url, str) and (found := harm.paths.search(urlsplit(url).path)):
             return f"leads to {found.group()!r}"
     if submit.get("method", "get") == "post":
-        risky = [kind for kind in submit.get("texts", []) if kind not in ("search",)]
+        risky = [kind for kind in submit.get("texts", []) if kind != "search"]
+        if _FILTER.search(submit.get("about") or "") and set(risky) <= {"text"}:
+            risky = []
         if risky and not control.get("search"):
             return "belongs to a form that sends what is typed"
-        if found := FORBIDDEN.search(submit.get("name") or ""):
+        if found := harm.names.search(submit.get("name") or ""):
             return f"its form's button says {found.group()!r}"
+    return None
+
+
+def forbidden_request(method: str, url: str, body: str | None) -> str | None:
+    """Why a request that a click caused must not go out; None when it may. Reading by POST (search, GraphQL) may."""
+    path = urlsplit(url).path
+    if method in ("PUT", "PATCH", "DELETE"):
+        return f"would send {method} {path}"
+    if found := _harm().requests.search(path):
+        return f"would ask for {found.group()!r}"
+    if method == "POST" and body and _MUTATION.search(body[:2000]):
+        return f"would send a mutation to {path}"
     return None
 
 
@@ -126,7 +168,7 @@ def _step(action: str, control: dict[str, Any], more: dict[str, Any] | None = No
 
 def _submit(control: dict[str, Any]) -> tuple[Step, ...]:
     submit = control.get("submit")
-    if not submit or not submit.get("css") or FORBIDDEN.search(submit.get("name") or ""):
+    if not submit or not submit.get("css") or _harm().names.search(submit.get("name") or ""):
         return ()
     return ({"click": submit.get("target") or {"css": submit["css"]}},)
 

@@ -13,11 +13,17 @@ import re
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _FLAGS = re.compile(r" \[(selected|checked|expanded|active)\]")
 _CONTENT = re.compile(r"^(\s*- (?:textbox|searchbox|spinbutton|combobox|slider)\b[^\n:]*): .*$", re.MULTILINE)
+_ADDRESS = re.compile(r"^(\s*- /url: )([^?\n]*)\?(\S+)$", re.MULTILINE)
+
+
+def _in_order(found: re.Match[str]) -> str:
+    query, mark, fragment = found[3].partition("#")
+    return f"{found[1]}{found[2]}?{'&'.join(sorted(query.split('&')))}{mark}{fragment}"
 
 
 def shown(text: str, aria: str) -> str:
-    """What a page shows, without what its fields hold (choosing alone is no other view)."""
-    fields = _CONTENT.sub(r"\1", _FLAGS.sub("", aria))
+    """What a page shows, without what its fields hold (choosing alone is no other view) and how its links are spelt."""
+    fields = _ADDRESS.sub(_in_order, _CONTENT.sub(r"\1", _FLAGS.sub("", aria)))
     return f"{text}\n{fields}"
 
 

@@ -1,0 +1,84 @@
+"""The hand-written lists of states, and how many of them an exploration has found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proxy.acting import Driver, Failed
+from proxy.browser import BrowserHost
+from proxy.noise import Noise, shown
+from proxy.sight import look_at
+from proxy.steps import canonical, describe
+from snapshots.profile import Profile
+from snapshots.view import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where an exploration begins, relative to the application, and the states that it should find."""
+
+    url: str
+    states: tuple[tuple[Step, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """One application's list: words for search fields, the most views worth storing, its pages."""
+
+    values: tuple[str, ...]
+    views: int
+    pages: tuple[Page, ...]
+
+    @property
+    def count(self) -> int:
+        """How many states the list names."""
+        return sum(len(page.states) for page in self.pages)
+
+
+def _step(item: Any) -> Any:
+    """A name alone is the link or button of exactly that name, or what has that text."""
+    return {"click": {"text": item, "exact": True}} if isinstance(item, str) else item
+
+
+def load(path: Path) -> States:
+    """The list in a YAML file."""
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    pages = [
+        Page(page["url"], tuple(canonical([_step(one) for one in way]) for way in page["states"]))
+        for page in data["pages"]
+    ]
+    return States(tuple(data["values"]), data["views"], tuple(pages))
+
+
+async def walk(host: BrowserHost, proxy_url: str, profile: Profile, url: str, ways: Iterable[tuple[Step, ...]]) -> dict[str, str]:  # fmt: skip
+    """What each way leads to in the running application: its steps in words -> what the page then shows.
+
+    A way that can't be walked is an error of the list: Failed names it.
+    """
+    found: dict[str, str] = {}
+    for number, way in enumerate(ways):
+        name = " > ".join(describe(step) for step in way) or "the page"
+        context = await host.context(f"hand-{number}", proxy_url, profile)
+        try:
+            driver = Driver(context)
+            await driver.begin(url)
+            for place, step in enumerate(way, start=1):
+                await driver.perform(step, place)
+            sight = await look_at(driver.page, with_picture=False)
+        except Failed as error:
+            raise Failed(f"{url}: {name}: {error}") from None
+        finally:
+            await context.close()
+        found[name] = shown(sight.text, sight.aria)
+    return found
+
+
+def missing(walked: dict[str, str], stored: Iterable[str], noise: Noise) -> list[str]:
+    """The walked states that no stored view (text and accessibility snapshot, as `shown` gives it) shows."""
+    looks = {noise.look(one) for one in stored}
+    return [name for name, what in walked.items() if noise.look(what) not in looks]

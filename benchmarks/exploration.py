@@ -1,0 +1,161 @@
+"""Explorations of real applications: how many hand-listed states they find, and how many views come back the same.
+
+    python -m benchmarks.exploration [datasette] [trac] [luigi] [--depth 2] [--keep DIRECTORY]
+
+Each application runs on loopback with data of its own. Its list (benchmarks/applications/*.yaml) was written by hand;
+each way in it is walked in the running application, and counts as found if a stored view shows the same. Then every
+view is replayed offline and compared (`stillweb check`). Exit code 1 below 95 % found, 98 % of texts, 90 % of pictures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from benchmarks.applications.servers import HERE, NAMES, present, serving
+from benchmarks.applications.states import States, load, missing, walk
+from proxy.browser import BrowserHost, complete
+from proxy.certificates import Authority
+from proxy.check import CheckReport, check
+from proxy.explorer import Explorer, Limits
+from proxy.gateway import Gateway
+from proxy.graph import Graph
+from proxy.moves import Choices
+from proxy.noise import Noise, shown
+from proxy.recorder import Recorder
+from snapshots.profile import Profile
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
+
+FOUND, TEXT, PIXELS = 0.95, 0.98, 0.90
+
+
+@dataclass
+class Outcome:
+    """What one application gave. `lost` are listed states that no view shows."""
+
+    name: str
+    listed: int = 0
+    lost: list[str] = field(default_factory=list)
+    graphs: list[Graph] = field(default_factory=list)
+    seconds: float = 0.0
+    report: CheckReport | None = None
+
+    @property
+    def found(self) -> float:
+        """Share of the listed states."""
+        return 1 - len(self.lost) / max(1, self.listed)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it holds the bars."""
+        report = self.report
+        return (
+            report is not None
+            and self.found >= FOUND
+            and report.share("text") >= TEXT
+            and report.share("pixels") >= PIXELS
+        )
+
+
+def explore(name: str, states: States, work: Path, depth: int, seconds: float) -> Outcome:
+    """Explore, walk the list, check."""
+    outcome = Outcome(name, states.count)
+    authority = Authority.load_or_create(work / "state")
+    profile = complete(Profile())
+    with serving(name, work / "application") as base:
+        began = time.monotonic()
+        with (
+            Writer.open(work / "snap", profile=profile) as writer,
+            Recorder(writer, authority=authority) as recorder,
+        ):
+            explorer = Explorer(
+                recorder, writer, profile, limits=Limits(states.views, depth, seconds), choices=Choices(states.values)
+            )  # fmt: skip
+            for page in states.pages:
+
+                def tell(count: int, address: str) -> None:
+                    if count % 50 == 0:
+                        click.echo(f"  {count} views, {time.monotonic() - began:.0f} s", err=True)
+
+                graph = explorer.explore(base + page.url, tell)
+                outcome.graphs.append(graph)
+                click.echo(f"  {page.url}: {len(graph.views)} views, {graph.ended}", err=True)
+        outcome.seconds = time.monotonic() - began
+        with (
+            Writer.open(work / "walks", profile=profile) as writer,
+            Recorder(writer, authority=authority) as recorder,
+            Snapshot.open(work / "snap") as snapshot,
+        ):
+            for page, graph in zip(states.pages, outcome.graphs, strict=True):
+                walked = asyncio.run(_walk(recorder, profile, base + page.url, page.states))
+                stored = [
+                    shown(_text(snapshot, "text", node.address), _text(snapshot, "aria", node.address))
+                    for node in graph.views
+                ]
+                outcome.lost += [f"{page.url}: {one}" for one in missing(walked, stored, Noise(graph.noise))]
+    with Snapshot.open(work / "snap") as snapshot, Gateway(snapshot, authority=authority) as gateway:
+        outcome.report = check(snapshot, gateway)
+    return outcome
+
+
+async def _walk(recorder: Recorder, profile: Profile, url: str, ways: tuple) -> dict[str, str]:  # type: ignore[type-arg]
+    async with BrowserHost(ca=recorder.ca_path) as host:
+        return await walk(host, recorder.proxy_url("hand"), profile, url, ways)
+
+
+def _text(snapshot: Snapshot, kind: str, address: str) -> str:
+    return (snapshot.resource(kind, address) or b"").decode("utf-8", "replace")
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The outcomes as a Markdown table."""
+    lines = [
+        "| application | listed states | found | views stored | views/s | text equal | pixels equal | check, views/s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in outcomes:
+        views = sum(len(graph.views) for graph in one.graphs)
+        report = one.report
+        assert report is not None
+        lines.append(
+            f"| {one.name} | {one.listed} | {one.found:.1%} | {views} | {views / one.seconds:.1f} | "
+            f"{report.share('text'):.1%} | {report.share('pixels'):.1%} | {len(report.views) / report.seconds:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(NAMES))
+@click.option("--depth", default=2, show_default=True)
+@click.option("--seconds", default=1500.0, show_default=True, help="Most time for one page.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Where the snapshots are to stay.")
+def main(names: tuple[str, ...], depth: int, seconds: float, keep: Path | None) -> None:
+    """Explores, counts, checks, prints."""
+    outcomes = []
+    for name in names or NAMES:
+        if not present(name):
+            raise click.ClickException(f"{name} is not installed: ./setup.sh --peers")
+        with tempfile.TemporaryDirectory() as temporary:
+            work = (keep / name) if keep else Path(temporary)
+            outcome = explore(name, load(HERE / f"{name}.yaml"), work, depth, seconds)
+        outcomes.append(outcome)
+        for one in outcome.lost:
+            click.echo(f"  not found: {one}", err=True)
+        assert outcome.report is not None
+        for view in outcome.report.views:
+            if not view.same:
+                click.echo(f"  not the same: {view.address} {' > '.join(view.steps)}: text {view.text:.3f}, "
+                           f"pixels {view.pixels:.4f}, {view.error or view.missed or view.text_changes[:4]}", err=True)  # fmt: skip
+    click.echo(table(outcomes))
+    sys.exit(not all(one.passed for one in outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from snapshots.bodies import FORM, MULTIPART
 from snapshots.capture import PARTIAL, Capture, Response
-from snapshots.conditions import FAILS, FITS, SiteState, fits, read, short
+from snapshots.conditions import FAILS, FITS, UNSURE, SiteState, fits, read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.evidence import vary_of
 from snapshots.keys import Key, parse
@@ -21,7 +21,7 @@ from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.request import Request
 from snapshots.sessions import Followed
-from snapshots.slots import CREDENTIALS, choices_of, credentials_of, has_session
+from snapshots.slots import CREDENTIALS, choices_of, credentials_of, has_session, logins_of
 
 _LAYER = re.compile(
     r"layer(\d+)/"
@@ -49,6 +49,7 @@ class Situation:
     state: SiteState | None
     followed: Followed | None
     given: bool = False  # whether the session was given a cookie by which the site knows it
+    known: bool = False  # or came with one
     varies: bool = True  # whether another value of a Vary field is accepted
     read_request: Callable[[Capture], Request] | None = None
     read_response: Callable[[Capture], Response] | None = None
@@ -93,6 +94,11 @@ class Situation:
         return self._identified
 
     @property
+    def signed_in(self) -> bool:
+        """Whether the request carries a login's cookie that no answer of this replay gave."""
+        return not self.given and bool(logins_of(self.request.headers))
+
+    @property
     def cookies(self) -> dict[str, str]:
         """The request's cookies that may be choices, names and values as 8 hex digits."""
         if self._cookies is None:
@@ -114,8 +120,11 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
             continue
         conditions = read(capture.state)
         cookies = now.cookies if conditions.cookies or conditions.not_other else {}
-        stranger = conditions.keyed and now.given and not now.identified
-        found = judged[capture.state] = fits(conditions, None if stranger else now.state, cookies)
+        stranger = conditions.keyed and now.known and not now.identified
+        found = fits(conditions, None if stranger else now.state, cookies)
+        if found == FITS and conditions.brought not in (None, now.signed_in):
+            found = UNSURE  # a server that knows the client may have said something else
+        judged[capture.state] = found
         if found == FITS:
             sure.append(capture)
         elif found != FAILS:

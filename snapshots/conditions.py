@@ -19,6 +19,7 @@ that requests write to (`snapshots.slots`), named by 8 hex digits, as are the va
     literal   only to the very same text: the order of the pairs mattered
     k         the server knows its clients by a cookie: without it nothing has been changed
     n         this answer gave a client without such a cookie one
+    b, u      its request had, or had not, a login's cookie that no recorded answer gave
 
     >S=V  writes V to S   >S~V  likewise, presumed from one occurrence only   >S+V  adds V to what S holds
     >S!   forgets all slots of the site      a leading w (>wS~V) says that it may not matter
@@ -35,6 +36,7 @@ from urllib.parse import quote, unquote
 UNSET = "-"
 ANY, NEVER, LITERAL, DURING = "any", "never", "literal", "?"
 KEYED, BEGINS = "k", "n"
+BROUGHT, UNBROUGHT = "b", "u"
 
 
 def short(*texts: str) -> str:
@@ -96,6 +98,7 @@ class Conditions:
     literal: bool = False
     keyed: bool = False
     begins: bool = False
+    brought: bool | None = None
     effect: Effect | None = None
     named: frozenset[str] = field(default=frozenset())  # every slot that is mentioned
 
@@ -121,6 +124,8 @@ def write(conditions: Conditions) -> str:
         items.append(KEYED)
     if conditions.begins:
         items.append(BEGINS)
+    if conditions.brought is not None:
+        items.append(BROUGHT if conditions.brought else UNBROUGHT)
     items += [f"{slot}={value}" for slot, value in conditions.held]
     items += [f"{slot}/{history}" for slot, history in conditions.histories]
     items += [f"{slot}:{'|'.join(sorted(values))}" for slot, values in sorted(conditions.one_of)]
@@ -155,7 +160,7 @@ def read(text: str) -> Conditions:
     not_other: list[tuple[str, str]] = []
     sets: set[str] = set()
     issued: set[str] = set()
-    flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS), False)
+    flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS, BROUGHT, UNBROUGHT), False)
     sequence: Sequence | None = None
     effect: Effect | None = None
     for item in text.split(" "):
@@ -206,6 +211,7 @@ def read(text: str) -> Conditions:
         flags[LITERAL],
         flags[KEYED],
         flags[BEGINS],
+        flags[BROUGHT] if flags[BROUGHT] or flags[UNBROUGHT] else None,
         effect,
         named,
     )

@@ -168,6 +168,7 @@ class Matcher:
             state,
             session.followed.get(site) if session is not None else None,
             session is not None and site in session.given,
+            session is not None and session.known(site),
             accepted.level >= LEVELS.index("varies"),
             self.snapshot.read_request,
             self.snapshot.read,

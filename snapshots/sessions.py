@@ -9,7 +9,7 @@ from snapshots.capture import Capture
 from snapshots.conditions import Held, SiteState, read
 from snapshots.request import Request
 from snapshots.sites import site_of
-from snapshots.slots import has_session
+from snapshots.slots import has_session, logins_of
 
 if TYPE_CHECKING:
     from snapshots.matching import Lookup
@@ -40,12 +40,13 @@ class Session:
     `version` grows with every change of what is known of a server's state.
     """
 
-    __slots__ = ("followed", "given", "name", "secrets", "served", "sites", "version")
+    __slots__ = ("brought", "followed", "given", "name", "secrets", "served", "sites", "version")
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
         self.version = 0
         self.given: set[str] = set()  # sites that gave it a cookie to be known by
+        self.brought: set[str] = set()  # sites to which it came with one
         self.sites: dict[str, SiteState] = {}
         self.followed: dict[str, Followed] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
@@ -66,6 +67,8 @@ class Session:
             self._meet(site, lookup.request)
         if conditions.begins:
             self.given.add(site)
+        if conditions.brought is not None and logins_of(lookup.request.headers):
+            self.brought.add(site)
         if conditions.sequence is not None:
             self._site(site).given(conditions.sequence)
         if conditions.sets and site in self.sites:
@@ -73,6 +76,10 @@ class Session:
         if conditions.effect is not None:
             self._site(site).apply(conditions.effect)
             self.version += 1
+
+    def known(self, site: str) -> bool:
+        """Whether a site has known it by a cookie."""
+        return site in self.given or site in self.brought
 
     def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""

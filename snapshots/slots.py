@@ -183,6 +183,21 @@ def is_session(name: str, value: str) -> bool:
     return "stillweb-secret-" in value or secret_cookie(name, value)
 
 
+_LOGIN = re.compile(
+    r"sess(?!ion_?(?:start|count|time))|(?:^|[-_.])(?:sid|ssid|auth|jwt|login|remember)(?:$|[-_.\d])|authcookie|aspxauth",
+    re.I,
+)
+
+
+def logins_of(headers: Headers) -> list[str]:
+    """The names of cookies by which a server knows its client, and not only a counter of visits does."""
+    return [
+        n
+        for n, v in cookies_of(headers)
+        if _LOGIN.search(n) and is_session(n, v) and not irrelevant_cookie(n)
+    ]
+
+
 def has_session(headers: Headers) -> bool:
     """Whether a request carries a cookie by which the server knows its client, or credentials."""
     return any(is_session(n, v) for n, v in cookies_of(headers)) or any(

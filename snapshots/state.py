@@ -68,6 +68,7 @@ class _Site:
         self.recording = Recording(items)
         self.literal: set[tuple[str, int]] = set()
         self.vary: dict[tuple[str, int], tuple[tuple[str, str], ...]] = {}
+        self.brought: dict[tuple[str, int], bool] = {}
         self._split_by_requests()
         learner = Learner(self.recording, self._chosen_cookies())
         self.model = learner.learn()
@@ -132,11 +133,12 @@ class _Site:
         So no change of state is blamed for what a server decides by a field that it doesn't name in Vary.
         """
         self._split_by_credentials()
+        self._split_by_logins()
         for key in sorted(self.recording.telling):
             members = self.recording.groups[key]
             if not self._differs_in_one_state(members):
                 continue
-            requests = [self.evidence.request(m)[0] for m in members]
+            requests = [self.evidence.asked(m) for m in members]
             for field in (*DECIDERS, *own_fields(requests)):
                 values = [r.header(field) or "" for r in requests]
                 if _explains(members, values):
@@ -157,7 +159,7 @@ class _Site:
         """
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
-            told = [credentials_of(self.evidence.request(m)[0].headers) for m in members]
+            told = [credentials_of(self.evidence.asked(m).headers) for m in members]
             if not any(told):
                 continue
             schemes = [who.partition(" ")[0] for who in told]
@@ -168,6 +170,24 @@ class _Site:
                     sorted({**dict(member.capture.vary), CREDENTIALS: who}.items())
                 )
                 member.key += short(CREDENTIALS, who)
+        self.recording = Recording(self.items)
+
+    def _split_by_logins(self) -> None:
+        """Tells apart what was asked for by a client that was signed in before the recording, and by others.
+
+        Where both got the same, it does not matter.
+        """
+        brought = self.evidence.brought
+        if not any(item.capture.place in brought for item in self.items):
+            return
+        for key in sorted(self.recording.groups):
+            members = self.recording.groups[key]
+            told = [member.capture.place in brought for member in members]
+            if all(told) or not any(told) or len({m.label for m in members}) > 1:
+                for member, mine in zip(members, told, strict=True):
+                    self.brought[member.capture.place] = mine
+                    if any(told) and not all(told):
+                        member.key += short("brought", str(mine))
         self.recording = Recording(self.items)
 
     def _differs_in_one_state(self, members: list[Item]) -> bool:
@@ -266,6 +286,7 @@ class _Site:
                     never=relevant and not constant and len(members) > 1,
                     keyed=self.keyed,
                     begins=item.capture.place in self.evidence.begins,
+                    brought=self.brought.get(item.capture.place),
                     literal=item.capture.place in self.literal,
                     effect=effect,
                 )

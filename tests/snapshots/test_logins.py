@@ -1,0 +1,67 @@
+"""A client that was signed in before the recording began, and one that is not."""
+
+from __future__ import annotations
+
+from tests.support.memory_store import Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+SID = "PHPSESSID=k3v9q0t7m2x8b4n6c1z5r0p7d2"
+OTHER = "PHPSESSID=a8d2f6h1j5l9q3w7e0r4t8y2u6"
+
+
+def test_a_page_of_a_signed_in_client_is_not_surely_that_of_another() -> None:
+    over = matcher((get(f"{A}/me", cookie=SID), html("Hello Ann")), (get(f"{A}/faq"), html("Questions")))
+    replay = Replay(over)
+    for request, text, ambiguous in (
+        (get(f"{A}/me", cookie=SID), "Hello Ann", False),
+        (get(f"{A}/me"), "Hello Ann", True),
+        (get(f"{A}/faq"), "Questions", False),
+        (get(f"{A}/faq", cookie=SID), "Questions", True),
+    ):
+        assert replay.ask(request) == text
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", ambiguous)
+        refusing = over.lookup(request, over.session(), accept="rule+unambiguous")
+        assert (refusing.verdict == "miss") is ambiguous
+
+
+def test_where_both_were_recorded_each_gets_its_own() -> None:
+    over = matcher(
+        (get(f"{A}/me", cookie=SID), html("Hello Ann")),
+        (get(f"{A}/me"), html("Who are you?")),
+        (get(f"{A}/faq", cookie=SID), html("Questions")),
+        (get(f"{A}/faq"), html("Questions")),
+        (get(f"{A}/s.css", cookie=SID), html("Style")),
+    )
+    for headers, text in (({"cookie": OTHER}, "Hello Ann"), ({}, "Who are you?")):
+        replay = Replay(over)
+        for _ in range(2):
+            for path, expected in (("me", text), ("faq", "Questions")):
+                assert replay.ask(get(f"{A}/{path}", **headers)) == expected
+                assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+
+
+def test_a_cookie_that_the_site_gave_or_that_is_no_login_says_nothing() -> None:
+    given = ("Set-Cookie", f"{SID}; Path=/")
+    over = matcher(
+        (get(f"{A}/"), html("Home", 200, given)),
+        (get(f"{A}/list", cookie=SID), html("List")),
+        (get("http://b.test/list", cookie="visitor=550e8400-e29b-41d4-a716-446655440000"), html("B")),
+    )
+    for url in (f"{A}/list", "http://b.test/list"):
+        replay = Replay(over)
+        replay.ask(get(url))
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+
+
+def test_signing_out_and_in_again_in_a_session_that_began_signed_in() -> None:
+    over = matcher(
+        (get(f"{A}/me", cookie=SID), html("Hello Ann")),
+        (post(f"{A}/logout", "x=1", cookie=SID), redirect("/", ("Set-Cookie", "PHPSESSID=; Max-Age=0"))),
+        (get(f"{A}/me"), html("Who are you?")),
+    )
+    replay = Replay(over)
+    assert replay.ask(get(f"{A}/me", cookie=SID)) == "Hello Ann"
+    replay.ask(post(f"{A}/logout", "x=1", cookie=SID))
+    assert replay.ask(get(f"{A}/me")) == "Who are you?"
+    assert not replay.last.ambiguous
+    assert replay.ask(get(f"{A}/me", cookie=SID)) != "Hello Ann" or replay.last.ambiguous

@@ -179,6 +179,10 @@ class Redactor:
 
     # -- bodies
 
+    def knows(self, pieces: Iterable[bytes]) -> bool:
+        """Whether a secret that is known by now occurs in decoded bytes."""
+        return self._sought.count > 0 and self._sought.occurs_in(pieces)
+
     def body(self, body: bytes) -> bytes:
         """A decoded body with every learned secret replaced; the same object when there is none."""
         return self._sought.replace(body)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from snapshots.profile import Profile
     from snapshots.writer import Writer
 
+MOST_LATE = 10  # records with late secrets that are named
+
 
 @click.command("record", cls=WithProgram)
 @click.argument("urls", nargs=-1)
@@ -57,6 +59,13 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, path_type=Path),
     help="Of --explore: words for search fields, one a line.",
 )
+@click.option(
+    "--links",
+    type=click.Choice(["near", "site", "none"]),
+    default="near",
+    show_default=True,
+    help="Of --explore: links to follow: to the same path with another query, on the whole site, or none.",
+)
 @click.option("--ignore-robots", is_flag=True, help="Of --explore: do not ask robots.txt.")
 @click.option("--pdfs", is_flag=True, help="Fetch linked PDFs too.")
 @click.option("--parallel", type=click.IntRange(1, 16), help="Pages at once.")
@@ -85,6 +94,7 @@ def command(
     seconds: float,
     delay: float,
     values: Path | None,
+    links: str,
     ignore_robots: bool,
     pdfs: bool,
     parallel: int | None,
@@ -148,7 +158,9 @@ def command(
                 elif entries is not None:
                     code = _record_misses(recorder, entries)
                 elif limits is not None:
-                    code = _explore(recorder, writer, profile or Profile(), wanted, limits, values, show)
+                    code = _explore(
+                        recorder, writer, profile or Profile(), wanted, limits, values, links, show
+                    )
                 else:
                     code = _browse(
                         recorder, writer, profile or Profile(), wanted, flows, pdfs, parallel, show
@@ -156,10 +168,30 @@ def command(
         if not misses:  # which has said so
             for url, reason in recorder.failures:
                 say(f"not recorded: {url}: {reason}")
+        if _late(out, recorder):
+            code = max(code, 1)
         if any("certificate" in reason.lower() for _, reason in recorder.failures):
             say("to record an origin in spite of its certificate: --trust FILE (its authority) or --insecure")
         say(f"{out}: {recorder.stats.line()}")
     return code
+
+
+def _late(out: Path, recorder: Recorder) -> int:
+    """Says which records hold a secret that was learned after they were written, and notes it for `seal`."""
+    from snapshots import Snapshot, late
+
+    if recorder.redactor is None or not recorder.redactor.count:
+        return 0
+    with Snapshot.open(out) as snapshot:
+        found = late.find(snapshot, recorder.redactor)
+    late.note(out, found)
+    for one in found[:MOST_LATE]:
+        say(str(one))
+    if len(found) > MOST_LATE:
+        say(f"and {len(found) - MOST_LATE} more")
+    if found:
+        say(f"{out}: not to be given away: record it anew, or see {out / late.FILE}")
+    return len(found)
 
 
 def _wanted(urls: Sequence[str], url_file: Path | None, tasks: str | None) -> list[str]:
@@ -248,13 +280,14 @@ def _explore(
     urls: list[str],
     limits: Limits,
     values: Path | None,
+    links: str,
     show: Callable[[str], None],
 ) -> int:
     from proxy.explorer import Explorer
     from proxy.moves import Choices
 
     words = values.read_text(encoding="utf-8").split("\n") if values else []
-    choices = Choices(values=[word.strip() for word in words if word.strip()])
+    choices = Choices(values=[word.strip() for word in words if word.strip()], links=links)
     explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices)
     failed = 0
     for url in urls:

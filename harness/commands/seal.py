@@ -14,16 +14,26 @@ from harness.console import print_json, progress, say
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="The file to write; SNAPSHOT.wacz by default."
 )
+@click.option("--keep-secrets", is_flag=True, help="Seal in spite of secrets that were learned too late.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(snapshot: Path, out: Path | None, as_json: bool) -> None:
+def command(snapshot: Path, out: Path | None, keep_secrets: bool, as_json: bool) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
 
     \b
     stillweb seal site               writes site.wacz
     stillweb seal site -o v1.wacz
     """
+    from snapshots import late
+    from snapshots.errors import GateFailed
     from snapshots.wacz import seal
 
+    known = late.noted(snapshot)
+    for one in known:
+        say(str(one))
+    if known and not keep_secrets:
+        raise GateFailed(
+            f"{snapshot}: {len(known)} records hold a secret; record anew, or say --keep-secrets"
+        )
     with progress("sealing") as advance:
         report = seal(snapshot, out, progress=advance)
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +30,7 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     path = tmp_path_factory.mktemp("streams") / "s"
     profile = complete(Profile())
     with streaming_site() as base, Writer.open(path, profile=profile) as writer, Recorder(writer) as recorder:
@@ -41,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         assert len(result.views) == 2
         assert f"open streams: {base}/events, ws:{base[5:]}/talk?room=1" in result.notes
         assert not [failure for failure in recorder.failures if "favicon" not in failure[0]]
-    yield Recorded(base, path)
+    return Recorded(base, path)
 
 
 def test_views_with_streams_are_reached_again(site: Recorded) -> None:

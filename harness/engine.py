@@ -7,6 +7,7 @@ Ray worker that opens the run's directory for itself, so the directory must be o
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,9 +89,14 @@ class RayEngine:
 
     async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
         """See Engine."""
+        from harness.run_files import RunFiles
+        from harness.tape import gather
+
         ray = self._ray
-        if not ray.is_initialized():
-            ray.init(log_to_driver=False)
+        ours = not ray.is_initialized()
+        if ours:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers of each start
+            ray.init(log_to_driver=False, include_dashboard=False, logging_level="ERROR")
         remote = ray.remote(run_job)
         waiting, running = iter(jobs), set()
         try:
@@ -103,6 +109,10 @@ class RayEngine:
         finally:
             for reference in running:
                 ray.cancel(reference)
+            if ours:
+                ray.shutdown()
+            files = RunFiles(self._path)
+            gather(files.tape(files.manifest()[0]))
 
     async def _next(self, running: set[Any], done: Done) -> set[Any]:
         ready, rest = await asyncio.to_thread(self._ray.wait, list(running), num_returns=1)
@@ -112,12 +122,17 @@ class RayEngine:
 
 
 def run_job(run_path: str, job: Job) -> Outcome:
-    """Makes one attempt of a run in this process, from its directory alone."""
+    """Makes one attempt of a run in this process, from its directory alone. Model calls go to a part of the tape."""
+    from harness.run_files import RunFiles, trace_name
     from harness.runner import run_one
+    from harness.tape import part_of
     from harness.workshop import Workshop
 
     async def once() -> Outcome:
-        async with Workshop.open(Path(run_path)) as shop:
+        shop = Workshop.open(Path(run_path))
+        tape = RunFiles(Path(run_path)).tape(shop.settings)
+        shop.tape_part = part_of(tape, trace_name(job.task_id, job.attempt))
+        async with shop:
             return await run_one(shop, job)
 
     return asyncio.run(once())

@@ -11,7 +11,8 @@ of the run where the trace has them, else counted from 0, so that an export is a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -124,6 +125,7 @@ def _model_attributes(event: Event) -> Attributes:
         "llm.token_count.prompt": usage["input"],
         "llm.token_count.completion": usage["output"],
         "llm.token_count.total": usage["input"] + usage["output"],
+        "llm.token_count.prompt_details.cache_read": usage["cached"],
         "output.value": reply["text"] or "",
     }
     for i, message in enumerate(event["request"]["new"]):
@@ -225,7 +227,11 @@ def export_inspect(path: Path, out: Path) -> Path:
         },
         "plan": {"name": "plan", "steps": [], "config": {}},
         "results": {"total_samples": summary.owed, "completed_samples": len(samples), "scores": scores},
-        "stats": {"started_at": created, "completed_at": created, "model_usage": {}},
+        "stats": {
+            "started_at": created,
+            "completed_at": created,
+            "model_usage": _usage(event for trace in _finished(path) for event in trace.of("model")),
+        },
         "samples": samples,
     }
     out.write_text(json.dumps(log, ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
@@ -287,9 +293,21 @@ def _sample(trace: Trace) -> dict[str, Any]:
         },
         "store": {},
         "events": [],
-        "model_usage": {},
+        "model_usage": _usage(trace.of("model")),
         "attachments": {},
     }
+
+
+def _usage(calls: Iterable[Event]) -> dict[str, dict[str, int]]:
+    """Tokens by model, as inspect's ModelUsage has them: cached ones apart from the others that came in."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in calls:
+        usage, sums = event["usage"], found[event.get("served") or event["model"]]
+        sums["input_tokens"] += usage["input"] - usage["cached"]
+        sums["input_tokens_cache_read"] += usage["cached"]
+        sums["output_tokens"] += usage["output"]
+        sums["total_tokens"] += usage["input"] + usage["output"]
+    return {model: dict(sums) for model, sums in sorted(found.items())}
 
 
 def _message_id(trace: Trace, n: int) -> str:

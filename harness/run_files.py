@@ -107,6 +107,10 @@ class RunFiles:
         """Where the trace of an attempt is or will be."""
         return self.traces / trace_name(task_id, attempt)
 
+    def tape(self, settings: Settings) -> Path:
+        """Where the run's model calls lie or will lie."""
+        return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
+
     def create(self, settings: Settings, tasks: Iterable[Task], hashes: Mapping[str, Any]) -> None:
         """Writes a new run's files, or checks that the ones there are of the same run.
 

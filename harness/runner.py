@@ -29,7 +29,7 @@ from harness.repeating import ENDPOINT_FAILED, Known
 from harness.run_files import RunFiles, Settings, trace_name
 from harness.scoring import Score
 from harness.sessions import session_of
-from harness.tape import ModelError
+from harness.tape import ModelError, gather
 from harness.task import Task, TaskSet
 from harness.trace import TraceWriter, read_trace
 from harness.workshop import Workshop
@@ -177,7 +177,8 @@ def run_attempts(
     if jobs:
         settings, _ = files.manifest()
         wanted = {job.task_id for job in jobs}
-        tape = Path(settings.tape_path) if settings.tape_path else path / "tape"
+        tape = files.tape(settings)
+        gather(tape)  # of an earlier run on several machines that was killed
         check_ready([task for task in files.tasks() if task.id in wanted], settings, tape)
     with shown:
         shown.begin(len(jobs))

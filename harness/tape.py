@@ -12,6 +12,7 @@ begins a new generation, and the newest is the one that replays.
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from snapshots.errors import StillwebError, UsageError
 
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
+_SOFTWARE = "stillweb tape"
 _KEPT = {"content-type", "accept", "openai-model", "openai-version", "openai-beta"}
 
 
@@ -97,8 +99,8 @@ class _Session:
 class Tape:
     """Safe for threads. `open` reads what is there; recording appends to it."""
 
-    def __init__(self, path: Path | None, mode: Mode) -> None:
-        self.path, self.mode = path, mode
+    def __init__(self, path: Path | None, mode: Mode, part: Path | None = None) -> None:
+        self.path, self.mode, self.part = path, mode, part
         self._lock = threading.Lock()
         self._sessions: dict[str, _Session] = {}
         self._generation: dict[str, int] = {}
@@ -107,11 +109,14 @@ class Tape:
         self._writer: Any = None
 
     @classmethod
-    def open(cls, path: Path | None, mode: Mode) -> Tape:
-        """Opens a tape (a directory or a .wacz file). In `replay` it must be there."""
+    def open(cls, path: Path | None, mode: Mode, part: Path | None = None) -> Tape:
+        """Opens a tape (a directory or a .wacz file). In `replay` it must be there.
+
+        What is new goes into `part` where one is given, which `gather` adds to the tape: one directory has one writer.
+        """
         if mode not in MODES:
             raise UsageError(f"--tape: {mode!r} is none of {', '.join(MODES)}")
-        tape = cls(path, mode)
+        tape = cls(path, mode, part)
         if mode == "none":
             return tape
         if path is None:
@@ -204,7 +209,7 @@ class Tape:
             assert self.path is not None
             if self.path.suffix == ".wacz":
                 raise UsageError(f"{self.path}: a sealed tape can't be added to; use --tape replay")
-            self._writer = Writer.open(self.path, software="stillweb tape", keep_text=False)
+            self._writer = Writer.open(self.part or self.path, software=_SOFTWARE, keep_text=False)
         return self._writer
 
     def _read(self, where: Any) -> Answer:
@@ -253,6 +258,47 @@ class Tape:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def part_of(path: Path, name: str) -> Path:
+    """Where a worker of that name records what belongs to the tape at `path`."""
+    return path.with_name(f"{path.name}.parts") / name
+
+
+def gather(path: Path) -> int:
+    """Takes the parts of a tape into it, and away; returns how many there were. A killed worker's part counts too."""
+    folder = part_of(path, "x").parent
+    parts = sorted(folder.iterdir()) if folder.exists() else []
+    if not parts:
+        return 0
+    from snapshots.capture import Exchange
+    from snapshots.snapshot import Snapshot
+    from snapshots.writer import Writer
+
+    with Writer.open(path, software=_SOFTWARE, keep_text=False) as writer:
+        for part in parts:
+            with Snapshot.open(str(part)) as snapshot:
+                for capture in sorted(snapshot.captures(), key=lambda c: (c.session, c.begin)):
+                    request, response = snapshot.read_request(capture), snapshot.read(capture)
+                    name = capture.session
+                    moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+                    begin, end = writer.event(name), writer.event(name)
+                    writer.exchange(
+                        Exchange(
+                            request,
+                            response.status,
+                            "",
+                            response.headers,
+                            response.body,
+                            moment,
+                            name,
+                            begin,
+                            end,
+                        )
+                    )
+            shutil.rmtree(part)
+    folder.rmdir()
+    return len(parts)
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:

@@ -46,6 +46,7 @@ class Workshop:
     tools: Tools | None = None
     models: ModelClient | None = None
     snapshot: Any = None
+    tape_part: Path | None = None  # where this process records, when others record too
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @classmethod
@@ -100,8 +101,8 @@ class Workshop:
         from harness.models import Judge, ModelClient
         from harness.tape import Tape
 
-        path = Path(self.settings.tape_path) if self.settings.tape_path else self.files.path / "tape"
-        tape = self._stack.enter_context(Tape.open(path, self.settings.tape))
+        path = self.files.tape(self.settings)
+        tape = self._stack.enter_context(Tape.open(path, self.settings.tape, self.tape_part))
         if needs is not None:
             options = needs(self.settings.env)
             self.models = ModelClient(tape, prices=self.settings.prices, **options)

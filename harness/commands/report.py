@@ -10,18 +10,36 @@ import click
 @click.command("report")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The file to write; report.html in RUN by default."
+    "-o", "--out", type=click.Path(path_type=Path), help="The file to write; report.* in RUN by default."
+)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["html", "openinference", "inspect"]),
+    default="html",
+    show_default=True,
+    help="A page; OTLP/JSON spans with OpenInference's names, a line an attempt; or a log of inspect_ai.",
 )
 @click.option("--open/--no-open", "show", default=False, help="Open it in the browser.")
-def command(run: Path, out: Path | None, show: bool) -> None:
+def command(run: Path, out: Path | None, form: str, show: bool) -> None:
     """Write the report of RUN: one HTML file with tasks, scores, tool calls, pictures and tables cell by cell.
 
     \b
     stillweb report run1 --open
+    stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
     """
-    from harness.report import write_report
+    if form == "openinference":
+        from harness.exports import export_openinference
 
-    path = write_report(run, out).resolve()
+        path = export_openinference(run, out or run / "report.otlp.jsonl").resolve()
+    elif form == "inspect":
+        from harness.exports import export_inspect
+
+        path = export_inspect(run, out or run / "report.inspect.json").resolve()
+    else:
+        from harness.report import write_report
+
+        path = write_report(run, out).resolve()
     click.echo(str(path))
     if show:
         click.launch(path.as_uri())

@@ -4,9 +4,14 @@ import json
 
 import pytest
 
+from harness.display import SilentDisplay
 from harness.exports import export_inspect, export_openinference, openinference
+from harness.run_files import Settings
+from harness.runner import run_attempts, start_run
 from harness.trace import read_trace
-from tests.support.runs import make_run
+from tests.harness.commands.calling import call
+from tests.support.openai_endpoint import Endpoint
+from tests.support.runs import bird_task, make_run
 
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
 
@@ -63,3 +68,34 @@ def test_inspect_itself_reads_the_log(tmp_path):
     files = make_run(tmp_path, NAMES)
     read = log.read_eval_log(str(export_inspect(files.path, tmp_path / "log.json")))
     assert len(read.samples) == 5
+
+
+def test_the_command_writes_each_form(tmp_path, capsys):
+    files = make_run(tmp_path, NAMES)
+    code, out = call(capsys, "report", files.path, "--as", "openinference")
+    assert (code, len((files.path / "report.otlp.jsonl").read_text().splitlines())) == (0, 5)
+    assert out.strip().endswith("report.otlp.jsonl")
+    code, out = call(capsys, "report", files.path, "--as", "inspect", "-o", tmp_path / "log.json")
+    assert (code, json.loads((tmp_path / "log.json").read_text())["status"]) == (0, "success")
+
+
+def test_models_and_their_tokens_are_in_both(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with Endpoint(lambda asked: "NONE") as endpoint:
+        (tmp_path / "agent.yaml").write_text(f"{{agent: openai, model: m, base_url: '{endpoint.url}'}}")
+        settings = Settings(agent=str(tmp_path / "agent.yaml"), contracts=())
+        files = start_run(tmp_path / "run", settings, [bird_task("a"), bird_task("b")])
+        run_attempts(files.path, display=SilentDisplay())
+    log = json.loads(export_inspect(files.path, tmp_path / "log.json").read_text())
+    of_sample = log["samples"][0]["model_usage"]["m-2025-01-01"]
+    assert (
+        of_sample["input_tokens"] + of_sample["input_tokens_cache_read"] + of_sample["output_tokens"]
+        == of_sample["total_tokens"]
+    )
+    assert log["stats"]["model_usage"]["m-2025-01-01"]["total_tokens"] == 2 * of_sample["total_tokens"]
+    spans = openinference(read_trace(files.trace_path("a", 1)))["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    named = {a["key"]: a["value"] for a in spans[1]["attributes"]}
+    assert (
+        int(named["llm.token_count.prompt_details.cache_read"]["intValue"])
+        == of_sample["input_tokens_cache_read"]
+    )

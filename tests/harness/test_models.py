@@ -15,7 +15,7 @@ from harness.models import Judge, ModelClient, Usage, cost_of
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
 from harness.summary import score_run, summarise
-from harness.tape import ModelError, Tape, TapeMiss, difference
+from harness.tape import ModelError, Tape, TapeMiss, difference, gather, part_of
 from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import MissingCapability, UsageError
@@ -347,3 +347,24 @@ def test_waiting_between_tries_is_bounded_and_the_same_every_time():
     assert all(0.25 <= wait <= 8.0 for wait in waits)
     assert retry.delay(1, "key", "3") == 3.0
     assert retry.delay(1, "key", "9999") == 8.0
+
+
+def test_parts_that_workers_recorded_become_the_tape(tmp_path):
+    """One directory has one writer, so each worker of another engine records into a part of its own."""
+    with Endpoint(lambda asked: f"to {asked.question}") as endpoint:
+        with Tape.open(tmp_path / "tape", "record") as tape:
+            ask(tape, endpoint.url, session="a/1")
+        for name in ("b/1", "c/1"):
+            with Tape.open(tmp_path / "tape", "auto", part_of(tmp_path / "tape", name[0])) as tape:
+                ask(tape, endpoint.url, session=name)
+                ask(tape, endpoint.url, session=name)
+        assert len(endpoint.requests) == 5
+        url = endpoint.url
+    assert gather(tmp_path / "tape") == 2
+    assert gather(tmp_path / "tape") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["tape"]
+    with Tape.open(tmp_path / "tape", "replay") as tape:
+        for name in ("a/1", "b/1", "b/1", "c/1"):
+            assert ask(tape, url, session=name).text == "to hello"
+        with pytest.raises(TapeMiss, match="is made once more"):
+            ask(tape, url, session="b/1")

@@ -129,7 +129,7 @@ class Http2:
         url = f"{pseudo.get(':scheme', 'https')}://{host}{path if path.startswith('/') else '/' + path}"
         if not any(n == "host" for n, _ in headers):
             headers.insert(0, ("Host", host))
-        request = Request(pseudo.get(":method", "GET").upper(), url, tuple(headers), b"".join(incoming.parts))
+        request = Request(pseudo.get(":method", "GET"), url, tuple(headers), b"".join(incoming.parts))
         hub = self._hub
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:

@@ -61,7 +61,7 @@ class Body:
     """A body by kind. `value` is None, a JSON value, a tuple of `Pair`, a tuple of `Part`, or bytes.
 
     `label` is what of the content type changes the meaning: for multipart its subtype, for bytes the media
-    type and content coding, else "".
+    type, content coding and a charset that is not UTF-8, for a form such a charset, else "".
     """
 
     kind: str
@@ -86,7 +86,7 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
         coding = ""
         found: Body | None = None
         if media == "application/x-www-form-urlencoded":
-            found = _form(body)
+            found = _form(body, charset_of(parameters))
         elif media in ("application/json", "text/json", "application/x-json") or media.endswith("+json"):
             found = _json(body, parameters)
         elif media.startswith("multipart/"):
@@ -94,7 +94,21 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
         if found is not None:
             return found
     label = "" if media in UNTYPED else media
+    charset = charset_of(parameters)
+    if charset:
+        label += f";charset={charset}"
     return Body(BYTES, body, f"{label};{coding}" if coding else label)
+
+
+def charset_of(parameters: str) -> str:
+    """The charset in the parameters of a content type, lower case; "" for UTF-8, its part ASCII, and none."""
+    if "charset" not in parameters.lower():
+        return ""
+    charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
+    return "" if charset in _UTF8 else charset
+
+
+_UTF8 = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 
 
 def canonical_body(body: Body) -> bytes:
@@ -172,8 +186,7 @@ _READER = json.JSONDecoder(
 
 
 def _json(body: bytes, parameters: str) -> Body | None:
-    charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
-    if charset not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
+    if charset_of(parameters):
         return None
     try:
         value = _READER.decode(body.decode("utf-8"))
@@ -213,11 +226,11 @@ def form_pairs(text: bytes) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def _form(body: bytes) -> Body | None:
+def _form(body: bytes, charset: str) -> Body | None:
     # JSON or XML sent under curl's default type is not a form: decoding "+" in it would lose something.
     if _NOT_A_FORM.search(body):
         return None
-    return Body(FORM, form_pairs(body))
+    return Body(FORM, form_pairs(body), charset)
 
 
 def _multipart(body: bytes, subtype: str, parameters: str) -> Body | None:

@@ -131,6 +131,21 @@ def test_in_multipart_related_the_order_counts() -> None:
     assert same(post("http://a.test/", one, media), post("http://a.test/", two, media))
 
 
+@pytest.mark.parametrize("media", ["text/plain", "text/xml", "application/x-www-form-urlencoded"])
+def test_the_same_bytes_in_another_charset_are_another_text(media: str) -> None:
+    def ask(charset: str) -> Request:
+        return post("http://a.test/x", "a=%E9", f"{media};charset={charset}")
+
+    assert same(ask("latin1"), ask('"Latin1"'))
+    assert not same(ask("latin1"), ask("utf-8"))
+    assert not same(ask("latin1"), ask("latin2"))
+    assert same(ask("UTF-8"), post("http://a.test/x", "a=%E9", media))
+
+
+def test_methods_differ_in_case() -> None:
+    assert not same(Request("patch", "http://a.test/"), Request("PATCH", "http://a.test/"))
+
+
 def test_a_coded_body_is_compared_as_it_was_sent() -> None:
     plain = post("http://a.test/", b"{}", "application/json")
     coded = post("http://a.test/", b"{}", "application/json", content_encoding="gzip")

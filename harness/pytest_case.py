@@ -165,9 +165,12 @@ class Case:
             self.shelf.sessions.add(self.name)
             return self.shelf.recorder
         if self._gateway is None:
+            from harness.tools import Toolset, http_hosts
             from proxy.gateway import Gateway
 
-            gateway = Gateway(self.shelf.snapshot, accept=self.accept, ledger=self.ledger)
+            snapshot = self.shelf.snapshot
+            hosts = http_hosts(Toolset(snapshot, ("serper-mcp",), accept=self.accept))
+            gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
             self._gateway = self._stack.enter_context(gateway)
             self.blocked.allowed.add(f"127.0.0.1:{self._gateway.port}")
         return self._gateway

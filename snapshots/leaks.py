@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 PIECE = 1 << 20
+VIEWED = ("dom", "aria", "text", "pageinfo")  # resources of a view that hold text
 OVERLAP = 1 << 13  # longer than any format but a private key, which is told by its beginning
 _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)")
 _MEMBER = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.){1,4096})"')
@@ -45,13 +46,27 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
     """Every secret that a snapshot seems to hold, by file and offset; empty when the gate may open.
 
     Private keys, well-known key and token formats anywhere; credentials in headers, session cookies, named query
-    values and form fields that are no pseudonyms.
+    values and form fields that are no pseudonyms. What a view shows is looked through, too; there `file` names the record.
     """
     found: list[Leak] = []
     for number, capture in enumerate(snapshot.captures(), 1):
         found += _of_capture(snapshot, capture)
         if progress is not None:
             progress(number)
+    for view in snapshot.views():
+        for kind in VIEWED:
+            data = snapshot.resource(kind, view.address)
+            for what, value in in_bytes([data]) if data else ():
+                found.append(
+                    Leak(
+                        what,
+                        shown(view.url),
+                        f"urn:{kind}:{view.address}",
+                        0,
+                        f"view's {kind}",
+                        sample(value),
+                    )
+                )
     unique = {(leak.kind, leak.file, leak.offset, leak.part, leak.sample): leak for leak in found}
     return sorted(
         unique.values(), key=lambda leak: (leak.file, leak.offset, leak.part, leak.kind, leak.sample)

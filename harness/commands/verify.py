@@ -4,29 +4,67 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.console import print_json, progress
 
+if TYPE_CHECKING:
+    from snapshots.leaks import Leak
+
 
 @click.command("verify")
 @click.argument("snapshot", type=click.Path(exists=True, path_type=Path))
+@click.option("--secrets", is_flag=True, help="Also look for keys, tokens, passwords and session cookies.")
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
-def command(snapshot: Path, as_json: bool) -> int:
+def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     """Re-read every record, digest, offset, index line and listed file of SNAPSHOT.
 
+    With --secrets also what still looks like a secret, in archives that others made as in our own; each is told by its
+    kind, its place and its first characters.
+
     \b
-    stillweb verify site.wacz        exit code 0: sound, 3: damaged
+    stillweb verify site.wacz                exit code 0: sound, 3: damaged
+    stillweb verify site.wacz --secrets      also 1: sound, but something looks like a secret
     """
     from snapshots.verify import verify
 
     with progress("verifying") as advance:
         problems = verify(snapshot, progress=advance)
+    leaks = _leaks(snapshot) if secrets and not problems else []
     if as_json:
-        print_json([asdict(problem) for problem in problems])
+        told = [asdict(problem) for problem in problems]
+        print_json({"problems": told, "secrets": [asdict(leak) for leak in leaks]} if secrets else told)
     else:
         for problem in problems:
             click.echo(str(problem))
+        if (signature := _signature(snapshot)) is not None:
+            click.echo(f"{snapshot}: signature: {signature}")
+        for leak in leaks:
+            click.echo(str(leak))
         click.echo(f"{snapshot}: {'sound' if not problems else f'{len(problems)} problems'}")
-    return 3 if problems else 0
+        if secrets and not problems:
+            click.echo(f"{snapshot}: {f'{len(leaks)} secrets' if leaks else 'no secrets'}")
+    return 3 if problems else int(bool(leaks))
+
+
+def _signature(path: Path) -> str | None:
+    """What can be said of the signature of an archive made by others."""
+    from snapshots.errors import DamagedInput
+    from snapshots.signatures import signature_of
+
+    try:
+        found = signature_of(path)
+    except DamagedInput:
+        return None  # that is among the problems
+    return None if found is None else found.words
+
+
+def _leaks(path: Path) -> list[Leak]:
+    from snapshots import Snapshot
+    from snapshots.leaks import scan
+
+    with Snapshot.open(path) as snapshot, progress("looking for secrets") as advance:
+        count = sum(1 for _ in snapshot.captures())
+        return scan(snapshot, progress=lambda done: advance(done, count))

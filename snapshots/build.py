@@ -11,18 +11,17 @@ from typing import Any, BinaryIO
 from snapshots import keys
 from snapshots.cache import derived
 from snapshots.capture import Capture
-from snapshots.cdxj import Index, capture_line, sorted_lines
+from snapshots.cdxj import Index, sorted_lines
 from snapshots.changing import open_table, table_of
 from snapshots.container import CHANGING, INDEX, SMALL, Container
 from snapshots.indexing import VERSION, Findings, Progress, resolve
 from snapshots.pairing import Answer
-from snapshots.parallel import scan_file
+from snapshots.parallel import scan_file, scan_files
 from snapshots.places import BytesPlace, FilePlace, Place
 from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.request import Request
-from snapshots.scan import NotSeekable
-from snapshots.state import assign_states
+from snapshots.stating import stated_lines
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 
@@ -140,12 +139,11 @@ def scans(container: Container, progress: Progress | None = None) -> list[Findin
             progress(min(done, total), total)
 
     parts = []
-    for name in sorted(container.archives):
-        try:
-            parts.append(scan_file(container.archives[name], name, advance))
-        except NotSeekable:
+    for name, found in [*scan_files(container.archives, advance)]:
+        if found is None:
             container.make_plain(name)
-            parts.append(scan_file(container.archives[name], name, lambda _: None))
+            found = scan_file(container.archives[name], name, lambda _: None)
+        parts.append(found)
     return parts
 
 
@@ -180,9 +178,4 @@ def finish(
     requests: Mapping[tuple[str, int], Request] = MappingProxyType({}),
 ) -> list[bytes]:
     """Assigns the states and sorts. `requests` are those that are known and need no reading, by capture place."""
-
-    def read_request(capture: Capture) -> Request:
-        return requests.get(capture.place) or archives.read_request(capture)
-
-    stated = assign_states(captures, read_request, archives.read)
-    return sorted_lines([*others, *(capture_line(c, identities[c.place]) for c in stated)])
+    return sorted_lines([*others, *stated_lines(captures, identities, archives, requests)])

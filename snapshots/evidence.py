@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -14,13 +15,22 @@ from snapshots.bodies import EMPTY
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.irrelevant import irrelevant, irrelevant_cookie
-from snapshots.issued import find_issued, named_values
+from snapshots.issued import SHORTEST, find_issued, named_values
 from snapshots.keys import Parsed, digest, parse
 from snapshots.learning import Item, path_name
 from snapshots.request import Headers, Request
 from snapshots.rules import Rule, builtin, reduced
 from snapshots.sites import site_of
-from snapshots.slots import SAFE_METHODS, choices_of, cookies_of, is_session, sets_session, slot_of, touch_of
+from snapshots.slots import (
+    SAFE_METHODS,
+    choices_of,
+    cookies_of,
+    is_session,
+    logins_of,
+    sets_session,
+    slot_of,
+    touch_of,
+)
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
@@ -61,6 +71,11 @@ def vary_of(capture: Capture) -> tuple[tuple[str, str], ...]:
     return tuple((n, v) for n, v in capture.vary if n not in NEVER_VARY)
 
 
+# A URL that is canonical as it is written and of whose parts no rule thinks, but for the pairs of its query.
+_PLAIN = re.compile(
+    r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]+(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(\?[A-Za-z0-9._~=&-]*)?"
+)
+
 MANY = 20_000  # requests kept in memory
 
 
@@ -74,13 +89,16 @@ class Evidence:
         self.read_request = read_request
         self.read_response = read_response
         self.answers = Answers(read_response)
-        self.requests: dict[tuple[str, int], tuple[Request, Parsed]] = {}
+        self.requests: dict[tuple[str, int], Request] = {}
+        self._parsed: dict[tuple[str, int], Parsed] = {}
+        self._pairs: dict[str, bool] = {}
         self.items: dict[tuple[str, int], Item] = {}
         self.sites: dict[str, list[Item]] = defaultdict(list)
         self.rules: tuple[Rule, ...] = tuple(r for r in builtin().rules if r.kind != "redacted")
         self._collect()
         self.keyed: set[str] = set()  # sites that know their clients by a cookie
         self.begins: set[tuple[str, int]] = set()  # captures whose answer gave a client such a cookie
+        self.brought: set[tuple[str, int]] = set()  # captures whose request had one that no answer gave
         for site in sorted(self.sites):
             self._lives(site)
         self.issued = self._issued()
@@ -89,15 +107,24 @@ class Evidence:
         self._label()
         if len(self.requests) > MANY:
             self.requests.clear()  # read again where they are wanted
+            self._parsed.clear()
 
-    def request(self, item: Item) -> tuple[Request, Parsed]:
-        """The request of an exchange, as sent and taken apart."""
+    def asked(self, item: Item) -> Request:
+        """The request of an exchange, as sent."""
         place = item.capture.place
         found = self.requests.get(place)
         if found is None:
-            request = self.read_request(item.capture)
-            found = self.requests[place] = (request, parse(request))
+            found = self.requests[place] = self.read_request(item.capture)
         return found
+
+    def request(self, item: Item) -> tuple[Request, Parsed]:
+        """The request of an exchange, as sent and taken apart."""
+        request = self.asked(item)
+        place = item.capture.place
+        found = self._parsed.get(place)
+        if found is None:
+            found = self._parsed[place] = parse(request)
+        return request, found
 
     def _collect(self) -> None:
         differing: dict[str, set[str]] = defaultdict(set)
@@ -116,8 +143,7 @@ class Evidence:
             self.items[capture.place] = item
             self.sites[site_of(capture.url)].append(item)
             if not static:
-                request, _ = self.request(item)
-                item.choices = choices_of(request.headers)
+                item.choices = choices_of(self.asked(item).headers)
 
     def _ranks(self) -> dict[tuple[str, int], tuple[int, int]]:
         """An order for captures of other tools, which have no events: by time, then by place."""
@@ -130,7 +156,7 @@ class Evidence:
         A recorder's session may hold several lives of a client (a browser whose cookies were cleared).
         """
         dynamic = [i for i in self.sites[site] if not i.static]
-        known = {i.capture.place: _identities(self.request(i)[0].headers) for i in dynamic}
+        known = {i.capture.place: _identities(self.asked(i).headers) for i in dynamic}
         if not any(known.values()):
             return
         by_line: dict[str, list[Item]] = defaultdict(list)
@@ -141,8 +167,16 @@ class Evidence:
             line.sort(key=lambda i: (i.begin, i.end, i.capture.place))
             life_of: dict[str, int] = {}
             begun: list[tuple[int, int]] = []  # end of the answer that began it, number
+            names: dict[str, int] = {}  # of cookies for logins that no answer gave: among how many
             for number, item in enumerate(line):
                 mine, capture = known[item.capture.place], item.capture
+                for name in logins_of(self.request(item)[0].headers) if mine else ():
+                    since = names.get(name, 0)
+                    if since >= 0:
+                        given_by = any(self._gives(one, name) for one in line[since:number])
+                        names[name] = -1 if given_by else number
+                        if not given_by:
+                            self.brought.add(capture.place)
                 unsafe = capture.method not in SAFE_METHODS
                 given: list[str] = []
                 if not mine or unsafe:
@@ -156,13 +190,21 @@ class Evidence:
                     self.begins.add(capture.place)
                 else:
                     life = -2 - number  # sent without credentials: the server saw a stranger
-                    if unsafe and capture.status < 400 and not irrelevant(self.request(item)[0]):
+                    if unsafe and capture.status < 400 and not irrelevant(self.asked(item)):
                         keyed = keyed and sets_session(self.read_response(capture))
                 for value in given:
                     life_of[value] = life
                 item.line = f"{item.line}\n{life}"
         if keyed:
             self.keyed.add(site)
+
+    def _gives(self, item: Item, cookie: str) -> bool:
+        """Whether an answer sets a cookie; those to clients that have it are not looked at, but for changes."""
+        request = self.request(item)[0]
+        if item.capture.method in SAFE_METHODS and any(n == cookie for n, _ in cookies_of(request.headers)):
+            return False
+        fields = self.read_response(item.capture).headers
+        return any(n.lower() == "set-cookie" and v.partition("=")[0].strip() == cookie for n, v in fields)
 
     def _issued(self) -> dict[tuple[str, int], frozenset[str]]:
         lines: dict[tuple[str, str], list[Item]] = defaultdict(list)
@@ -172,8 +214,20 @@ class Evidence:
         ordered = []
         for key in sorted(lines):
             line = sorted(lines[key], key=lambda i: (i.begin, i.end, i.capture.place))
-            ordered.append([(i.capture, None if i.static else self.request(i)[1]) for i in line])
+            ordered.append(
+                [(i.capture, None if i.static or self._tokenless(i) else self.request(i)[1]) for i in line]
+            )
         return find_issued(ordered, self.read_response)
+
+    def _tokenless(self, item: Item) -> bool:
+        """Whether a request can hold no value that the site issued, judged by its text alone."""
+        request = self.asked(item)
+        plain = (
+            _PLAIN.fullmatch(request.url) if request.method in ("GET", "HEAD") and not request.body else None
+        )
+        return plain is not None and all(
+            len(pair.partition("=")[2]) < SHORTEST for pair in (plain[1] or "").split("&")
+        )
 
     def _group(self) -> None:
         """What each exchange asks and writes, without what can't decide the answer."""
@@ -181,17 +235,40 @@ class Evidence:
             for item in items:
                 if item.static:
                     continue
-                request, parsed = self.request(item)
                 issued = self.issued.get(item.capture.place, frozenset())
-                left = parsed if _nothing_to_reduce(parsed) else reduced(request, self.rules, issued)
-                told = digest(left)
+                told = item.capture.key  # the digest of the request as it is
+                left = None
+                if issued or not self._irreducible(self.asked(item)):
+                    request, parsed = self.request(item)
+                    left = parsed if _nothing_to_reduce(parsed) else reduced(request, self.rules, issued)
+                    told = digest(left)
                 vary = vary_of(item.capture)
                 item.key = told if not vary else short(told, repr(vary)) + told
-                self._touch(item, request, parsed, left, told)
+                self._touch(item, left, told)
 
-    def _touch(self, item: Item, request: Request, parsed: Parsed, left: Parsed, told: str) -> None:
+    def _irreducible(self, request: Request) -> bool:
+        """Whether no rule changes a request, judged by its text alone: True only for the plainest, which most are."""
+        plain = (
+            _PLAIN.fullmatch(request.url) if request.method in ("GET", "HEAD") and not request.body else None
+        )
+        if plain is None:
+            return False
+        return plain[1] is None or all(map(self._unchanged, plain[1][1:].split("&")))
+
+    def _unchanged(self, pair: str) -> bool:
+        """Whether no rule changes a pair of a query; rules look at one pair at a time."""
+        found = self._pairs.get(pair)
+        if found is None:
+            request = Request("GET", f"https://a.test/?{pair}")
+            found = self._pairs[pair] = reduced(request, self.rules) == parse(request)
+        return found
+
+    def _touch(self, item: Item, left: Parsed | None, told: str) -> None:
         capture = item.capture
-        if irrelevant(request) or (capture.method in SAFE_METHODS and not 300 <= capture.status < 400):
+        if capture.method in SAFE_METHODS and not 300 <= capture.status < 400:
+            return
+        request, parsed = self.request(item)
+        if irrelevant(request):
             return
         response = self.read_response(capture)
         if response.status >= 400:
@@ -200,7 +277,7 @@ class Evidence:
         if capture.method in SAFE_METHODS and touch.prior == "read":
             return
         item.touch = touch
-        item.slot = short(site_of(capture.url), slot_of(left))
+        item.slot = short(site_of(capture.url), slot_of(parsed if left is None else left))
         item.value = told[:8]
         item.shown = _shown_by(request.url, response)
         item.plain = 300 <= response.status < 400 or (response.status == 204 and not response.body)

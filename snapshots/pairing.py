@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from snapshots import messages
 from snapshots.capture import Capture
 from snapshots.keys import Key, request_key
 from snapshots.request import Request
 
+CAPTURE_FIELDS = [f.name for f in fields(Capture)]
 SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
 
 _DIGITS = re.compile(r"\D+")

@@ -1,67 +1,107 @@
-"""Large archives are scanned by several processes, each from a record boundary to the next one's start.
+"""Archives are scanned by several processes: files, and large ones in parts from one record boundary to another.
 
-The workers are started as `python -m snapshots.parallel`, so that nothing is forked out of a process with
-threads and no script is run again. What comes back is the same, to the byte, as from one process.
+What comes back is the same, to the byte, as from one process.
 """
 
 from __future__ import annotations
 
 import marshal
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
 from snapshots.capture import Capture
-from snapshots.errors import StillwebError
+from snapshots.errors import MissingCapability
 from snapshots.indexing import Findings, find
 from snapshots.keys import Key
-from snapshots.pairing import Answer, Question, settle
+from snapshots.pairing import CAPTURE_FIELDS, Answer, Question, settle
 from snapshots.places import FilePlace, Place
+from snapshots.processes import Pool, WorkerDied, WorkerFailed
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.scan import PIECE, NotSeekable, boundary_after
 
 LARGE = 1 << 24  # bytes from which more processes pay for their start
 
-_CAPTURE = attrgetter(*[f.name for f in fields(Capture)])
+_CAPTURE = attrgetter(*CAPTURE_FIELDS)
 _ANSWER = attrgetter(*[f.name for f in fields(Answer) if f.name not in ("capture", "vary", "request")])
 _NAMES = [f.name for f in fields(Answer)]
+
+
+def scan_files(
+    archives: Mapping[str, Place], advance: Callable[[int], None], workers: int | None = None
+) -> Iterator[tuple[str, Findings | None]]:
+    """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`)."""
+    workers = workers or os.cpu_count() or 1
+    total = sum(place.size for place in archives.values())
+    if total < LARGE or workers < 2:
+        for name in sorted(archives):
+            yield name, _alone(archives[name], name, advance)
+        return
+    size = max(LARGE // 2, total // (2 * workers))  # of a part
+    with Pool(workers) as pool:
+        started = [(name, _start(pool, archives[name], name, size)) for name in sorted(archives)]
+        for name, parts in started:
+            yield name, _finish(parts, archives[name], name, advance)
 
 
 def scan_file(
     place: Place, name: str, advance: Callable[[int], None], workers: int | None = None
 ) -> Findings:
     """What is in an archive. Raises `scan.NotSeekable`."""
-    workers = workers or os.cpu_count() or 1
-    if not isinstance(place, FilePlace) or place.size < LARGE or workers < 2:
+    (_, found), *_ = scan_files({name: place}, advance, workers)
+    if found is None:
+        raise NotSeekable(name)
+    return found
+
+
+def _alone(place: Place, name: str, advance: Callable[[int], None]) -> Findings | None:
+    try:
         return _settled([find(place, name, progress=advance)])
+    except NotSeekable:
+        return None
+
+
+Part = tuple[int, Future[bytes]]  # its end, and what will be found
+
+
+def _start(pool: Pool, place: Place, name: str, size: int) -> list[Part]:
+    """Gives the parts of a file to workers; none of what they can't open."""
+    if not isinstance(place, FilePlace):
+        return []
     starts = [0]
-    for number in range(1, workers):
-        at = boundary_after(place, max(starts[-1] + PIECE, place.size * number // workers))
+    count = -(-place.size // size)
+    for number in range(1, count):
+        at = boundary_after(place, max(starts[-1] + PIECE, place.size * number // count))
         if at < place.size:
             starts.append(at)
     ends = [*starts[1:], place.size]
-    running = [_start(place, name, a, b) for a, b in zip(starts[1:], ends[1:], strict=True)]
-    try:
-        parts = [find(place, name, 0, ends[0], progress=advance)]
-        for process, start, end in zip(running, starts[1:], ends[1:], strict=True):
-            parts.append(_finish(process, place.name))
-            advance(end - start)
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            if process.stdout:
-                process.stdout.close()
-    if any(part.reached > end for part, end in zip(parts, ends, strict=True)):
+    return [
+        (end, pool.submit(work, marshal.dumps([str(place.path), place.base, place.size, name, start, end])))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _finish(parts: list[Part], place: Place, name: str, advance: Callable[[int], None]) -> Findings | None:
+    found = []
+    before = 0
+    for end, future in parts:
+        try:
+            value = marshal.loads(future.result())
+        except (WorkerDied, WorkerFailed, MissingCapability):
+            return _alone(place, name, advance)  # which says what there is to say
+        if value is None:
+            return None
+        found.append(_from_plain(value))
+        advance(end - before)
+        before = end
+    if not parts or any(part.reached > end for part, (end, _) in zip(found, parts, strict=True)):
         # what looked like a record lies within one (an archive in an archive): only the way from the start is sure
-        return _settled([find(place, name)])
-    return _settled(parts)
+        return _alone(place, name, advance if not parts else lambda _: None)
+    return _settled(found)
 
 
 def _settled(parts: list[Findings]) -> Findings:
@@ -76,30 +116,6 @@ def _settled(parts: list[Findings]) -> Findings:
     whole.answers += settle((part.questions, part.alone) for part in parts)
     whole.answers.sort(key=attrgetter("offset"))
     return whole
-
-
-def _start(place: FilePlace, name: str, start: int, end: int) -> subprocess.Popen[bytes]:
-    what = [str(place.path), place.base, place.size, name, start, end]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "snapshots.parallel"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    process.stdin.write(marshal.dumps(what))
-    process.stdin.close()
-    return process
-
-
-def _finish(process: subprocess.Popen[bytes], name: str) -> Findings:
-    assert process.stdout is not None
-    data = process.stdout.read()
-    if process.wait() or not data:
-        raise StillwebError(
-            f"{name}: a process that indexed a part of it ended with code {process.returncode}"
-        )
-    value = marshal.loads(data)
-    if value is None:
-        raise NotSeekable(name)
-    return _from_plain(value)
 
 
 def _to_plain(found: Findings) -> list[Any]:
@@ -153,16 +169,14 @@ def _answer(value: tuple[Any, ...]) -> Answer:
     return Answer(*[*rest[:12], vary, *rest[12:], made, identity, Request(*request) if request else None])
 
 
-def main() -> None:
-    """A worker: reads what to scan from standard input, writes what was found to standard output."""
-    path, base, size, name, start, end = marshal.loads(sys.stdin.buffer.read())
+def work(data: bytes) -> bytes:
+    """A part of a file, in a worker process: what to scan, and what was found."""
+    path, base, size, name, start, end = marshal.loads(data)
     place = FilePlace(path, base=base, size=size, name=name)
     try:
         value: Any = _to_plain(find(place, name, start, end))
     except NotSeekable:
         value = None
-    sys.stdout.buffer.write(marshal.dumps(value))
-
-
-if __name__ == "__main__":
-    main()
+    finally:
+        place.close()
+    return marshal.dumps(value)

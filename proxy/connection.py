@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol):
         headers = message.headers
         if not _PROXY_FIELDS.isdisjoint(message.named):
             headers = tuple((n, v) for n, v in headers if n.lower() not in _PROXY_FIELDS)
-        request = Request(message.method.upper(), url, headers, message.body)
+        request = Request(message.method, url, headers, message.body)
         host = host_of(url)
         if host == OWN_HOST or line is None:
             message.keep_alive = message.keep_alive and not hub.only_own

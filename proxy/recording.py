@@ -134,7 +134,7 @@ class RecordingAddon:
         draft = Draft(
             session=session,
             begin=self._event(session),
-            method=request.method.upper(),
+            method=request.data.method.decode("ascii", "replace"),  # `request.method` is upper case
             url=f"{request.scheme}://{authority}{_path(request)}",
             authority=authority,
             started=datetime.fromtimestamp(request.timestamp_start, UTC),

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from harness.rubric.sidecar import Rubric
 from harness.scoring import Context
@@ -26,7 +27,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One finding about a task. `check`: gold-missing, gold-computable, leak, date, relative-date, certificate."""
+    """One finding about a task. `check`: gold-missing, gold-computable, leak, date, relative-date, certificate, cookie."""
 
     task_id: str
     check: str
@@ -38,7 +39,7 @@ class AuditFinding:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.task_id}: {self.level}: {self.check}: {self.message}"
+        return f"{self.task_id + ': ' if self.task_id else ''}{self.level}: {self.check}: {self.message}"
 
 
 class HasText(Protocol):
@@ -162,6 +163,7 @@ def audit(
     rubrics: Mapping[str, Rubric] | None = None,
     prompts: Mapping[str, str] | None = None,
     certificates: Iterable[Path] = (),
+    cookies: Iterable[CookieDate] = (),
 ) -> list[AuditFinding]:
     """Findings before scoring, task by task.
 
@@ -179,7 +181,21 @@ def audit(
         findings += _dates(task, today)
     for path in certificates:
         findings += _certificate(path, today)
+    for (site, name), ends in sorted(_latest(cookies).items()):
+        when = "ended" if ends <= today else "ends"
+        message = f"cookie {name!r} of {site} {when} on {ends.isoformat()}; a replay keeps it, a client with a clock may not"
+        findings.append(AuditFinding("", "cookie", "note", message))
     return findings
+
+
+def _latest(cookies: Iterable[CookieDate]) -> dict[tuple[str, str], date]:
+    """The last day of each cookie by site and name; those that were taken back (before 2000) are none."""
+    found: dict[tuple[str, str], date] = {}
+    for cookie in cookies:
+        key = (urlsplit(cookie.url).netloc, cookie.name)
+        if cookie.expires.year >= 2000:
+            found[key] = max(found.get(key, cookie.expires), cookie.expires)
+    return found
 
 
 def gold_rows(task: Task, context: Context | None = None) -> list[tuple[str, ...]]:

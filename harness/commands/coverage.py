@@ -30,10 +30,11 @@ def command(snapshots: tuple[Path, ...], source: str, gold: bool, today: object,
     """
     from datetime import datetime
 
-    from harness.audit import audit
+    from harness.audit import audit, cookie_dates
     from harness.coverage import coverage
     from harness.datasets import load_tasks
     from harness.rubric import compile_rubrics
+    from proxy.certificates import CERTIFICATE_FILE, state_dir
     from snapshots import Snapshot
 
     tasks = load_tasks(source)
@@ -45,7 +46,15 @@ def command(snapshots: tuple[Path, ...], source: str, gold: bool, today: object,
         findings = []
         if gold:
             rubrics = compile_rubrics([task for task in tasks if task.scorer == "table"])
-            findings = audit(tasks, snapshot.texts(), today=day, rubrics=rubrics)
+            ca = state_dir() / CERTIFICATE_FILE
+            findings = audit(
+                tasks,
+                snapshot.texts(),
+                today=day,
+                rubrics=rubrics,
+                certificates=[ca] if ca.exists() else [],
+                cookies=cookie_dates((c.url, snapshot.read(c).headers) for c in snapshot.captures()),
+            )
     if as_json:
         print_json({**found.to_json(), "findings": [finding.to_json() for finding in findings]})
         return 1 if found.missing else 0
@@ -56,5 +65,11 @@ def command(snapshots: tuple[Path, ...], source: str, gold: bool, today: object,
         click.echo(str(finding))
     for task_id in found.unknown_tasks:
         click.echo(f"{task_id}: names no address, so nothing can be said about it")
-    click.echo(f"{found.share:.1%} of {len(found.needs)} needs answered; snapshot {found.snapshot}")
+    if gold and all(finding.level == "note" for finding in findings):
+        click.echo(
+            "every gold cell stands in a text of the snapshot; no answer is given away; no date will pass"
+        )
+    doubtful = f", {len(found.doubtful)} of them with a note" if found.doubtful else ""
+    needs = f"{len(found.needs) - len(found.missing)} of {len(found.needs)} needs answered"
+    click.echo(f"{needs if found.needs else 'the tasks name no need'}{doubtful}; snapshot {found.snapshot}")
     return 1 if found.missing else 0

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from snapshots.text import freeze_texts
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.snapshots.making import record
 
 ROW = {
     "task_id": "lake_001",
@@ -94,3 +96,43 @@ def test_a_run_scores_a_table_by_the_columns_and_rules_that_its_task_names(
     code, told = call(capsys, "run", *words, "--json")
     assert (code, json.loads(told)["metrics"]["em"]["mean"]) == (0, 1.0)
     assert call(capsys, "rubric", "lint", "tasks.jsonl") == (0, "0 findings\n")
+
+
+def test_coverage_says_what_gold_is_missing_what_leaks_and_what_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        headers = (
+            ("Content-Type", "text/html"),
+            ("Set-Cookie", "pass=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT"),
+            ("Set-Cookie", "gone=; Expires=Thu, 01 Jan 1970 00:00:00 GMT"),
+        )
+        record(
+            writer,
+            "https://a.example/",
+            b"<p>The mole of the harbour is 291 metres long.</p>",
+            headers=headers,
+        )
+        freeze_texts(writer)
+    good = {
+        "id": "mole",
+        "question": "How long is the mole?",
+        "answer": "291 metres",
+        "start_url": "https://a.example/",
+    }
+    bad = {"id": "keeper", "question": "Was it Ada Quill? By 2030-01-01?", "answer": "Ada Quill"}
+    words = ("coverage", tmp_path / "snap", "--gold", "--today", "2026-11-21", "--tasks")
+    (tmp_path / "good.jsonl").write_text(json.dumps(good) + "\n")
+    code, out = call(capsys, *words, tmp_path / "good.jsonl")
+    assert code == 0
+    assert "note: cookie: cookie 'pass' of a.example ended on 2026-10-21" in out
+    assert "gone" not in out
+    assert "every gold cell stands in a text of the snapshot" in out
+    assert "1 of 1 needs answered" in out
+    (tmp_path / "bad.jsonl").write_text(json.dumps(bad) + "\n")
+    code, out = call(capsys, *words, tmp_path / "bad.jsonl")
+    assert "keeper: warning: gold-missing: the answer: 'Ada Quill' stands in no text of the snapshot" in out
+    assert "leak" in out
+    assert "2030-01-01 in the question will pass" in out
+    assert "every gold cell" not in out
+    assert "the tasks name no need" in out

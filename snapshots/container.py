@@ -34,7 +34,7 @@ class Container:
     """An opened path. `archives` are by name without folder; `members` are all other files by full name."""
 
     path: str
-    kind: str  # "wacz", "directory" or "archive"
+    kind: str  # "wacz", "directory", "archive" or "several" (WACZs in one)
     archives: dict[str, Place]
     members: dict[str, Place] = field(default_factory=dict)
     stamp: str = ""  # what identifies the bytes: names, sizes and times of the files
@@ -120,6 +120,8 @@ def _file(place: Place, name: str, stamp: str) -> Container:
         return _zip(place, name, stamp)
     if _is_archive(place, lead):
         return Container(name, "archive", {name.rstrip("/").rpartition("/")[2]: place}, {}, stamp)
+    if (several := _listed(place, name, stamp)) is not None:
+        return several
     from snapshots.importers import convert_to_cache
 
     converted = convert_to_cache(place, name, stamp)
@@ -150,6 +152,10 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise DamagedInput(f"{name}: the zip is damaged: {error}") from error
     archives = {n: p for n, p in places.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
+    nested = {n: p for n, p in places.items() if n.endswith(".wacz")}
+    if not archives and nested:
+        parts = [(n, _zip(p, f"{name}!{n}", f"{stamp} {n}")) for n, p in sorted(nested.items())]
+        return _together(name, stamp, parts, place)
     if not archives and not any(
         n.startswith((ARCHIVE, "indexes/", "pages/")) or n == PACKAGE for n in places
     ):
@@ -164,6 +170,48 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     )
     container.package = _package(container)
     return container
+
+
+def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: Place | None) -> Container:
+    """Several WACZs as one: archives and page lists under the names of their parts, indexes left to be rebuilt."""
+    together = Container(name, "several", {}, {}, stamp, whole=whole)
+    for part, container in parts:
+        together.archives |= {f"{part}/{n}": place for n, place in container.archives.items()}
+        for member, place in container.members.items():
+            if member.startswith("pages/"):
+                together.members[f"pages/{part}/{member.removeprefix('pages/')}"] = place
+            else:
+                place.close()
+    return together
+
+
+def _listed(place: Place, name: str, stamp: str) -> Container | None:
+    """The WACZs that a multi-wacz-package (JSON) lists, from beside it and nowhere else; None of other JSON."""
+    if not place.read(0, 64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or place.size > SMALL:
+        return None
+    try:
+        value = json.loads(place.read(0, place.size).decode("utf-8-sig"))
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.get("profile") != "multi-wacz-package":
+        return None
+    listed = value.get("resources")
+    if not isinstance(listed, list) or not listed:
+        raise DamagedInput(f"{name}: a list of WACZs without resources")
+    folder = Path(name).parent
+    parts = []
+    for number, resource in enumerate(listed):
+        told = resource if isinstance(resource, dict) else {}
+        called = str(told.get("path") or told.get("name") or "")
+        path = folder / called.partition("?")[0].rpartition("/")[2]
+        if not called or not path.is_file():
+            raise DamagedInput(
+                f"{name}: resource {number} ({called or 'no path'}) is not beside it; it is not fetched"
+            )
+        parts.append((path.name, _zip(FilePlace(path), str(path), _stamp_of(path))))
+    stamps = "\n".join(part.stamp for _, part in parts)
+    place.close()
+    return _together(name, f"{stamp}\n{stamps}", parts, None)
 
 
 def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str) -> Place:

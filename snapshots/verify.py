@@ -23,6 +23,7 @@ from snapshots.places import Place, chunks
 from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.scan import Damage, NotSeekable, Scanned
+from snapshots.signatures import check_signature
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
@@ -32,7 +33,7 @@ _OURS = "warc-stillweb-session"
 class Problem:
     """What a check found. `check` names it; `offset` is -1 where there is none."""
 
-    check: str  # zip, package, pages, record, digest, revisit, pair, index, id, text
+    check: str  # zip, package, signature, pages, record, digest, revisit, pair, index, id, text
     file: str
     offset: int
     message: str
@@ -71,7 +72,7 @@ class _Check:
         self.total = sum(p.size for p in self.container.archives.values()) * (
             2 if self.container.package else 1
         )
-        if self.container.kind == "wacz":
+        if self.container.whole is not None:
             self.zip_entries()
         if self.container.kind != "archive":
             self.package()
@@ -153,8 +154,12 @@ class _Check:
         except (ValueError, TypeError, KeyError):
             self.found("package", DIGEST, -1, "has no hash")
             return
-        if wanted != "sha256:" + hashlib.sha256(data).hexdigest():
+        actual = "sha256:" + hashlib.sha256(data).hexdigest()
+        if wanted != actual:
             self.found("package", DIGEST, -1, "datapackage.json has another hash")
+        signature = check_signature(value, actual)
+        if signature is not None and signature.sound is False:
+            self.found("signature", DIGEST, -1, signature.words)
 
     def resource(self, name: str, resource: dict[str, Any], place: Place | None) -> None:
         if place is None:

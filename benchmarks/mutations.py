@@ -1,0 +1,255 @@
+"""`python -m benchmarks.mutations [--only TEXT] [--jobs N] [--keep]`: identity broken in one place after the other.
+
+Each part of the key, each rule and each of its fields, each step of the variant choice, and each condition in the
+code that decides (see `DECIDING`) is taken away in turn in a copy of the sources; a test must fail. Prints a table of
+what was found out and what survived; exits with 1 if anything survived. About 10 CPU seconds a mutation.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).parent.parent
+TAKEN = ("snapshots", "proxy", "harness", "tests/__init__.py", "tests/conftest.py", "tests/snapshots", "tests/proxy",
+         "tests/support", "pyproject.toml")  # fmt: skip
+TESTS = "tests/snapshots/"
+SLOW = (
+    "test_random_walks_replay_right_or_miss", "test_the_hard_set_has_no_wrong_answer", "test_walks_over_a_thin",
+    "test_without_a_part_of_the_key", "test_without_a_rule_the",
+)  # fmt: skip
+FIRST = [
+    *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "keys", "recognising", "state", "explain", "header_fields")),
+    "-k", f"not ({' or '.join(SLOW)})",
+]  # fmt: skip
+THEN = [
+    f"{TESTS}test_matching.py", f"{TESTS}test_state.py", "tests/proxy/test_passwords.py", "tests/proxy/test_walks.py",
+    "-k", f"walks or passwords or {' or '.join(SLOW[1:])} and not {SLOW[0]}",
+]  # fmt: skip
+DECIDING = {
+    "snapshots/choosing.py": None,  # all its functions
+    "snapshots/keys.py": None,
+    "snapshots/conditions.py": {"apply", "_begin_anew", "given", "asked", "fits", "added", "lasting"},
+    "snapshots/sessions.py": {"answered", "_meet", "missed"},
+    "snapshots/matching.py": {"_by_rule", "_was_given", "_note_change", "_remember"},
+}
+# Conditions without which the answers stay the same: only quicker, or a text nobody parses.
+SAME = {
+    "choosing.py nearest_time: if len(captures) < 2": "shortcut",
+    "choosing.py own_session: if len(captures) < 2 or now.followed is None": "shortcut, and None has no session",
+    "choosing.py same_cookies: if len(captures) < 2 or len({c.cookies for c in captures}) < 2": "shortcut",
+    "choosing.py highest_layer: if len(captures) < 2": "shortcut",
+    "choosing.py same_headers: if not any((c.vary for c in captures))": "shortcut",
+    "choosing.py _repeated: if not request.body and '&' not in request.url": "shortcut",
+    "choosing.py choose: if not captures": "every step leaves an empty list empty",
+    "choosing.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
+    "choosing.py in_state: if known is not None": "remembered",
+    "choosing.py cookies: if self._cookies is None": "remembered",
+    "choosing.py identified: if self._identified is None": "remembered",
+    "keys.py parse: if not request.body and request.method in ('GET', 'HEAD')": "shortcut",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A place in a file of the sources, and what stands there instead."""
+
+    kind: str
+    name: str
+    file: str
+    text: str
+
+
+def mutations() -> list[Mutation]:
+    """All of them, by kind and place."""
+    found = [*_listed("key part", "snapshots/keys.py", "KEY_PARTS"), *_exact(), *_rules()]
+    found += _listed("step", "snapshots/choosing.py", "STEPS")
+    for file, functions in DECIDING.items():
+        found += _conditions(file, functions)
+    return found
+
+
+def _source(file: str) -> str:
+    return (ROOT / file).read_text()
+
+
+def _listed(kind: str, file: str, name: str) -> Iterator[Mutation]:
+    """Each item of a list taken out of it."""
+    source = _source(file)
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+            assert isinstance(node.value, ast.List)
+            items = [ast.unparse(item) for item in node.value.elts]
+            for item in items:
+                left = ", ".join(i for i in items if i != item)
+                yield Mutation(kind, f"without {item}", file, _replaced(source, node.value, f"[{left}]"))
+
+
+def _exact() -> Iterator[Mutation]:
+    """Each part of the key of the literal request."""
+    file = "snapshots/keys.py"
+    source = _source(file)
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef) and function.name == "exact_digest":
+            call = next(
+                n
+                for n in ast.walk(function)
+                if isinstance(n, ast.Call) and ast.unparse(n.func) == "netstring"
+            )
+            for part in call.args[1:]:
+                name = f"exact without {ast.unparse(part)}"
+                yield Mutation("key part", name, file, _replaced(source, part, 'b""'))
+
+
+def _rules() -> Iterator[Mutation]:
+    """Each rule, each of its fields, and each bound on a field's value."""
+    file = "snapshots/rules.toml"
+    head, *blocks = re.split(r"(?m)^(?=\[\[rule\]\])", _source(file))
+    for number, block in enumerate(blocks):
+        name = re.search(r'id = "([^"]+)"', block)
+        assert name
+
+        def changed(kind: str, what: str, new: str, number: int = number) -> Mutation:
+            rest = [*blocks[:number], new, *blocks[number + 1 :]]
+            return Mutation(kind, what, file, head + "".join(rest))
+
+        yield changed("rule", f"without {name[1]}", "")
+        for line in re.findall(r"(?m)^ *\{.*in = .*\},\n", block):
+            if len(re.findall(r"(?m)^ *\{.*in = .*\},\n", block)) > 1:
+                yield changed("rule field", f"{name[1]} without {line.strip()[:60]}", block.replace(line, ""))
+            if "value = " in line and "value = ''" not in line:
+                wide = re.sub(r"value = '[^']*'", "value = '.*'", line)
+                yield changed(
+                    "rule bound", f"{name[1]}, any value: {line.strip()[:60]}", block.replace(line, wide)
+                )
+
+
+def _conditions(file: str, functions: set[str] | None) -> Iterator[Mutation]:
+    """Each `if` never taken."""
+    source = _source(file)
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef) or (
+            functions is not None and function.name not in functions
+        ):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.If):
+                name = f"{Path(file).name} {function.name}: if {ast.unparse(node.test)}"
+                if name not in SAME:
+                    yield Mutation("condition", name, file, _replaced(source, node.test, "False"))
+
+
+def _replaced(source: str, node: ast.expr, new: str) -> str:
+    lines = source.splitlines(keepends=True)
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    first, last = node.lineno - 1, node.end_lineno - 1
+    head, tail = lines[first].encode()[: node.col_offset], lines[last].encode()[node.end_col_offset :]
+    return "".join(lines[:first]) + head.decode() + new + tail.decode() + "".join(lines[last + 1 :])
+
+
+def _copied(base: str) -> str:
+    """The sources as they are now, whatever is edited meanwhile."""
+    for name in TAKEN:
+        source, target = ROOT / name, Path(base, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+        else:
+            shutil.copy(source, target)
+    return base
+
+
+def _attempt(mutation: Mutation, base: str) -> tuple[Mutation, str]:
+    """The first test that failed with a mutation, "" if none did."""
+    import pytest
+
+    with tempfile.TemporaryDirectory(prefix="stillweb-mutation-") as folder:
+        shutil.copytree(base, folder, copy_function=os.link, dirs_exist_ok=True)
+        Path(folder, mutation.file).unlink()
+        Path(folder, mutation.file).write_text(mutation.text)
+        os.chdir(folder)
+        os.environ["XDG_CACHE_HOME"] = folder
+        sys.path.insert(0, folder)
+        sys.dont_write_bytecode = True
+        options = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "--basetemp",
+            f"{folder}/tmp",
+            "-W",
+            "ignore",
+        ]
+        for arguments in (FIRST, THEN):
+            seen = io.StringIO()
+            with redirect_stdout(seen), redirect_stderr(seen):
+                code = pytest.main([*options, *arguments])
+            if code != 0:
+                told = re.search(r"(?m)^(?:FAILED|ERROR) (\S+)", seen.getvalue())
+                return mutation, told[1] if told else f"pytest: {int(code)}"
+    return mutation, ""
+
+
+@click.command()
+@click.option("--only", default="", help="Those with this in their kind or name.")
+@click.option("--jobs", default=2, show_default=True)
+@click.option("--keep", is_flag=True, help="Write MUTATIONS.md.")
+def main(only: str, jobs: int, keep: bool) -> None:
+    """Tries each mutation in a process of its own."""
+    for heavy in ("pytest", "hypothesis", "ada_url", "mitmproxy.http", "zstandard", "httpx"):
+        import_module(heavy)
+    chosen = [m for m in mutations() if only in f"{m.kind}: {m.name}"]
+    rows: dict[str, list[tuple[str, str]]] = {}
+    control = Mutation("control", "nothing", "snapshots/keys.py", _source("snapshots/keys.py"))
+    with (
+        tempfile.TemporaryDirectory(prefix="stillweb-mutations-") as base,
+        multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool,
+    ):
+        attempt = partial(_attempt, base=_copied(base))
+        _, broken = next(pool.imap(attempt, [control]))
+        if broken:
+            raise click.ClickException(f"the tests fail without any mutation: {broken}")
+        for mutation, by in pool.imap(attempt, chosen, chunksize=1):
+            rows.setdefault(mutation.kind, []).append((mutation.name, by))
+            click.echo(f"{mutation.kind}: {mutation.name}: {by or 'SURVIVED'}", err=True)
+    text = _table(rows)
+    click.echo(text)
+    if keep:
+        (ROOT / "benchmarks" / "MUTATIONS.md").write_text(
+            "# Mutations of identity\n\nWritten by `python -m benchmarks.mutations --keep`; see there what is taken away. "
+            f"{len(SAME)} conditions that only save time are left out, each named there.\n\n{text}\n"
+        )
+    sys.exit(any(not by for found in rows.values() for _, by in found))
+
+
+def _table(rows: dict[str, list[tuple[str, str]]]) -> str:
+    lines = ["| taken away | mutations | found out | survived |", "|---|---|---|---|"]
+    for kind, found in rows.items():
+        alive = [name for name, by in found if not by]
+        shown = "; ".join(f"`{name}`" for name in alive)
+        lines.append(
+            f"| {kind} | {len(found)} | {len(found) - len(alive)} | {len(alive)} {shown} |".replace("  ", " ")
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

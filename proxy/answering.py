@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from proxy import responses
+from proxy.cookies import AGED, with_ages
 from proxy.ledger import Ledger, encode
 from proxy.misses import body_entry, masked_url, near_entry
 from proxy.replies import Hot, Line, Memo, Reply
@@ -209,8 +211,8 @@ class Answerer:
         capture = lookup.capture
         assert capture is not None
         if (capture.original[2] if capture.original else capture.length) > STREAMED:
-            reply, how = self._large(request, capture, verdict)
-            return reply, how or derived, None
+            reply, how = self._large(request, capture, verdict, derived)
+            return reply, how, None
         hot = self._load(capture)
         stored = hot.response
         decoded = responses.must_decode(stored, request)
@@ -220,7 +222,7 @@ class Answerer:
         if plain_get:
             ready = hot.replies.get((verdict, decoded))
             if ready is not None:
-                return ready, derived, hot
+                return ready, _joined(derived, hot.aged), hot
         conditional = stored.status in (206, 304, 412, 416) or request.method == "HEAD"
         if conditional and hot.recorded is None and capture.request_offset >= 0:
             hot.recorded = self.snapshot.read_request(capture)
@@ -238,12 +240,13 @@ class Answerer:
                 body = hot.plain
         recorded = hot.recorded or Request(capture.method, capture.url)
         made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
-        fields = self._flagged(made.headers, verdict, capture, made.derived or derived)
+        how = _joined(made.derived or derived, hot.aged)
+        fields = self._flagged(made.headers, verdict, capture, how)
         reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body))
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded] = reply
             self._grow(hot, len(reply.body) if decoded else 0)
-        return reply, made.derived or derived, hot
+        return reply, how, hot
 
     def _load(self, capture: Capture) -> Hot:
         place = capture.place
@@ -251,7 +254,10 @@ class Answerer:
         if hot is not None:
             self._hot.move_to_end(place)
             return hot
-        hot = self._hot[place] = Hot(self.snapshot.read(capture))
+        response = self.snapshot.read(capture)
+        headers = with_ages(response.headers, capture.timestamp)
+        aged = headers is not response.headers
+        hot = self._hot[place] = Hot(replace(response, headers=headers) if aged else response, aged)
         self._grow(hot, hot.size, fresh=True)
         return hot
 
@@ -266,9 +272,12 @@ class Answerer:
             for base, raw in old.memos:
                 self.memos[base].pop(raw, None)
 
-    def _large(self, request: Request, capture: Capture, verdict: str) -> tuple[Reply, str]:
+    def _large(self, request: Request, capture: Capture, verdict: str, derived: str) -> tuple[Reply, str]:
         """A body that is read and sent bit by bit."""
         stored, found = self._read_head(capture)
+        headers = with_ages(stored.headers, capture.timestamp)
+        aged = headers is not stored.headers
+        stored = replace(stored, headers=headers) if aged else stored
         size: int | None = found
         decoded = responses.must_decode(stored, request)
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
@@ -281,7 +290,8 @@ class Answerer:
                 except encodings.EncodingProblem:
                     decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
-        fields = self._flagged(made.headers, verdict, capture, made.derived)
+        how = _joined(made.derived or derived, aged)
+        fields = self._flagged(made.headers, verdict, capture, how)
 
         def pieces() -> Iterator[bytes]:
             for part in made.parts:
@@ -291,8 +301,8 @@ class Answerer:
                     yield from _cut(self._stored_pieces(capture, encoding), *part)
 
         if not made.parts:
-            return Reply(made.status, made.reason, fields), made.derived
-        return Reply(made.status, made.reason, fields, pieces=pieces, length=made.length), made.derived
+            return Reply(made.status, made.reason, fields), how
+        return Reply(made.status, made.reason, fields, pieces=pieces, length=made.length), how
 
     def _read_head(self, capture: Capture) -> tuple[Response, int]:
         stored = self.snapshot.head(capture)
@@ -446,6 +456,10 @@ class Answerer:
                 self._tails.clear()
             self._tails[known] = tail
         return tail
+
+
+def _joined(derived: str, aged: bool) -> str:
+    return "+".join(filter(None, (derived, AGED if aged else "")))
 
 
 def _error(request: Request, status: int, reason: str, why: str) -> Reply:

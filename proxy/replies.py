@@ -81,10 +81,11 @@ class Memo:
 class Hot:
     """A capture in memory, and what has been made from it."""
 
-    __slots__ = ("memos", "plain", "recorded", "replies", "response", "size")
+    __slots__ = ("aged", "memos", "plain", "recorded", "replies", "response", "size")
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, aged: bool = False) -> None:
         self.response = response
+        self.aged = aged  # whether its cookies were given an age
         self.plain: bytes | None = None
         self.recorded: Request | None = None
         self.replies: dict[tuple[str, bool], Reply] = {}

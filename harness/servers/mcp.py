@@ -22,6 +22,7 @@ TRANSPORTS = ("stdio", "http")
 PATH = "/mcp"
 META = "stillweb"  # the member of `_meta` with a result's verdict and evidence
 INTERNAL_ERROR = -32603
+IDLE = 75  # seconds that a connection may rest: more than clients do, so that none is closed while it asks
 
 
 def listed(toolset: Toolset) -> list[dict[str, Any]]:
@@ -250,7 +251,11 @@ async def _http(toolset: Toolset, host: str, port: int, ready: Callable[[str], N
             f"port {port} of {host} can't be used: {error.strerror}; give another with --port"
         ) from error
     config = uvicorn.Config(
-        make_app(toolset), log_level="warning", lifespan="on", timeout_graceful_shutdown=2
+        make_app(toolset),
+        log_level="warning",
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=IDLE,
     )
     if ready is not None:
         listener.listen(128)

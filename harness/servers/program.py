@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.attempt import call_members
-from harness.servers.mcp import PATH, make_app
+from harness.servers.mcp import IDLE, PATH, make_app
 from harness.tools.contract import Contract, ToolResult, ToolSpec
 from harness.tools.toolset import Tool, ToolSession, Toolset
 from harness.trace import canonical
@@ -129,7 +129,9 @@ async def _serve(tools: AttemptTools, listener: socket.socket) -> None:
 
     # a client that leaves its stream open when it ends is nothing that a run should speak of
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
-    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, log_level="error", lifespan="on", timeout_graceful_shutdown=1, timeout_keep_alive=IDLE
+    )
     config.load()
     server = uvicorn.Server(config)
     # not server.serve(): that would take the run's signals, and look up only ten times a second whether to end

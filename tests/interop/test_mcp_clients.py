@@ -153,13 +153,26 @@ def test_a_client_lists_and_calls_every_tool(
 def inspect(target: list[str], era: str, *more: str) -> dict[str, Any]:
     if not INSPECTOR.exists():
         pytest.skip(WITHOUT)
-    command = [node(), str(INSPECTOR), "--cli", *target, "--protocol-era", era, "--format", "json", *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = [
+        node(),
+        str(INSPECTOR),
+        "--cli",
+        *target,
+        "--protocol-era",
+        era,
+        "--format",
+        "json",
+        "--connect-timeout",
+        "60000",
+        *more,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode in (0, 5), done.stderr  # 5: the tool said that it failed
     value: dict[str, Any] = json.loads(done.stdout)
     return value.get("result", value)
 
 
+@pytest.mark.timeout(1200 if WHOLE else 120)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("era", [LEGACY, "modern"])
 @pytest.mark.xdist_group("mcp-clients")

@@ -49,25 +49,39 @@ def nearest(lookup: Lookup) -> list[Near]:
     assert matcher is not None
     request = lookup.request
     group = matcher.group(request.url)
-    found: list[tuple[tuple[int, int, str, tuple[str, int]], Near]] = []
+    found: list[tuple[tuple[int, int, str, tuple[str, int]], Capture, list[str]]] = []
     captures = group.captures or tuple(_neighbours(matcher, request.url))
     parsed = parse(request)
+    known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
+    circumstances: dict[tuple[str, Any], list[str]] = {}
+
+    def stored(capture: Capture) -> Request:
+        return group.request(capture) if group.captures else Request(capture.method, capture.url)
+
     for capture in captures[:LOOKED_AT]:
-        stored = group.request(capture) if group.captures else Request(capture.method, capture.url)
-        differs = list(differences(parsed, parse(stored)))
+        text = capture.method, capture.exact
+        if text not in known:
+            known[text] = list(differences(parsed, parse(stored(capture))))
+        differs = known[text]
         if not differs:
-            differs = list(_circumstances(lookup, capture))
-        rule = joining(request, stored, builtin().rules, group.issued(request.method)) if differs else None
-        if rule and other_secrets(request, stored)[1]:
-            rule = None  # no rule makes another password the same
+            around = capture.state, capture.vary
+            if around not in circumstances:
+                circumstances[around] = list(_circumstances(lookup, capture))
+            differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
         order = (weight, -_common(capture.url, request.url), capture.timestamp, capture.place)
-        found.append((order, Near(capture, differs, rule or None)))
+        found.append((order, capture, differs))
     found.sort(key=lambda item: item[0])
     out: list[Near] = []
-    for _, near in found:
-        if all((near.capture.key, near.differs) != (n.capture.key, n.differs) for n in out):
-            out.append(near)
+    for _, capture, differs in found:
+        if all((capture.key, differs) != (n.capture.key, n.differs) for n in out):
+            rule = None
+            if differs:
+                other = stored(capture)
+                rule = joining(request, other, builtin().rules, group.issued(request.method))
+                if rule and other_secrets(request, other)[1]:
+                    rule = None  # no rule makes another password the same
+            out.append(Near(capture, differs, rule or None))
         if len(out) == FEW:
             break
     return out

@@ -237,7 +237,7 @@ def permutation_test(
     All 2^n flips are counted exactly, by the distribution of their totals in exact fractions; where that has too
     many values, flips are sampled with the seed and p is (k+1)/(m+1).
     """
-    fractions = [Fraction(value) for value in sums if value]
+    fractions = [value for value in map(_exact, sums) if value]
     scale = lcm(*(value.denominator for value in fractions))
     values = [int(value * scale) for value in fractions]  # whole numbers: exact, and quick to add
     observed = abs(sum(values))
@@ -249,11 +249,16 @@ def permutation_test(
             following[total - value] = following.get(total - value, 0) + ways
         counts = following
         if len(counts) > MOST_SUMS:
-            return _sampled([value for value in sums if value], seed, resamples)
+            return _sampled([float(value) for value in fractions], seed, resamples)
     far = sum(ways for total, ways in counts.items() if abs(total) >= observed)
     return float(
         Fraction(far, 2 ** len(values))
     ), f"exact permutation test, {len(values)} clusters that changed"
+
+
+def _exact(value: float) -> Fraction:
+    """The fraction that a sum of scores stands for: what is 0 but for rounding is 0, and equal totals are equal."""
+    return Fraction(value).limit_denominator(1_000_000)
 
 
 def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str]:
@@ -272,7 +277,8 @@ def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str
 
 def sign_test(sums: Sequence[float]) -> float:
     """Two-sided exact sign test over clusters; those that didn't change say nothing."""
-    up, down = sum(value > 0 for value in sums), sum(value < 0 for value in sums)
+    exact = [_exact(value) for value in sums]
+    up, down = sum(value > 0 for value in exact), sum(value < 0 for value in exact)
     n = up + down
     tail = sum(comb(n, k) for k in range(min(up, down) + 1))
     return float(min(Fraction(1), Fraction(2 * tail, 2**n)))

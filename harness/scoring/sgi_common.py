@@ -38,24 +38,6 @@ def variable(context: Context, name: str) -> str:
     return context.env.get(name) or DEFAULTS[name]
 
 
-def endpoints(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Model -> (base URL, name of the variable that holds its key), as the variables place the judges.
-
-    Judges have SGI_JUDGE_BASE_URL_n and SGI_JUDGE_API_KEY_n; every other grader GRADER_BASE_URL and
-    GRADER_API_KEY. An empty base URL is the client's default. Keys are named, never read.
-    """
-    grader = (env.get("GRADER_BASE_URL", ""), "GRADER_API_KEY")
-    places = {
-        env.get(name) or DEFAULTS[name]: grader
-        for name in ("SGI_DR_GRADER_MODEL", "SGI_DE_GRADER_MODEL", "SGI_PARSER_MODEL")
-    }
-    for n in "123":
-        model = env.get(f"SGI_JUDGE_MODEL_{n}") or DEFAULTS[f"SGI_JUDGE_MODEL_{n}"]
-        key = f"SGI_JUDGE_API_KEY_{n}"
-        places[model] = (env.get(f"SGI_JUDGE_BASE_URL_{n}") or grader[0], key if env.get(key) else grader[1])
-    return places
-
-
 def extract_final_answer(text: str) -> str | None:
     """What stands between the last `<answer>` and the first `</answer>` after it, stripped; None without both."""
     start = text.rfind("<answer>")

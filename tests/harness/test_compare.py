@@ -201,3 +201,47 @@ def test_a_small_change_is_no_regression() -> None:
     a = run({f"t{i}": 1 for i in range(8)})
     b = run({f"t{i}": 0 if i == 0 else 1 for i in range(8)})
     assert failed_gates(compare(a, b), ["regressed"]) == []
+
+
+# Values of scipy 1.17: stats.permutation_test (samples, exact) and stats.binomtest.
+AGAINST_SCIPY = [
+    ([0.5, -0.25, 0.125, 0.0, 0.75, 0.5], 0.1875, 0.375),
+    ([1 / 3, -1 / 3, 2 / 3, 1 / 3, 0.0, -1 / 6, 1 / 2, 5 / 6], 0.140625, 0.453125),
+    ([0.1] * 10, 0.001953125, 0.001953125),
+    ([0.3 - 0.1 - 0.2, 0.1 + 0.2 - 0.3, 0.4, -0.2, 0.6], 0.5, 1.0),  # the first two are 0 but for rounding
+    ([1, 1, -1, 0.5, 0.5, -0.5, 1, 0, 0, -1, 1, 1], 0.2890625, 0.34375),
+    (
+        [
+            -0.2145,
+            0.153,
+            -0.056,
+            0.2247,
+            0.2511,
+            -0.4213,
+            -0.4840,
+            0.5037,
+            -0.1888,
+            -0.2201,
+            0.4,
+            0.33,
+            0.01,
+            0.25,
+        ],
+        0.6417236328125,
+        0.79052734375,
+    ),
+]
+
+
+@pytest.mark.parametrize(("sums", "p", "sign"), AGAINST_SCIPY)
+def test_both_tests_agree_with_scipy(sums: list[float], p: float, sign: float) -> None:
+    found, how = permutation_test(sums)
+    assert found == pytest.approx(p, abs=1e-12)
+    assert how.startswith("exact")
+    assert sign_test(sums) == pytest.approx(sign, abs=1e-12)
+
+
+def test_the_bootstrap_agrees_with_scipy() -> None:
+    """stats.bootstrap (percentile, 20,000 resamples) of the mean; its own noise is about 0.01."""
+    low, high = bootstrap_interval([[value] for value in AGAINST_SCIPY[4][0]])
+    assert (low, high) == pytest.approx((-0.1667, 0.7083), abs=0.05)

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from harness.scoring import Context, score
 from harness.scoring import sgi_idea_formulas as formulas
 from harness.scoring.embeddings import cosine, load_embedder
-from harness.scoring.sgi_common import endpoints, extract_final_answer, json_part
+from harness.scoring.sgi_common import extract_final_answer, json_part
 from harness.scoring.sgi_dry import pass_all
 from harness.scoring.sgi_idea import parse_idea, parse_votes
 from harness.scoring.sgi_wet import parse_steps, sequence_fixed, sequence_official
 from harness.task import Task
+from harness.workshop import judge_endpoints
 from snapshots.errors import MissingCapability, UsageError
 from tests.harness.scoring.standins import Answers, Words
 
@@ -107,11 +108,12 @@ def test_endpoints_follow_the_documented_variables() -> None:
         "SGI_JUDGE_BASE_URL_1": "https://j.test/v1",
         "SGI_JUDGE_API_KEY_1": "not-read",
     }
-    places = endpoints(env)
-    assert places["o4-mini"] == ("https://g.test/v1", "GRADER_API_KEY")
-    assert places["one"] == ("https://j.test/v1", "SGI_JUDGE_API_KEY_1")
-    assert places["gemini-3-pro-preview"] == ("https://g.test/v1", "GRADER_API_KEY")
-    assert "not-read" not in str(places)
+    places = judge_endpoints(env, [Task("i", "?", RECORD, "sgi-idea-generation")])
+    assert places == {
+        None: {"base_url": "https://g.test/v1", "key_variable": "GRADER_API_KEY"},
+        "one": {"base_url": "https://j.test/v1", "key_variable": "SGI_JUDGE_API_KEY_1"},
+    }
+    assert judge_endpoints(env, [Task("w", "?", {}, "sgi-wet-experiment")]) == {}
 
 
 # deep research

@@ -36,6 +36,17 @@ def with_session(url: str, session: str) -> str:
     return url.replace("://", f"://{quote(session, safe='')}:x@", 1)
 
 
+def target_text(raw: bytes) -> str:
+    """A request's target as text; bytes that are no UTF-8 percent-encoded, as they would be asked for elsewhere.
+
+    Read as Latin-1 they would be taken for the same characters in UTF-8, which are other bytes to a server.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in raw)
+
+
 def host_of(url: str) -> str:
     """The host of an absolute URL, lower case, without its port."""
     rest = url.partition("://")[2]

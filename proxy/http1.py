@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from proxy.addresses import target_text
 from snapshots.request import Headers
 
 MAX_HEAD = 1 << 17
@@ -136,10 +137,7 @@ class Parser:
         http10 = minor == b"0"
         connection = named.get("connection", "").lower() or named.get("proxy-connection", "").lower()
         keep_alive = ("keep-alive" in connection) if http10 else ("close" not in connection)
-        try:
-            text = target.decode()  # as the recorder reads it
-        except UnicodeDecodeError:
-            text = target.decode("latin-1")
+        text = target_text(target)  # as the recorder reads it
         self._message = Message(method.decode("ascii"), text, keep_alive, http10, tuple(headers), named)
         self._buffer = data[end + 4 :]
         self._frame(named, http10)

@@ -13,6 +13,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from proxy.addresses import target_text
 from proxy.http1 import MAX_BODY, MAX_HEAD
 from proxy.replies import Line, Reply
 from snapshots.errors import StillwebError
@@ -94,7 +95,9 @@ class Http2:
     def _event(self, event: h2.events.Event) -> None:
         match event:
             case h2.events.RequestReceived():
-                fields = [(_text(n), _text(v)) for n, v in event.headers or []]
+                fields = [
+                    (_text(n), target_text(v) if n == b":path" else _text(v)) for n, v in event.headers or []
+                ]
                 self._incoming[_stream(event)] = _Incoming(fields)
             case h2.events.DataReceived():
                 stream, data = _stream(event), event.data or b""
@@ -235,9 +238,4 @@ def _stream(event: h2.events.Event) -> int:
 
 
 def _text(value: bytes | str) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
+    return value if isinstance(value, str) else value.decode("latin-1")  # as the recorder has fields

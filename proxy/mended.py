@@ -2,13 +2,14 @@
 
 mitmproxy 11 takes a 103 (or an unasked 100) for the answer itself, and ends a connection that sends trailers. Here
 interim answers of an origin are passed over, as a client may (RFC 9110, 15.2), and trailers go on to the other side.
+Nor does it tell an add-on of a request that it refuses as malformed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import h11
@@ -28,6 +29,21 @@ def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
         while _INTERIM.match(bytes(self.buf)) and self.buf.maybe_extract_lines() is not None:
             pass
     yield from _originals[_Client, "read_headers"](self, event)
+
+
+def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
+    """A client's head; that it was refused is told, where mitmproxy only logs it."""
+    inner = _originals[_Server, "read_headers"](self, event)
+    reply = None
+    while True:
+        try:
+            command = inner.send(reply)
+        except StopIteration:
+            return
+        if isinstance(command, commands.Log):
+            for heard in _listeners:
+                heard(f"a request was refused: {command.message}")
+        reply = yield command
 
 
 class _Trailing:
@@ -93,20 +109,24 @@ def _send(self: Any, event: Any) -> Iterator[Any]:
 _ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)
 _MENDED = {
     (_Client, "read_headers"): _read_headers,
+    (_Server, "read_headers"): _read_request,
     (_Connection, "read_body"): _read_body,
     (_Client, "send"): _send,
     (_Server, "send"): _send,
 }
+_listeners: list[Callable[[str], None]] = []
 _originals: dict[tuple[Any, str], Any] = {(own, name): getattr(own, name) for own, name in _MENDED}
 
 
 @contextlib.contextmanager
-def mended() -> Iterator[None]:
-    """Puts it in, and takes it out again."""
+def mended(heard: Callable[[str], None]) -> Iterator[None]:
+    """Puts it in, and takes it out again. `heard` is told of requests that were refused."""
+    _listeners.append(heard)
     for (own, name), function in _MENDED.items():
         setattr(own, name, function)
     try:
         yield
     finally:
+        _listeners.remove(heard)
         for (own, name), function in _originals.items():
             setattr(own, name, function)

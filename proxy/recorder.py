@@ -292,7 +292,8 @@ class Recorder:
         self._loop = loop
         try:
             complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
-            with without_self_checks(), mended(), complaints:
+            refused = mended(lambda words: self._failed("client", words))
+            with without_self_checks(), refused, complaints:
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)

@@ -14,7 +14,7 @@ from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy import server_hooks
 from mitmproxy.websocket import WebSocketMessage
 
-from proxy.addresses import DEFAULT_SESSION, OWN_HOST, session_name
+from proxy.addresses import DEFAULT_SESSION, OWN_HOST, session_name, target_text
 from proxy.archiving import SPOOL_BYTES, Archivist, Draft, Spool
 from proxy.redacting import ExchangeRedactor
 
@@ -345,11 +345,7 @@ def _authority(request: http.Request, *, tunnelled: bool = False) -> str:
 
 
 def _path(request: http.Request) -> str:
-    raw = request.data.path
-    try:
-        path = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        path = raw.decode("latin-1")
+    path = target_text(request.data.path)
     return path if path.startswith("/") else f"/{path}"
 
 

@@ -61,7 +61,7 @@ def raw(port: int, line: str, *fields: str, body: bytes = b"") -> tuple[str, dic
     if body:
         lines.append(f"Content-Length: {len(body)}")
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        connection.sendall("\r\n".join([*lines, "", ""]).encode("utf-8") + body)
+        connection.sendall("\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape") + body)
         data = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     head, _, rest = data.partition(b"\r\n\r\n")
     first, *others = head.decode("latin-1").split("\r\n")
@@ -256,3 +256,74 @@ def test_where_a_redirect_leads_depends_on_the_login(tmp_path: Path) -> None:
         for acts, told in recorded.items():
             gateway.reset()
             assert visit(gateway.port, acts) == told
+
+
+TARGETS = [
+    "/caf%C3%A9",
+    "/caf%E9",
+    "/cafe%CC%81",
+    "/a%2Fb",
+    "/a/b",
+    "/a%3Fb",
+    "/a?b",
+    "/a?b=",
+    "/a?",
+    "/?q=a+b",
+    "/?q=a%2Bb",
+    "/p;x=1",
+    "/p",
+    "/p/",
+    "/x//p",
+    "/P",
+    "/?s=1&s=2",
+    "/?a=1;b=2",
+    "/?a=1&b=2",
+    "/%2541",
+    "/A",
+    "/go?to=http://odd.test/p",
+]
+
+
+def test_a_target_that_the_recorder_refuses_is_told(tmp_path: Path) -> None:
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        assert raw(recorder.port, f"GET {U}/caf\u00e9")[0] == "400"
+        ((who, words),) = recorder.failures
+        assert who == "client"
+        assert "caf" in words
+
+
+def test_targets_that_are_nearly_the_same(tmp_path: Path) -> None:
+    """Each is answered by its own bytes, in any order; what was not recorded is a miss or means the same."""
+
+    def handle(method: str, path: str, fields: dict[str, str], body: bytes) -> Answer:
+        return 200, [("Content-Type", "text/html")], f"<p>{path.encode('latin-1')!r}".encode()
+
+    walk = Walk(tmp_path, handle)
+    told: dict[str, bytes] = {}
+
+    def steps(port: int) -> None:
+        for target in TARGETS:
+            told[target] = raw(port, f"GET {U}{target}")[2]
+
+    walk.record(steps)
+    assert len(set(told.values())) == len(TARGETS)
+    with walk.replay() as gateway:
+        for target in reversed(TARGETS):
+            assert raw(gateway.port, f"GET {U}{target}")[2] == told[target], target
+            assert raw(gateway.port, f"GET {U}{target}#top")[2] == told[target], target
+        for other in (
+            "/cafe",
+            "/a%252Fb",
+            "/?s=1",
+            "/p//",
+            "/a?b=%20",
+            "/%41",
+            "/go?to=http:%2f%2Fodd.test%2Fp",
+        ):
+            status, fields, _ = raw(gateway.port, f"GET {U}{other}")
+            assert status == "504" or fields["stillweb-verdict"] == "rule:encoding", other
+        for host in ("odd.test.", "odd.test:81", "x.odd.test", "user@odd.test", "user:pw@odd.test", "[::1]"):
+            assert raw(gateway.port, f"GET http://{host}/p")[0] in ("504", "400"), host

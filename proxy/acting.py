@@ -43,13 +43,20 @@ _DISMISS = (  # the least consent first
         re.I,
     ),
 )
-_SCROLL = """async (rounds) => {
-  const wait = () => globalThis[Symbol.for("stillweb")] ? globalThis[Symbol.for("stillweb")].frames() : null;
-  const height = () => document.documentElement ? document.documentElement.scrollHeight : 0;
-  for (let y = innerHeight, n = 0; y < height() && n < rounds; y += innerHeight, n++) { scrollTo(0, y); await wait(); }
-  scrollTo(0, height()); await wait();
-  return height();
+# From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
+_SCROLL = """async ([y, end]) => {
+  const held = globalThis[Symbol.for("stillweb")];
+  const began = held ? held.status().started : 0;
+  for (;;) {
+    scrollTo(0, Math.min(y, end));
+    const state = held ? await held.frames() : null;
+    if (y >= end) return [y, true];
+    y += Math.max(1, innerHeight);
+    if (state && (state.pending || state.started !== began)) return [y, false];
+  }
 }"""
+_HEIGHT = "() => [document.documentElement ? document.documentElement.scrollHeight : 0, innerHeight]"
+MOST_SCROLLS = 40  # screens that a page is scrolled down at once
 
 
 class Failed(StillwebError):
@@ -86,6 +93,7 @@ class Driver:
         self.script_errors = 0
         self.dialogs: list[str] = []
         self.downloads: list[str] = []
+        self.saved: list[Download] = []
         self.dismissed: str | None = None
         self.redactor = redactor
         self.hidden: dict[str, str] = {}  # what was filled into fields for secrets, and its pseudonym
@@ -103,6 +111,7 @@ class Driver:
 
     async def _download(self, download: Download) -> None:
         self.downloads.append(download.url)
+        self.saved.append(download)
 
     @property
     def page(self) -> Page:
@@ -142,7 +151,7 @@ class Driver:
     async def _answer(self, dialog: Any) -> None:
         self.dialogs.append(f"{dialog.type}: {dialog.message}")
         try:
-            await dialog.accept()
+            await dialog.accept(*([dialog.default_value] if dialog.type == "prompt" else []))
         except PlaywrightError:
             return  # it went with its page
 
@@ -151,15 +160,26 @@ class Driver:
         calm = Calm(True, 0.0, 0)
         height = 0
         for _ in range(3):  # a page without end is followed three times
-            size = await self.page.evaluate(
-                "() => [document.documentElement ? document.documentElement.scrollHeight : 0, innerHeight]"
-            )
+            size = await self.page.evaluate(_HEIGHT)
             if size[0] <= max(size[1], height):
                 break
-            height = await self.page.evaluate(_SCROLL, 40)
-            calm = await self.rest()
+            height = size[0]
+            calm = await self._scroll_down()
         if height:
             await self.page.evaluate("() => scrollTo(0, 0)")
+            calm = await self.rest()
+        return calm
+
+    async def _scroll_down(self) -> Calm:
+        """To what is the end now, and no further: what comes on the way is waited for, whatever the network's speed."""
+        height, screen = await self.page.evaluate(_HEIGHT)
+        y, done = min(screen, height), False
+        end = min(height, MOST_SCROLLS * screen)
+        while not done:
+            y, done = await self.page.evaluate(_SCROLL, [y, end])
+            calm = await self.rest()
+        if end < height:
+            await self.page.evaluate(_SCROLL, [height, height])
             calm = await self.rest()
         return calm
 
@@ -218,7 +238,9 @@ class Driver:
 
     async def locate(self, given: dict[str, Any]) -> Locator:
         """The one visible element that a target means. Raises Failed when there is none, or several."""
-        root: Page | FrameLocator = self.page.frame_locator(given["frame"]) if "frame" in given else self.page
+        root: Page | FrameLocator = self.page
+        for part in given["frame"].split(">>>") if "frame" in given else ():
+            root = root.frame_locator(part.strip())
         way = next(way for way in TARGETS if way in given)
         value, exact = given[way], given.get("exact", False)
 
@@ -314,7 +336,15 @@ class Driver:
                 if await element.is_checked() != wanted:
                     await label.first.click(timeout=ACTION_MS)
                 return
-        await element.set_checked(wanted, timeout=ACTION_MS)
+        if await element.is_checked() == wanted:
+            return
+        before = len(self.traffic.answers)
+        await element.click(timeout=ACTION_MS)
+        await self.rest()
+        if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
+            return  # the page was loaded anew by it, and shows the choice in its own way
+        if await element.is_checked() != wanted:
+            raise Failed(f"{_named(given)} did not change when it was clicked")
 
     async def _click(self, given: dict[str, Any]) -> None:
         await (await self.locate(given)).click(timeout=ACTION_MS)
@@ -355,7 +385,7 @@ class Driver:
                         "(e, end) => { e.scrollTop = end ? e.scrollHeight : 0; }", given["to"] == "bottom"
                     )
             elif given["to"] == "bottom":
-                await self.page.evaluate(_SCROLL, 40)
+                await self._scroll_down()
             else:
                 await self.page.evaluate("() => scrollTo(0, 0)")
             calm = await self.rest()

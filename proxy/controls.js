@@ -3,9 +3,12 @@
 (limit) => {
   const clean = (text) => (text || "").replace(/\s+/g, " ").trim();
   const shown = (e) => (e.checkVisibility ? e.checkVisibility({ visibilityProperty: true }) : true) && e.getClientRects().length > 0;
-  const all = [...document.querySelectorAll("*")];
+  const all = []; // in the order of the document, what is in open shadow roots with its host
+  const gather = (root) => { for (const e of root.querySelectorAll("*")) { all.push(e); if (e.shadowRoot) gather(e.shadowRoot); } };
+  gather(document);
+  const byId = (e, id) => (e.getRootNode().getElementById ? e.getRootNode() : document).getElementById(id);
   const label = (e) => clean(e.getAttribute("aria-label") ||
-    (e.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean).map((id) => document.getElementById(id)?.textContent || "").join(" ") ||
+    (e.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean).map((id) => byId(e, id)?.textContent || "").join(" ") ||
     (e.labels && e.labels.length ? [...e.labels].map((l) => {
       const copy = l.cloneNode(true);
       copy.querySelectorAll("select,textarea,input,button,script,style").forEach((x) => x.remove());
@@ -23,14 +26,15 @@
     if (getComputedStyle(e).cursor !== "pointer" || !e.parentElement || getComputedStyle(e.parentElement).cursor === "pointer") return false;
     return ![...listening].some((x) => x !== e && e.contains(x)) && e.querySelectorAll(operated).length === 0;
   };
-  const css = (e) => {
-    const parts = [];
+  const css = (e) => { // out of a shadow root by its host; a space (and no ">") leads into one
+    const parts = [], root = e.getRootNode();
     for (let n = e; n && n !== document.documentElement; n = n.parentElement) {
-      if (n.id && document.querySelectorAll(`#${CSS.escape(n.id)}`).length === 1) { parts.unshift(`#${CSS.escape(n.id)}`); break; }
-      const same = n.parentElement ? [...n.parentElement.children].filter((c) => c.localName === n.localName) : [n];
+      if (n.id && root.querySelectorAll(`#${CSS.escape(n.id)}`).length === 1) { parts.unshift(`#${CSS.escape(n.id)}`); break; }
+      const same = n.parentNode ? [...n.parentNode.children].filter((c) => c.localName === n.localName) : [n];
       parts.unshift(same.length > 1 ? `${n.localName}:nth-of-type(${same.indexOf(n) + 1})` : n.localName);
     }
-    return parts.join(" > ");
+    const inner = parts.join(" > ");
+    return root.host ? `${css(root.host)} ${inner}` : inner;
   };
   const fields = all.filter((e) => /^(input|select|textarea)$/.test(e.localName));
   const byLabel = (e) => {

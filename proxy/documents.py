@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from playwright.async_api import Error as PlaywrightError
+
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
     import httpx
-    from playwright.async_api import BrowserContext
+    from playwright.async_api import BrowserContext, Download
+
+    from snapshots.capture import Capture
 
 MAX_SECONDS = 120.0
 
@@ -52,6 +58,22 @@ def client(proxy_url: str, ca: Path, profile: Profile) -> httpx.AsyncClient:
         follow_redirects=True,
         trust_env=False,
     )
+
+
+async def downloaded(download: Download, captures: Iterable[Capture]) -> Document:
+    """A file that a page handed out, waited for to its end. Of one that the page made itself nothing is a capture."""
+    url = download.url
+    capture = next((c for c in captures if c.url == url and c.status == 200), None)
+    try:
+        failure = await asyncio.wait_for(download.failure(), MAX_SECONDS)
+        size = 0 if failure else (await download.path()).stat().st_size
+    except (PlaywrightError, TimeoutError, OSError) as error:
+        failure, size = str(error).splitlines()[0] if str(error) else type(error).__name__, 0
+    if not url.startswith(("http:", "https:")):
+        return Document(f"{url.partition(':')[0]}:{download.suggested_filename}", 0, "", size, failure)
+    if capture is None:
+        return Document(url, 0, "", size, failure or "was handed out, but not recorded")
+    return Document(url, capture.status, capture.mime or "", size, failure)
 
 
 class Documents:

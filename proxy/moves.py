@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.sight import place_of
 from snapshots.view import Step
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ class Move:
     then: tuple[Step, ...] = ()
     href: str | None = None
 
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Move:
+        """The inverse of `dataclasses.asdict`."""
+        steps, plain, then = (tuple(value[name]) for name in ("steps", "plain", "then"))
+        return cls(value["kind"], steps, plain, then, value["href"])
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -92,6 +99,19 @@ async def controls_of(page: Page) -> dict[str, Any]:
     """The page's controls and the words that it shows, as controls.js gives them."""
     await _mark_listeners(page)
     found: dict[str, Any] = await page.evaluate(_finder(), MOST_CONTROLS)
+    for frame in page.frames[1:]:
+        with contextlib.suppress(PlaywrightError):  # it went away
+            where = await place_of(frame)
+            if where is None:
+                continue
+            inner = await frame.evaluate(_finder(), MOST_CONTROLS)
+            for control in inner["controls"]:
+                for one in (control, control.get("submit") or {}):
+                    one["frame"] = where
+                    if one.get("target"):
+                        one["target"]["frame"] = where
+            found["controls"] += inner["controls"]
+            found["words"] += f" {inner['words']}"
     return found
 
 
@@ -162,15 +182,21 @@ def words_of(text: str, most: int) -> list[str]:
 
 
 def _step(action: str, control: dict[str, Any], more: dict[str, Any] | None = None) -> tuple[Step, Step]:
-    target = dict(control.get("target") or {"css": control["css"]})
-    return {action: target | (more or {})}, {action: {"css": control["css"]} | (more or {})}
+    plain = _by_css(control)
+    target = dict(control.get("target") or plain)
+    return {action: target | (more or {})}, {action: plain | (more or {})}
 
 
 def _submit(control: dict[str, Any]) -> tuple[Step, ...]:
     submit = control.get("submit")
     if not submit or not submit.get("css") or _harm().names.search(submit.get("name") or ""):
         return ()
-    return ({"click": submit.get("target") or {"css": submit["css"]}},)
+    return ({"click": submit.get("target") or _by_css(submit)},)
+
+
+def _by_css(control: dict[str, Any]) -> dict[str, Any]:
+    within = {"frame": control["frame"]} if control.get("frame") else {}
+    return {"css": control["css"], **within}
 
 
 def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tuple[str, str]]]:

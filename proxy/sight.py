@@ -7,6 +7,7 @@ import functools
 import hashlib
 import re
 from dataclasses import dataclass
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from playwright.async_api import Error as PlaywrightError
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
 
+_BODY = re.compile(r"<!doctype[^>]*>|</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
 _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 
 
@@ -85,6 +87,68 @@ async def picture(page: Page, *, full: bool = False) -> bytes:
     raise AssertionError
 
 
+_ITS_PLACE = """(e) => {
+  if (e.id && document.querySelectorAll(`#${CSS.escape(e.id)}`).length === 1) return `#${CSS.escape(e.id)}`;
+  for (const name of ["name", "title", "src"]) {
+    const value = e.getAttribute(name), css = `${e.localName}[${name}="${CSS.escape(value || "")}"]`;
+    if (value && document.querySelectorAll(css).length === 1) return css;
+  }
+  const parts = [];
+  for (let n = e; n && n !== document.documentElement; n = n.parentElement)
+    parts.unshift(`${n.localName}:nth-of-type(${[...n.parentNode.children].filter((c) => c.localName === n.localName).indexOf(n) + 1})`);
+  return parts.join(" > ");
+}"""
+
+
+async def place_of(frame: Frame) -> str | None:
+    """A frame as steps name it: the selector of its element, `outer >>> inner` for one in another; None if unseen."""
+    parts: list[str] = []
+    one = frame
+    while one.parent_frame is not None:
+        element = await one.frame_element()
+        if not await element.is_visible():
+            return None
+        parts.insert(0, await element.evaluate(_ITS_PLACE))
+        one = one.parent_frame
+    return " >>> ".join(parts)
+
+
+_LISTS = ("fields", "tabs", "chosen", "sort", "open")
+
+
+async def state_of(page: Page) -> dict[str, Any]:
+    """The retrieval state of a page with its frames. Raises Playwright's Error when the page is gone."""
+    main = await page.evaluate(reader())
+    return _joined(main["state"], [await _read(frame) for frame in page.frames[1:]])
+
+
+def _joined(state: dict[str, Any], inner: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """The state with what stands in frames: their fields, tabs, … after the page's own; its page number if it has none."""
+    for read in inner:
+        if read is None:
+            continue
+        for name in _LISTS:
+            if read["state"].get(name):
+                state[name] = [*state.get(name, []), *read["state"][name]]
+        if "page" in read["state"]:
+            state.setdefault("page", read["state"]["page"])
+    return state
+
+
+def _with_frames(html: str, inner: list[dict[str, Any] | None]) -> str:
+    """The markup with that of the frames at its end, each in an element `stillweb-frame`, whose `src` is the frame's URL."""
+    parts = [
+        f'<stillweb-frame src="{escape(read["url"])}">\n{_BODY.sub("", read["html"])}\n</stillweb-frame>\n'
+        for read in inner
+        if read is not None and read["html"] and read["text"].strip()
+    ]
+    if not parts:
+        return html
+    at = html.lower().rfind("</body>")
+    at = len(html) if at < 0 else at
+    return f"{html[:at]}\n{''.join(parts)}{html[at:]}"
+
+
 async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
     """Read a settled page with its frames. Raises Playwright's Error when the page is gone."""
     frames = [frame for frame in page.frames if frame is not page.main_frame]
@@ -94,17 +158,18 @@ async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
     assert isinstance(main, dict)
     texts = [main["text"]]
     pdfs = list(main["pdfs"])
-    for read in inner:
-        if isinstance(read, dict):
+    framed = [read if isinstance(read, dict) else None for read in inner]
+    for read in framed:
+        if read is not None:
             texts.append(read["text"])
             pdfs += read["pdfs"]
     return Sight(
         url=main["url"],
         title=main["title"],
         text=tidy("\n\n".join(texts)),
-        html=main["html"],
+        html=_with_frames(main["html"], framed),
         aria=str(aria),
         png=await picture(page) if with_picture else b"",
-        state=main["state"],
+        state=_joined(main["state"], framed),
         pdfs=tuple(dict.fromkeys(pdfs)),
     )

@@ -13,7 +13,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from proxy.acting import Driver, Failed, first_line
 from proxy.browser import BrowserHost, complete
-from proxy.documents import Document, Documents, looks_like_document
+from proxy.documents import Document, Documents, downloaded, looks_like_document
 from proxy.freeze import Calm, Patience
 from proxy.quality import Finding, examine
 from proxy.sight import Sight
@@ -159,6 +159,7 @@ class Fetcher:
                 async with Documents(proxy_url, self.recorder.ca_path, self.profile) as http:
                     driver = Driver(context, patience=self.patience, redactor=self.recorder.redactor)
                     found = await self._views(driver, recording, flow, http, result, tell)
+                    await self._downloads(driver, recording, result, tell)
                     if pdfs:
                         await self._linked(driver, http, found, result, tell)
             finally:
@@ -291,6 +292,22 @@ class Fetcher:
         if document.error is not None:
             result.ok = False
             result.error = self._reason(f"{url}: {document.error}", url)
+
+    async def _downloads(
+        self, driver: Driver, recording: Recording, result: FetchResult, tell: Progress
+    ) -> None:
+        """What the page's buttons handed out, as documents; a failed one is noted, the page stays captured."""
+        for download in driver.saved:
+            await download.failure()
+        await recording.new_captures()
+        known = self.recorder.captures_of(recording.session)
+        for download in driver.saved:
+            document = await downloaded(download, known)
+            self._documents.add(document.url)
+            result.documents.append(document)
+            if document.error is not None:
+                result.notes.append(self._reason(f"{document.url}: {document.error}", document.url))
+            tell(result.url, f"document {document.url}")
 
     async def _linked(
         self, driver: Driver, http: Documents, links: list[str], result: FetchResult, tell: Progress

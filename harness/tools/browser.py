@@ -25,7 +25,7 @@ from harness.tools.contract import ToolResult
 from proxy.acting import Driver, Failed
 from proxy.browser import complete
 from proxy.freeze import Patience, Traffic, settle
-from proxy.sight import reader
+from proxy.sight import state_of
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -172,10 +172,9 @@ class BrowserSession:
         if not self.tabs or self.tab.dialog is not None or self.tab.page.is_closed():
             return None
         try:
-            read = await asyncio.wait_for(self.tab.page.evaluate(reader()), 5)
+            return await asyncio.wait_for(state_of(self.tab.page), 5)
         except (PlaywrightError, TimeoutError):
             return None
-        return dict(read["state"])
 
     def _refuse_missed_page(self, since: int) -> None:
         """A document that the snapshot lacks is the tool's own network error, never a page."""

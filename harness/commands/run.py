@@ -44,6 +44,7 @@ _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
 @click.option(
     "--rubrics", type=click.Path(exists=True), help="Side-cars (JSON); compiled from the tasks otherwise."
 )
+@click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
 @click.option("--only", help="Task ids, separated by commas.")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
 @click.option("--epochs", default=1, show_default=True, type=click.IntRange(1), help="Attempts at each task.")
@@ -99,6 +100,7 @@ def command(
     out: Path,
     contracts: tuple[str, ...],
     rubrics: str | None,
+    split: str | None,
     only: str | None,
     limit: int | None,
     epochs: int,
@@ -140,7 +142,7 @@ def command(
     from harness.runner import run_attempts, start_run
     from snapshots import Snapshot
 
-    tasks = load_tasks(source)
+    tasks = load_tasks(source, split=split)
     for problem in tasks.problems:
         say(f"left out: {problem}")
     if snapshots:

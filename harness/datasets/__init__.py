@@ -3,7 +3,7 @@
     load_tasks(path_or_name, **options) -> TaskSet
 
 A path is a file (JSONL, JSON, Parquet) or a folder of per-task JSON files; the set is recognised by its records'
-fields, or named by `kind`. A name `hub:<owner>/<set>` is read from the Hugging Face hub (optional extra). A
+fields, or named by `kind`. A name `hub:<owner>/<set>` (or `…@<revision>`) is read from the Hugging Face hub (optional extra). A
 malformed record becomes a `Problem` (file, line, field) in the result; the others load. Fields that nothing reads
 are `notices`.
 """

@@ -186,7 +186,8 @@ def _parquet(path: Path) -> Iterator[Record | Problem]:
 
 
 def _hub(name: str, split: str | None) -> Iterator[Record | Problem]:
-    """Files of a data set on the Hugging Face hub, downloaded into its own cache."""
+    """Files of a data set on the Hugging Face hub (`owner/set` or `owner/set@revision`), kept in its own cache."""
+    name, _, revision = name.partition("@")
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -196,6 +197,7 @@ def _hub(name: str, split: str | None) -> Iterator[Record | Problem]:
         folder = snapshot_download(
             name,
             repo_type="dataset",
+            revision=revision or None,
             allow_patterns=["*.jsonl", "*.json", "*.parquet", "**/*.json", "**/*.parquet"],
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:

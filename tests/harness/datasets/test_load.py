@@ -181,6 +181,42 @@ def test_the_hub_without_its_package_says_what_to_install(monkeypatch: pytest.Mo
         load_tasks("hub:someone/some-set")
 
 
+HUB = """
+import json, sys
+from harness.datasets import load_tasks
+found = [[task.id for task in load_tasks(sys.argv[1], split=split)] for split in (None, "goal")]
+print(json.dumps(found))
+"""
+
+
+def test_a_set_on_a_hub_is_read_once_and_again_without_it(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    import os
+    import subprocess
+    import sys
+
+    import tests.support.hub as support
+
+    files = {
+        "README.md": b"a card",
+        "goal_hf.jsonl": json.dumps(sgr("lake_001-g")).encode(),
+        "constraint_hf.jsonl": json.dumps(sgr("lake_001")).encode(),
+    }
+
+    def load(url: str) -> Any:
+        env = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+        words = [sys.executable, "-c", HUB, "hub:someone/lakes@v1"]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    wanted = [["lake_001", "lake_001-g"], ["lake_001-g"]]
+    with support.hub("someone/lakes", files) as (url, asked):
+        assert load(url) == wanted
+        assert any("/revision/v1" in path for path in asked)
+        assert not any("README" in path for path in asked)
+    assert load(url) == wanted  # the hub is gone: its files are kept
+
+
 @pytest.mark.parametrize("case", json.loads((VECTORS / "bclc_decrypt.json").read_text()))
 def test_decrypt_vectors(case: dict[str, str]) -> None:
     assert decrypt(case["ciphertext"], case["password"]) == case["plaintext"]

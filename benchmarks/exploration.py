@@ -1,10 +1,11 @@
 """Explorations of real applications: how many hand-listed states they find, and how many views come back the same.
 
-    python -m benchmarks.exploration [datasette] [trac] [luigi] [--depth 2] [--keep DIRECTORY]
+    python -m benchmarks.exploration [datasette] [trac] [luigi] [--depth 2] [--seconds 1500] [--keep DIRECTORY]
 
 Each application runs on loopback with data of its own. Its list (benchmarks/applications/*.yaml) was written by hand;
 each way in it is walked in the running application, and counts as found if a stored view shows the same. Then every
-view is replayed offline and compared (`stillweb check`). Exit code 1 below 95 % found, 98 % of texts, 90 % of pictures.
+view is replayed offline and compared (`stillweb check`). An exploration that ran out of
+time goes on when called again with the same --keep. Exit code 1 below 95 % found, 98 % of texts, 90 % of pictures.
 """
 
 from __future__ import annotations
@@ -66,17 +67,20 @@ class Outcome:
 
 def explore(name: str, states: States, work: Path, depth: int, seconds: float) -> Outcome:
     """Explore, walk the list, check."""
+    states = states.within(depth)
     outcome = Outcome(name, states.count)
+    base = f"http://{name}.test"
     authority = Authority.load_or_create(work / "state")
     profile = complete(Profile())
-    with serving(name, work / "application") as base:
+    with serving(name, work / "application") as port:
+        places = {f"{name}.test": ("127.0.0.1", port)}
         began = time.monotonic()
         with (
             Writer.open(work / "snap", profile=profile) as writer,
-            Recorder(writer, authority=authority) as recorder,
+            Recorder(writer, authority=authority, resolve=places) as recorder,
         ):
             explorer = Explorer(
-                recorder, writer, profile, limits=Limits(states.views, depth, seconds), choices=Choices(states.values)
+                recorder, writer, profile, limits=Limits(states.views, depth, seconds, delay=0.0), choices=Choices(states.values)
             )  # fmt: skip
             for page in states.pages:
 
@@ -90,7 +94,7 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float) -
         outcome.seconds = time.monotonic() - began
         with (
             Writer.open(work / "walks", profile=profile) as writer,
-            Recorder(writer, authority=authority) as recorder,
+            Recorder(writer, authority=authority, resolve=places) as recorder,
             Snapshot.open(work / "snap") as snapshot,
         ):
             for page, graph in zip(states.pages, outcome.graphs, strict=True):

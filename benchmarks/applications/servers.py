@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -68,9 +69,10 @@ def _penguins(work: Path) -> None:
 
 
 @contextmanager
-def serving(name: str, work: Path) -> Iterator[str]:
-    """The application on a free port; gives its base URL. Its files are in `work`, its process ends with the block."""
-    work.mkdir(parents=True, exist_ok=True)
+def serving(name: str, work: Path) -> Iterator[int]:
+    """The application on a free port, which it gives. Its files are in `work`, its process ends with the block."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -105,7 +107,7 @@ def serving(name: str, work: Path) -> Iterator[str]:
             if name == "luigi":
                 _run(PEERS / "python", HERE / "fill_luigi.py", base)
             httpx.get(base, follow_redirects=True, timeout=30)
-            yield base
+            yield port
         finally:
             process.terminate()
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,28 @@ class States:
     views: int
     pages: tuple[Page, ...]
 
+    def within(self, depth: int) -> States:
+        """The states of at most `depth` actions; sending the form of a field that was just set is one action with it."""
+        pages = [
+            Page(page.url, tuple(way for way in page.states if actions(way) <= depth)) for page in self.pages
+        ]
+        return replace(self, pages=tuple(pages))
+
     @property
     def count(self) -> int:
         """How many states the list names."""
         return sum(len(page.states) for page in self.pages)
+
+
+def actions(way: tuple[Step, ...]) -> int:
+    """How many things a person does on a way."""
+    sent = [
+        number
+        for number, step in enumerate(way)
+        if number and not {"click", "press"}.isdisjoint(step) and {"select", "fill", "check", "uncheck"} & set(way[number - 1])
+        and ("press" in step or step["click"].get("text") in ("Apply", "Update"))
+    ]  # fmt: skip
+    return len(way) - len(sent)
 
 
 def _step(item: Any) -> Any:

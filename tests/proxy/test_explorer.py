@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from proxy.moves import Choices
 from proxy.recorder import Recorder
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
+from snapshots.verify import verify
 from snapshots.writer import Writer
 from tests.proxy.sites import Answer, Handler, mill_site, serve
 
@@ -118,3 +123,79 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(graph.views) == 4
     assert len({node.address for node in graph.views}) == 4
     assert graph.views[0].steps == []
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from proxy.browser import complete
+from proxy.certificates import Authority
+from proxy.explorer import Explorer, Limits
+from proxy.recorder import Recorder
+from snapshots.profile import Profile
+from snapshots.writer import Writer
+
+folder, url, views = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+profile = complete(Profile())
+with Writer.open(folder / "snap", profile=profile) as writer:
+    with Recorder(writer, authority=Authority.load_or_create(folder / "state")) as recorder:
+        limits = Limits(views, depth=1, obey_robots=False)
+        graph = Explorer(recorder, writer, profile, limits=limits).explore(
+            url, lambda count, address: print(count, flush=True))
+print("ended", len(graph.views), graph.ended)
+"""
+
+
+def test_killed_midway_it_goes_on_and_walks_no_known_way_again(tmp_path: Path) -> None:
+    clicked.clear()
+    with serve(with_dangers()) as base:
+        words = [sys.executable, "-c", _CHILD, str(tmp_path), f"{base}/", "6"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as first:
+            assert first.stdout is not None
+            for line in first.stdout:
+                if line.strip() == "3":
+                    os.killpg(first.pid, signal.SIGKILL)
+        before = len(clicked)
+        assert before
+        second = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
+    assert "ended 6 6 views" in second.stdout, second.stdout
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        graph = Graph.from_json(snapshot.metadata(graph_uri(f"{base}/")))
+        stored = [view.address for view in snapshot.views()]
+        assert len(stored) == len(set(stored))
+        assert {node.address for node in graph.views} <= set(stored)
+        for node in graph.views:
+            assert snapshot.resource("text", node.address)
+            assert snapshot.resource("view", node.address)
+    assert not list((tmp_path / "snap").glob("*explore.json"))
+    assert not verify(tmp_path / "snap")
+
+
+def test_what_is_kept_while_it_goes_on_holds_no_secret(tmp_path: Path) -> None:
+    secret = "tok-5f2b8a1c9d7e4f60"
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        shown = "<p>two</p>" if "?" in path else ""
+        return (
+            200,
+            {"Content-Type": "text/html", "Set-Cookie": f"session={secret}"},
+            f"<title>P</title><h1>Mine</h1><a href='/mine?of={secret}&n=2'>Mine, {secret}</a>{shown}".encode(),
+        )
+
+    kept: list[str] = []
+    with serve(page) as base:
+        profile = complete(Profile())
+        with (
+            Writer.open(tmp_path / "snap", profile=profile) as writer,
+            Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+        ):
+
+            def look(count: int, address: str) -> None:
+                kept.extend(p.read_text() for p in (tmp_path / "snap").glob("*explore.json"))
+
+            explorer = Explorer(recorder, writer, profile, limits=Limits(views=3, depth=2, obey_robots=False))
+            graph = explorer.explore(f"{base}/mine", look)
+            explorer.save(f"{base}/mine", graph.to_json())
+            kept.extend(p.read_text() for p in (tmp_path / "snap").glob("*explore.json"))
+    assert any("Mine, " in text for text in kept)
+    assert not [text for text in kept if secret in text]

@@ -69,7 +69,8 @@ def exchanges(count: int, seed: int = 7) -> Iterator[Exchange]:
                 yield Exchange(request, 200, "OK", (("Content-Type", "image/png"),), images[image], *at)
             else:
                 page = number // 2 if stateful else (session % 10) * 40 + number
-                request = Request("GET", f"{site}/list?page={page}", (*AGENT, *cookie))
+                path = f"list?page={page}" if stateful or page % 3 == 0 else f"guide/chapter-{page}.html"
+                request = Request("GET", f"{site}/{path}", (*AGENT, *cookie))
                 body = pages[page % len(pages)] + f"<p>{page} {chosen} {site}</p>".encode()
                 yield Exchange(request, 200, "OK", HTML, body, *at)
         made += min(60, count - made)
@@ -101,8 +102,11 @@ def url_of(number: int) -> str:
 def _line(number: int, place: Capture) -> bytes:
     url = url_of(number)
     key = request_key(Request("GET", url))
-    changes = number % 997 % STATEFUL == 0 and number % 20 == 0
-    state = f"a1b2c3d4~deadbeef >a1b2c3d4~{key.exact[:8]}" if changes else ""
+    stateful = number % 997 % STATEFUL == 0
+    changes = stateful and number % 20 == 0
+    state = "a1b2c3d4*" if stateful else ""  # as where a filter was seen to make no difference to a page
+    if changes:
+        state += f" >a1b2c3d4={key.exact[:8]}"
     capture = Capture(
         key.urlkey, "20250101000000", url, "GET", 200, "text/html", f"sha256:{key.exact}", place.filename, place.offset,
         place.length, place.request_offset, place.request_length, key.canonical, key.exact, "default", 2 * number,

@@ -20,6 +20,7 @@ BLOCK = 1 << 13  # bisection lands on blocks of this size, then looks within
 PROBE = 1 << 10  # enough for the rest of a line and the key of the next
 TOP = 1 << 17  # so many block keys are kept at most, the first probed ones
 
+_decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -73,7 +74,10 @@ def capture_line(capture: Capture, identity: str) -> bytes:
 def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
     """The parts of a line. Raises ValueError."""
     urlkey, timestamp, block = line.split(b" ", 2)
-    entry = json.loads(block)
+    text = block.decode(errors="surrogatepass")
+    entry, end = _decode(text)
+    if end != len(text):
+        entry = json.loads(text)  # which takes white space, and says what else it is
     if not isinstance(entry, dict):
         raise ValueError("the JSON block is no object")
     return urlkey.decode(errors="surrogatepass"), timestamp.decode("ascii"), entry
@@ -253,7 +257,7 @@ class Index:
 
     def entries(self, urlkey: str) -> list[tuple[str, str, dict[str, Any]]]:
         """All parsed lines of a urlkey, of captures or not."""
-        return [parse_line(line) for line in self.lines(urlkey)]
+        return [parse_line(line) for line in self._exact(urlkey.encode(errors="surrogatepass"))]
 
     def candidates(self, urlkey: str) -> list[Capture]:
         """The captures with this urlkey, oldest first."""

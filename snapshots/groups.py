@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from snapshots.answers import Answers
 from snapshots.capture import Capture, Response
@@ -203,13 +205,26 @@ def check_rules(
     read_response: ReadResponse,
     rules: RuleSet,
 ) -> RuleSet:
-    """The rules with all that the captures of a snapshot speak against: to be stored, and told, at sealing."""
-    paths: dict[tuple[str, str], list[Capture]] = defaultdict(list)
-    for capture in captures:
-        paths[capture.method, group_prefix(capture.url)].append(capture)
-    found = list(rules.refused)
-    for key in sorted(paths):
-        for one in refused(paths[key], rules.rules, read_request, read_response):
-            if all((one.rule, one.path) != (o.rule, o.path) for o in found):
-                found.append(one)
-    return RuleSet(rules.rules, tuple(found))
+    """The rules with all that the captures of a snapshot speak against: to be stored, and told, at sealing.
+
+    `captures` in the order of their index keys, so that one host is looked at after the other.
+    """
+    found: list[tuple[tuple[str, str], Refused]] = []
+
+    def look(paths: dict[tuple[str, str], list[Capture]]) -> None:
+        for key in sorted(paths):
+            found.extend((key, one) for one in refused(paths[key], rules.rules, read_request, read_response))
+
+    odd: dict[tuple[str, str], list[Capture]] = defaultdict(list)  # of keys without a host
+    for host, members in groupby(captures, key=lambda c: c.urlkey.partition(")")[0]):
+        paths: dict[tuple[str, str], list[Capture]] = odd if ":/" in host else defaultdict(list)
+        for capture in members:
+            paths[capture.method, group_prefix(capture.url)].append(capture)
+        if paths is not odd:
+            look(paths)
+    look(odd)
+    off = list(rules.refused)
+    for _, one in sorted(found, key=itemgetter(0)):
+        if all((one.rule, one.path) != (o.rule, o.path) for o in off):
+            off.append(one)
+    return RuleSet(rules.rules, tuple(off))

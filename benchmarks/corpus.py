@@ -65,3 +65,16 @@ def mixed(root: Path, count: int = 600, mean: int = 40_000) -> list[tuple[str, i
         out.append((name, len(data)))
         total += len(data)
     return out
+
+
+def unique(root: Path, source: Path, urls: list[tuple[str, int]], count: int) -> list[tuple[str, int]]:
+    """So many files under `root`, made from those under `source`, no two of them alike: (path, size)."""
+    root.mkdir(parents=True, exist_ok=True)
+    out = []
+    for number in range(count):
+        path, _ = urls[number % len(urls)]
+        name = f"/new-{number:05d}{Path(path).suffix}"
+        data = (source / path[1:]).read_bytes() + f"\n<!-- {number} -->\n".encode()
+        (root / name[1:]).write_bytes(data)
+        out.append((name, len(data)))
+    return out

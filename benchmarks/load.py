@@ -2,7 +2,7 @@
 
 Each process drives its share of the connections with non-blocking sockets and epoll; one connection alone is
 driven with a blocking socket. `through` is a proxy that is asked for a tunnel first. Every answer is read whole
-and its status and length are checked. Run as a module it shows its own limit against a server that does nothing.
+and its status and length are checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 
@@ -104,14 +104,18 @@ class _Client:
         return True
 
 
-_contexts: dict[str, ssl.SSLContext] = {}
+_contexts: dict[bytes, ssl.SSLContext] = {}
 
 
 def _context(ca: str) -> ssl.SSLContext:
-    if ca not in _contexts:
-        _contexts[ca] = ssl.create_default_context(cafile=ca)
-        _contexts[ca].set_alpn_protocols(["http/1.1"])
-    return _contexts[ca]
+    """Trusts that authority. Names are not compared: not every peer can certify an IP address."""
+    with open(ca, "rb") as file:
+        pem = file.read()
+    if pem not in _contexts:
+        _contexts[pem] = ssl.create_default_context(cafile=ca)
+        _contexts[pem].check_hostname = False
+        _contexts[pem].set_alpn_protocols(["http/1.1"])
+    return _contexts[pem]
 
 
 def _drive(job: dict, share: int, number: int) -> dict:
@@ -140,40 +144,39 @@ def _drive(job: dict, share: int, number: int) -> dict:
     errors = 0
     first = ""
     count = len(requests)
-    at = number * 7919 % count
+    at = (job["start"] + number * count // job["processes"]) % count
     clock = time.perf_counter
     start = clock()
     end = start + job["seconds"]
     total = 0
     if share == 1:
-        client = clients[0]
-        sock = client.sock
-        while True:
-            began = clock()
-            if began >= end:
-                break
+        client: _Client | None = clients[0]
+        fresh = job["fresh"]
+        while (began := clock()) < end:
             raw, size = requests[at]
             at = at + 1 if at + 1 < count else 0
             try:
+                if client is None:
+                    client = make(0)
+                sock = client.sock
                 sock.sendall(raw)
                 while not client.take(_some(sock), size):
                     pass
             except (OSError, Mismatch) as error:
-                if job["reconnect"] and clock() < end and errors == 0:
-                    sock.close()  # a server that does not keep connections: its cost is its own
-                    while clock() < end:
-                        try:
-                            client = make(0)
-                            break
-                        except (OSError, Mismatch):
-                            continue
-                    sock = client.sock
-                    continue
                 errors += 1
                 first = first or f"{type(error).__name__}: {error}"
-                break
-            latencies.append(clock() - began)
-        total = client.size
+                if not fresh:
+                    break
+            else:
+                latencies.append(clock() - began)
+            if fresh:  # a server that does not keep connections: its cost is its own
+                if client is not None:
+                    total += client.size
+                    client.sock.close()
+                client = None
+        if client is not None:
+            total += client.size
+        clients = []
     else:
         poll = select.epoll()
         by_fd = {}
@@ -265,9 +268,14 @@ def run(
     connect: str | None = None,
     users: tuple[str, ...] = ("default",),
     processes: int | None = None,
-    reconnect: bool = False,
+    fresh: bool = False,
+    start: int = 0,
 ) -> Load:
-    """Loads `base` + each path of `urls` (with the length that the body must have) for some seconds."""
+    """Loads `base` + each path of `urls` (with the length that the body must have, -1: any) for some seconds.
+
+    The processes begin at `start` and at places spread over the list. With `fresh` each request has a connection
+    of its own, for servers that keep none; that needs a process for each connection.
+    """
     processes = processes or min(connections, 8)
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
@@ -279,7 +287,9 @@ def run(
         "through": through,
         "connect": connect,
         "users": users,
-        "reconnect": reconnect,
+        "fresh": fresh,
+        "start": start,
+        "processes": processes,
         "ready": ready_write,
         "go": go_read,
     }
@@ -339,6 +349,31 @@ def run(
     )
 
 
-def as_json(load: Load) -> dict:
-    """For result files."""
-    return asdict(load)
+def keeps_alive(
+    base: str,
+    path: str,
+    *,
+    ca: str | None,
+    through: tuple[str, int] | None,
+    connect: str | None,
+    times: int = 2,
+) -> bool:
+    """Whether a server answers a second request on a connection. Raises OSError or Mismatch when not even one."""
+    parts = urlsplit(base)
+    host = parts.hostname or ""
+    raw = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: */*\r\n\r\n".encode()
+    client = _Client((connect or host, parts.port or 443), through, host, ca, "default")
+    try:
+        for number in range(times):
+            try:
+                client.sock.settimeout(3 if number else 30)
+                client.sock.sendall(raw)
+                while not client.take(_some(client.sock), -1):
+                    pass
+            except (OSError, Mismatch):
+                if number:
+                    return False
+                raise
+        return True
+    finally:
+        client.sock.close()

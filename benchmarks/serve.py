@@ -1,4 +1,8 @@
-"""A gateway in a process of its own, for the benchmarks: `python -m benchmarks.serve SNAPSHOT PORT WORKERS`."""
+"""A gateway or a recorder in a process of its own, until its standard input ends.
+
+python -m benchmarks.serve SNAPSHOT PORT WORKERS            replays
+python -m benchmarks.serve --record SNAPSHOT PORT CA        records
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,28 @@ from proxy.gateway import Gateway
 from proxy.ledger import Ledger
 from snapshots.snapshot import Snapshot
 
-if __name__ == "__main__":
-    path, port, workers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+
+def replay(path: str, port: str, workers: str) -> None:
+    """As `stillweb replay` does, with a ledger."""
     with (
         Snapshot.open(path) as snapshot,
         Ledger(Path(path).with_suffix(".ledger")) as ledger,
-        Gateway(snapshot, port=port, workers=workers, ledger=ledger, challenge=False),
+        Gateway(snapshot, port=int(port), workers=int(workers), ledger=ledger, challenge=False),
     ):
         sys.stdin.readline()
+
+
+def record(path: str, port: str, ca: str) -> None:
+    """As `stillweb record` does, with redaction."""
+    from proxy.recorder import Recorder
+    from snapshots.writer import Writer
+
+    with Writer.open(path) as writer, Recorder(writer, port=int(port), upstream_ca=Path(ca), challenge=False):
+        sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--record":
+        record(*sys.argv[2:])
+    else:
+        replay(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The servers that are compared, each started in processes of its own and ended by the benchmark."""
+"""Ours and nginx, each started in processes of its own and ended by the benchmark. Others' are in `peers`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import corpus
 
 HOST = "bench.example"
-PEERS = Path(__file__).parents[1] / ".venv-peers" / "bin"
+ORIGIN = "127.0.0.2"  # for recording: warcprox refuses 127.0.0.1
 
 
 @dataclass
@@ -31,6 +31,8 @@ class Server:
     connect: str | None = None
     pid: int = 0
     start_seconds: float = 0.0
+    fresh: bool = False  # it keeps no connection: each request has its own
+    alters: bool = False  # it changes the pages, so that their lengths are not known
     more: dict[str, float] = field(default_factory=dict)
 
     def target(self) -> dict[str, object]:
@@ -45,14 +47,14 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def wait_port(port: int, process: subprocess.Popen[bytes], seconds: float = 90.0) -> None:
+def wait_port(port: int, process: subprocess.Popen[bytes], address: str, seconds: float = 90.0) -> None:
     """Returns when the port accepts connections."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(f"{process.args} ended with {process.returncode}")
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((address, port), timeout=1).close()
             return
         except OSError:
             time.sleep(0.02)
@@ -97,15 +99,21 @@ def cpu(pid: int) -> float:
 
 
 @contextmanager
-def _running(
-    command: list[str], port: int, *, cwd: Path | None = None, env: dict[str, str] | None = None
+def running(
+    command: list[str],
+    port: int,
+    *,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    address: str = "127.0.0.1",
 ) -> Iterator[tuple[int, float]]:
+    """A server while it runs: its process id, and how many seconds it took to listen."""
     began = time.monotonic()
     process = subprocess.Popen(
         command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_port(port, process)
+        wait_port(port, process, address)
         yield process.pid, time.monotonic() - began
     finally:
         assert process.stdin is not None
@@ -165,86 +173,47 @@ def authority(work: Path) -> object:
 
 @contextmanager
 def gateway(work: Path, snapshot: Path, workers: int = 1) -> Iterator[Server]:
-    """Ours."""
+    """Ours, in replay."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.serve", str(snapshot), str(port), str(workers)]
     env = os.environ | {"STILLWEB_STATE": str(work / "state")}
-    with _running(command, port, env=env) as (pid, took):
+    with running(command, port, env=env) as (pid, took):
         ca = str(work / "state" / "stillweb-ca.pem")
         name = "stillweb" if workers == 1 else f"stillweb, {workers} processes"
         yield Server(name, f"https://{HOST}", ca, ("127.0.0.1", port), None, pid, took)
 
 
 @contextmanager
-def nginx(work: Path, root: Path, workers: int = 2) -> Iterator[Server]:
+def nginx(work: Path, root: Path, workers: int = 2, host: str = HOST) -> Iterator[Server]:
     """nginx serving the files directly over TLS, as fast as it is configured: no log, open files kept."""
+    address = "127.0.0.1" if host == HOST else host
     port = free_port()
     signer = authority(work)
-    leaf = work / "leaf.pem"
-    leaf.write_bytes(signer.mint(HOST) + signer._leaf_key_pem)  # type: ignore[attr-defined]
+    leaf = work / f"leaf-{host}.pem"
+    leaf.write_bytes(signer.mint(host) + signer._leaf_key_pem)  # type: ignore[attr-defined]
     leaf.chmod(0o600)
-    config = work / "nginx.conf"
+    config = work / f"nginx-{host}.conf"
     user = "user root;" if os.geteuid() == 0 else ""
     config.write_text(
-        f"{user} worker_processes {workers}; pid {work}/nginx.pid; error_log {work}/nginx.log; daemon off;\n"
+        f"{user} worker_processes {workers}; pid {work}/nginx-{host}.pid; error_log {work}/nginx.log; daemon off;\n"
         "events { worker_connections 4096; }\n"
         "http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; "
         "open_file_cache max=10000; open_file_cache_valid 600s; include /etc/nginx/mime.types;\n"
-        f"server {{ listen 127.0.0.1:{port} ssl reuseport backlog=4096; ssl_certificate {leaf}; "
+        f"server {{ listen {address}:{port} ssl reuseport backlog=4096; ssl_certificate {leaf}; "
         f"ssl_certificate_key {leaf}; ssl_session_cache shared:S:10m; root {root}; }} }}\n"
     )
     program = shutil.which("nginx") or "/usr/sbin/nginx"
-    with _running([program, "-c", str(config)], port) as (pid, took):
+    with running([program, "-c", str(config)], port, address=address) as (pid, took):
         ca = str(work / "state" / "stillweb-ca.pem")
-        yield Server("nginx", f"https://{HOST}:{port}", ca, None, "127.0.0.1", pid, took)
+        yield Server("nginx", f"https://{host}:{port}", ca, None, address, pid, took)
 
 
 @contextmanager
-def mitmproxy(work: Path, root: Path, urls: list[tuple[str, int]]) -> Iterator[Server]:
-    """mitmproxy's server replay, with what it needs to answer more than once and not to go live."""
-    from mitmproxy import http
-    from mitmproxy.io import FlowWriter
-    from mitmproxy.test import tflow
-
-    flows = work / "replay.flows"
-    with open(flows, "wb") as file:
-        writer = FlowWriter(file)
-        for url, _ in urls:
-            flow = tflow.tflow(resp=True)
-            flow.request = http.Request.make("GET", f"https://{HOST}{url}")
-            flow.response = http.Response.make(
-                200, (root / url[1:]).read_bytes(), {"Content-Type": corpus.media(Path(url))}
-            )
-            writer.add(flow)
+def recorder(work: Path, snapshot: Path) -> Iterator[Server]:
+    """Ours, recording into a new snapshot from origins that the benchmark's authority vouches for."""
+    shutil.rmtree(snapshot, ignore_errors=True)
     port = free_port()
-    state = work / "mitmproxy"
-    command = [str(Path(sys.executable).with_name("mitmdump")), "-q", "-p", str(port), "--listen-host", "127.0.0.1",
-               "--set", f"confdir={state}", "--server-replay", str(flows), "--set", "server_replay_reuse=true",
-               "--set", "server_replay_extra=kill", "--set", "connection_strategy=lazy", "--set", "server_replay_refresh=false"]  # fmt: skip
-    with _running(command, port) as (pid, took):
-        yield Server(
-            "mitmproxy server replay",
-            f"https://{HOST}",
-            str(state / "mitmproxy-ca-cert.pem"),
-            ("127.0.0.1", port),
-            None,
-            pid,
-            took,
-        )
-
-
-@contextmanager
-def pywb(work: Path, snapshot: Path) -> Iterator[Server]:
-    """pywb's proxy mode as shipped, on the same WARC."""
-    folder = work / "pywb"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    quiet = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
-    subprocess.run([str(PEERS / "wb-manager"), "init", "bench"], **quiet)  # type: ignore[call-overload]
-    for archive in sorted((snapshot / "archive").iterdir()):
-        subprocess.run([str(PEERS / "wb-manager"), "add", "bench", str(archive)], **quiet)  # type: ignore[call-overload]
-    port = free_port()
-    command = [str(PEERS / "wayback"), "--proxy", "bench", "-b", "127.0.0.1", "-p", str(port)]
-    with _running(command, port, cwd=folder) as (pid, took):
-        ca = folder / "proxy-certs" / "pywb-ca.pem"
-        yield Server("pywb as shipped", f"https://{HOST}", str(ca), ("127.0.0.1", port), None, pid, took)
+    ca = str(work / "state" / "stillweb-ca.pem")
+    command = [sys.executable, "-m", "benchmarks.serve", "--record", str(snapshot), str(port), ca]
+    with running(command, port, env=os.environ | {"STILLWEB_STATE": str(work / "state")}) as (pid, took):
+        yield Server("stillweb", "", ca, ("127.0.0.1", port), None, pid, took)

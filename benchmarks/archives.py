@@ -1,0 +1,274 @@
+"""Rows of archives: looking up in large indexes, indexing, sealing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import large, peers, servers
+from benchmarks.bench import Bench, NotRun, Row
+from snapshots.capture import Capture, Exchange
+from snapshots.cdxj import capture_line
+from snapshots.container import INDEX, PACKAGE
+from snapshots.keys import request_key
+from snapshots.request import Request
+from snapshots.writer import Writer
+
+ROOT = Path(__file__).parents[1]
+EACH = 10_000  # pages of a site
+TRUE = 7  # one line of so many has the keys of its URL; only those are asked for
+ROOM = 800  # bytes on disk for a line
+
+LOOKUP = """
+import json, os, random, resource, sys, time
+sys.path.insert(0, sys.argv[4])
+path, count, asked = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+from benchmarks.archives import TRUE, url_of
+from snapshots.request import Request
+from snapshots.snapshot import Snapshot
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+began = time.perf_counter()
+snapshot = Snapshot.open(path)
+matcher = snapshot.matcher()
+session = matcher.session("bench")
+def look(n):
+    request = Request("GET", url_of(n))
+    t = time.perf_counter()
+    found = matcher.lookup(request, session)
+    t = time.perf_counter() - t
+    assert found.capture is not None, n
+    session.answered(found)
+    return t
+look(0)
+first = time.perf_counter() - began
+chance = random.Random(7)
+numbers = [chance.randrange(count // TRUE) * TRUE for _ in range(asked)]
+def times(numbers):
+    out = sorted(map(look, numbers))
+    return out[len(out) // 2] * 1e6, out[int(len(out) * 0.99)] * 1e6
+new = times(numbers)
+again = times(numbers[-(1 << 11):] * 4)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+own = sum(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024 if os.path.exists("/proc/self/status") else peak
+print(json.dumps({"first": first, "new": new, "again": again, "mb": own, "with_file": peak}))
+"""
+
+
+def url_of(number: int) -> str:
+    """The URL of a line; lines are in the order of their numbers."""
+    return f"https://site{number // EACH:05d}.example/path/page-{number % EACH:04d}.html?id={number:09d}"
+
+
+def many(path: Path, count: int) -> Path:
+    """An open snapshot with an index of so many lines, all of which point to one record.
+
+    What is measured with it is opening and looking up, not reading. Only one line of `TRUE` has the keys that
+    belong to its URL, for making keys would be most of the work.
+    """
+    package = path / PACKAGE
+    if package.exists() and json.loads(package.read_text()).get("lines") == count:
+        return path
+    if shutil.disk_usage(path.parent).free < 2 * ROOM * count:
+        raise NotRun(f"{count:,} lines need {2 * ROOM * count / 1e9:.0f} GB of disk")
+    shutil.rmtree(path, ignore_errors=True)
+    moment = datetime(2025, 1, 1, tzinfo=UTC)
+    with Writer.open(path) as writer:
+        body = b"<p>" + b"word " * 1000
+        place = writer.exchange(
+            Exchange(Request("GET", url_of(0)), 200, "OK", large.HTML, body, moment, "default", 1, 2)
+        )
+    head, template = _template(place)
+    size = 0
+    with open(path / INDEX, "wb", buffering=1 << 20) as out:
+        for start in range(0, count, EACH):
+            lines = []
+            for n in range(start, min(start + EACH, count)):
+                url = url_of(n)
+                if n % TRUE:
+                    exact = canonical = f"{n:064x}"
+                else:
+                    key = request_key(Request("GET", url))
+                    exact, canonical = key.exact, key.canonical
+                urlkey = head % (n // EACH, n % EACH, n)
+                lines.append(
+                    template % {"urlkey": urlkey, "url": url, "exact": exact, "canonical": canonical}
+                )
+            size += out.write("".join(lines).encode())
+    told = json.loads(package.read_text())
+    told["lines"] = count
+    told["stillweb"]["index"]["bytes"] = size
+    package.write_text(json.dumps(told))
+    return path
+
+
+def _template(place: Capture) -> tuple[str, str]:
+    """The form of an index key, of its numbers, and that of a line, of its key, URL and the two keys in it."""
+    url = url_of(0)
+    key = request_key(Request("GET", url))
+    capture = Capture(
+        key.urlkey, "20250101000000", url, "GET", 200, "text/html", "sha256:" + "ab" * 32, place.filename, place.offset,
+        place.length, place.request_offset, place.request_length, key.canonical, key.exact, "default", 1, 2,
+    )  # fmt: skip
+    line = capture_line(capture, "cd" * 32).decode() + "\n"
+    rest = line.removeprefix(key.urlkey).replace("%", "%%")
+    for text, hole in ((url, "%(url)s"), (key.exact, "%(exact)s"), (key.canonical, "%(canonical)s")):
+        if rest.count(text) != 1:
+            raise NotRun(f"an index line has {text!r} not once: {rest[:300]!r}")
+        rest = rest.replace(text, hole)
+    form = key.urlkey.replace("%", "%%").replace("site00000", "site%05d").replace("page-0000", "page-%04d")
+    form = form.replace("000000000", "%09d")
+    return form, "%(urlkey)s" + rest
+
+
+def _look(path: Path, count: int) -> dict[str, list[float]]:
+    command = [sys.executable, "-c", LOOKUP, str(path), str(count), "20000", str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"looking up failed: {done.stderr.strip().splitlines()[-1:]}")
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
+
+
+def lookups(bench: Bench) -> list[Row]:
+    """Lookup in process, over indexes of many captures: pages never asked for before, and again."""
+    rows: list[Row] = []
+    points: list[tuple[int, dict[str, list[float]]]] = []
+    counts = (200_000,) if bench.quick else (10_000, 200_000, 1_000_000, 10_000_000)
+    for count in counts:
+        label = f"lookup in process, {count:,} captures"
+        try:
+            path = many(bench.work / f"lines-{count}.snapshot", count)
+            # in turns of whole processes: the least of them, for other work on the machine counts too
+            runs = [_look(path, count) for _ in range(3)]
+        except (NotRun, OSError) as error:
+            rows.append(Row(label, f"not run: {error}"))
+            continue
+        found = min(runs, key=lambda run: run["new"][0])
+        points.append((count, found))
+        if count == 10_000:
+            continue
+        bar = "p50 ≤ 30, p99 ≤ 200 µs" if count <= 1_000_000 else ""
+        for kind, words in (("new", "pages not asked for before"), ("again", "asked for again")):
+            p50, p99 = found[kind]
+            held = (p50 <= 30 and p99 <= 200) if bar else None
+            rows.append(Row(f"{label}, {words}", f"p50 {p50:.1f} µs, p99 {p99:.1f} µs", bar=bar, held=held))
+        first = min(float(run["first"]) for run in runs)  # type: ignore[arg-type]
+        name = f"opening {count:,} captures until the first lookup is done"
+        held = first <= 0.3 and found["mb"] <= 150  # type: ignore[operator]
+        note = f"with the pages of the index that the system keeps for it {found['with_file']:.0f} MB"
+        told = f"{first:.2f} s, {found['mb']:.0f} MB"
+        bar = "≤ 0.3 s, ≤ 150 MB" if count <= 1_000_000 else ""
+        rows.append(Row(name, told, bar=bar, held=held if bar else None, note=note))
+    by_count = dict(points)
+    if 10_000_000 in by_count and 1_000_000 in by_count:
+        most, less = by_count[10_000_000]["new"], by_count[1_000_000]["new"]
+        rows.append(
+            Row(
+                "lookup, 10,000,000 against 1,000,000 captures (p50 of pages not asked for before)",
+                f"{most[0]:.1f} µs",
+                f"{less[0]:.1f} µs",
+                most[0] / less[0],
+                "≤ 1.5",
+                most[0] <= 1.5 * less[0],
+            )
+        )
+    if points and rows:
+        rows[0].data["lookups"] = points
+    if not bench.quick:
+        shutil.rmtree(bench.work / "lines-10000000.snapshot", ignore_errors=True)
+    return rows
+
+
+def indexing(bench: Bench) -> list[Row]:
+    """Indexing the same WARCs, against cdxj-indexer: the real mix, and what a recorder writes."""
+    stillweb = str(Path(sys.executable).with_name("stillweb"))
+    sets = [("real mix", bench.work / "mixed.snapshot", len(bench.mixed))]
+    if not bench.quick:
+        count = 10_000
+        sets.append((f"{count:,} captures", large.archives(bench.work / "index-many", count), count))
+    rows = []
+    for words, source, count in sets:
+        copy = bench.work / "index-me.snapshot"
+        shutil.rmtree(copy, ignore_errors=True)
+        for folder in ("indexes", "pages"):
+            (copy / folder).mkdir(parents=True)
+        shutil.copytree(source / "archive", copy / "archive")
+        files = [str(p) for p in sorted((copy / "archive").iterdir())]
+        ours = min(_timed([stillweb, "index", str(copy)]) for _ in range(3))
+        name = f"indexing ({words}, programs as started)"
+        text = f"{count / ours:,.0f} captures/s"
+        try:
+            program = peers.program("cdxj-indexer")
+            theirs = min(_timed([program, "-s", *files]) for _ in range(3))
+        except (NotRun, subprocess.CalledProcessError) as error:
+            rows.append(Row(name, text, f"not run: {error}", bar="≥ 5"))
+            continue
+        ratio = theirs / ours
+        rows.append(Row(name, text, f"cdxj-indexer {count / theirs:,.0f}/s", ratio, "≥ 5", ratio >= 5))
+    return rows
+
+
+def _timed(command: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def sealing(bench: Bench) -> list[Row]:
+    """Sealing, as the command does it: how many cores it keeps busy, and whether memory grows with the pages."""
+    counts = (300,) if bench.quick else (2_500, 10_000)
+    rows, peaks = [], []
+    for count in counts:
+        source = large.archives(bench.work / f"seal-{count}", count)
+        copy = bench.work / "seal-me.snapshot"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(source, copy)
+        out = bench.work / "sealed.wacz"
+        out.unlink(missing_ok=True)
+        seconds, cpu, peak = _sealed(copy, out)
+        peaks.append(peak)
+        cores = os.cpu_count() or 1
+        rows.append(
+            Row(
+                f"sealing {count:,} captures (index, texts, digests, zip)",
+                f"{seconds:.1f} s ({count / seconds:,.0f}/s), {cpu / seconds:.2f} of {cores} cores busy, {peak:.0f} MB at most",
+                bar="all cores busy" if count >= 10_000 else "",
+                held=cpu / seconds >= 0.75 * cores if count >= 10_000 else None,
+                note="memory of all its processes, shared pages counted in each",
+            )
+        )
+        shutil.rmtree(copy)
+        out.unlink(missing_ok=True)
+    if len(peaks) == 2:
+        ratio = peaks[1] / peaks[0]
+        name = f"memory of sealing, {counts[1]:,} against {counts[0]:,} captures"
+        rows.append(Row(name, f"{peaks[1]:.0f} MB", f"{peaks[0]:.0f} MB", ratio, "≤ 1.5", ratio <= 1.5))
+    return rows
+
+
+def _sealed(snapshot: Path, out: Path) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and the most MB of `stillweb seal`."""
+    stillweb = str(Path(sys.executable).with_name("stillweb"))
+    before, began = os.times(), time.perf_counter()
+    process = subprocess.Popen(
+        [stillweb, "seal", str(snapshot), "-o", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    peak = 0.0
+    while process.poll() is None:
+        with contextlib.suppress(OSError):
+            peak = max(peak, servers.memory(process.pid))
+        time.sleep(0.1)
+    seconds, after = time.perf_counter() - began, os.times()
+    assert process.stderr is not None
+    words = process.stderr.read().decode(errors="replace")
+    if process.returncode:
+        raise RuntimeError(f"stillweb seal ended with {process.returncode}: {words[-200:]}")
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return seconds, spent, peak

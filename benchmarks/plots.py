@@ -1,0 +1,59 @@
+"""Plots as SVG, in a few lines: cost against captures, and against connections."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+WIDTH, HEIGHT = 640, 360
+LEFT, RIGHT, TOP, BOTTOM = 70, 20, 40, 50
+COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#7b2d8b", "#b08900")
+
+Series = dict[str, list[tuple[float, float]]]
+
+
+def plot(title: str, across: str, up: str, series: Series) -> str:
+    """Lines over logarithmic axes; all values must be above 0."""
+    points = [point for line in series.values() for point in line]
+    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
+    low_y, high_y = _decades(min(y for _, y in points), max(y for _, y in points))
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        across_share = math.log(x / low_x) / math.log(high_x / low_x) if high_x > low_x else 0.5
+        up_share = math.log(y / low_y) / math.log(high_y / low_y)
+        return (
+            round(LEFT + across_share * (WIDTH - LEFT - RIGHT), 1),
+            round(HEIGHT - BOTTOM - up_share * (HEIGHT - TOP - BOTTOM), 1),
+        )
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{WIDTH / 2}" y="20" text-anchor="middle" font-size="15">{escape(title)}</text>',
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(across)}</text>',
+        f'<text transform="translate(16 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">{escape(up)}</text>',
+    ]
+    mark = low_y
+    while mark <= high_y * 1.001:
+        _, y = at(low_x, mark)
+        out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+        out.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{mark:,g}</text>')
+        mark *= 10
+    for value in sorted({x for x, _ in points}):
+        x, _ = at(value, low_y)
+        out.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:,g}</text>')
+    for number, (name, line) in enumerate(series.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        places = [at(x, y) for x, y in sorted(line)]
+        path = " ".join(f"{x},{y}" for x, y in places)
+        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        out += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in places]
+        y = TOP + 4 + 16 * number
+        out.append(f'<text x="{LEFT + 10}" y="{y}" fill="{colour}">{escape(name)}</text>')
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def _decades(low: float, high: float) -> tuple[float, float]:
+    """The powers of ten around both."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return 10.0**first, 10.0 ** max(last, first + 1)

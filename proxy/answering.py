@@ -15,7 +15,7 @@ from proxy import responses
 from proxy.cookies import AGED, with_ages
 from proxy.ledger import Ledger, encode
 from proxy.misses import body_entry, masked_url, near_entry
-from proxy.replies import Hot, Line, Memo, Reply
+from proxy.replies import Hot, Line, Memo, Reply, failure
 from snapshots import encodings
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
@@ -377,7 +377,7 @@ class Answerer:
         self.misses += 1
         why = f"its capture can't be read: {error}"
         self._note(line, self._tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
-        return _error(request, 502, "Damaged Capture", why)
+        return failure(request, 502, "Damaged Capture", why)
 
     def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
         """Answering went wrong, which is our fault: said, and what the site knows by now is not known."""
@@ -387,7 +387,7 @@ class Answerer:
         if request.method not in SAFE_METHODS:
             line.session.missed(site_of(request.url), Change(short("failed"), "", True))
         self._note(line, self._tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
-        return _error(request, 500, "Failed", why)
+        return failure(request, 500, "Failed", why)
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""
@@ -460,16 +460,6 @@ class Answerer:
 
 def _joined(derived: str, aged: bool) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "")))
-
-
-def _error(request: Request, status: int, reason: str, why: str) -> Reply:
-    body = f"stillweb: {why}\n".encode("utf-8", "replace")
-    fields = (
-        ("Content-Type", "text/plain; charset=utf-8"),
-        ("Content-Length", str(len(body))),
-        ("Stillweb-Verdict", "miss"),
-    )
-    return Reply(status, reason, fields, b"" if request.method == "HEAD" else body)
 
 
 def _read_pieces(file: BinaryIO) -> Iterator[bytes]:

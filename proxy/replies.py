@@ -47,6 +47,17 @@ class Reply:
         return b"".join((self.wire_head, b"\r\n", self.body))
 
 
+def failure(request: Request, status: int, reason: str, why: str) -> Reply:
+    """The answer that says that there can be none."""
+    body = f"stillweb: {why}\n".encode("utf-8", "replace")
+    fields = (
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Stillweb-Verdict", "miss"),
+    )
+    return Reply(status, reason, fields, b"" if request.method == "HEAD" else body)
+
+
 class Line:
     """A session as the gateway has it: its replay state, and how many requests it made."""
 

@@ -17,6 +17,7 @@ from snapshots.conditions import FAILS, FITS, UNSURE, SiteState, fits, read, sho
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.evidence import vary_of
 from snapshots.keys import Key, parse
+from snapshots.kinship import akin
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.request import Request
@@ -215,42 +216,6 @@ def decides(captures: list[Capture], now: Situation) -> bool:
     for capture in captures:
         seen.setdefault(vary_of(capture), set()).add(now.said(capture))
     return len(seen) > 1 and len({frozenset(digests) for digests in seen.values()}) > 1
-
-
-def akin(name: str, one: str, other: str) -> bool:
-    """Whether two values of a request field, recorded and asked, ask for the same in other words."""
-    if found := PSEUDONYM_TEXT.search(one):
-        # a secret that was replaced can't be compared, unless it proves to be another one
-        return other != "" and not (MASK in other and split(found[0]))
-    plain = _KIN.get(name)
-    return plain is not None and plain(one) == plain(other)
-
-
-def _language(value: str) -> str:
-    return value.partition(",")[0].partition(";")[0].partition("-")[0].strip().lower()
-
-
-def _kind(value: str) -> str:
-    first = value.partition(",")[0].partition(";")[0].strip().lower()
-    return "json" if "json" in first else first or "*/*"
-
-
-def _agent(value: str) -> str:
-    if "Mobi" in value:
-        return "mobile"
-    return "desktop" if value.startswith("Mozilla/") else "program"
-
-
-def _scheme(value: str) -> str:
-    return value.partition(" ")[0]
-
-
-_KIN: dict[str, Callable[[str], str]] = {
-    "accept-language": _language,
-    "accept": _kind,
-    "user-agent": _agent,
-    CREDENTIALS: _scheme,
-}
 
 
 def highest_layer(captures: list[Capture], now: Situation) -> list[Capture]:

@@ -25,6 +25,7 @@ from harness.engine import Job
 from harness.hashes import code_hash, code_version, evaluator_hash
 from harness.repeating import Known
 from harness.run_files import RunFiles
+from harness.scoring.wording import judges_wording
 from harness.summary import summarise
 from harness.trace import Trace, canonical, digest, hashed_part, read_trace
 from snapshots.errors import MissingCapability, StillwebError, UsageError
@@ -79,6 +80,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "settings": settings.deciding(),
         "evaluator": evaluator_hash(),
         "code": code_hash(),
+        "judges": judges_wording(files.tasks()),
         "models": sorted(models),
         "served": sorted(served),
         "not_replayable": sorted(set(replayable)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,6 +22,10 @@ from snapshots.errors import MissingCapability
 
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
+# What the last events of a whole stream say: Chat Completions and Responses.
+_ENDED = re.compile(
+    rb'\[DONE\]|"finish_reason"\s*:\s*"|"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"'
+)
 SESSION_HEADER = "x-stillweb-session"
 
 
@@ -120,7 +125,9 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
     if response.status_code in _AGAIN:
         return f"status {response.status_code}: {start}"
     if kind == "text/event-stream":
-        return None if b"data:" in content else "sent an empty event stream"
+        if b"data:" not in content:
+            return "sent an empty event stream"
+        return None if _ENDED.search(content) else "sent an event stream that breaks off"
     if kind == "text/html" or start[:15].lower().startswith(("<!doctype", "<html")):
         return f"sent HTML where JSON was expected (status {response.status_code}): {start!r}"
     try:

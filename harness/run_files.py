@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from harness.attempt import Limits
 from harness.task import Task
@@ -74,8 +74,8 @@ class Settings:
         return cls(**ready)
 
     # How many model answers come from where, and where files lie, change no result that is a result.
-    PLACES: ClassVar[tuple[str, ...]] = ("snapshots", "tape", "tape_path", "agent")
-    PLACE_VARIABLES: ClassVar[tuple[str, ...]] = ("_BASE_URL", "_DIR", "_CONDA_ENV")
+    PLACES = ("snapshots", "tape", "tape_path", "agent")
+    PLACE_VARIABLES = ("_BASE_URL", "_DIR", "_CONDA_ENV")
 
     def deciding(self) -> dict[str, Any]:
         """The members that take part in the certificate."""

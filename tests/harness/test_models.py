@@ -183,6 +183,30 @@ def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message
     assert KEY not in str(error.value)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_an_answer_is_no_answer(tmp_path, stream):
+    """A proxy that gives up in the middle closes a stream as if it were whole."""
+    more = {"stream": True} if stream else {}
+
+    async def once(tape, url):
+        client = ModelClient(tape, base_url=url, retry=Retry(2, 0.01, 0.02))
+        try:
+            return await client.chat(
+                "s/1", {"model": "m", "messages": [{"role": "user", "content": "?"}], **more}
+            )
+        finally:
+            await client.close()
+
+    with Tape.open(tmp_path / "tape", "record") as tape:
+        with (
+            Endpoint(lambda asked: "a long answer " * 20, ["half", "half"]) as endpoint,
+            pytest.raises(ModelError, match="that breaks off" if stream else "sent no JSON"),
+        ):
+            asyncio.run(once(tape, endpoint.url))
+        with Endpoint(lambda asked: "a long answer " * 20, ["half"]) as endpoint:
+            assert asyncio.run(once(tape, endpoint.url)).text == "a long answer " * 20
+
+
 def test_an_endpoint_that_is_gone_is_named(tmp_path):
     with Endpoint(lambda asked: "hi") as endpoint:
         pass

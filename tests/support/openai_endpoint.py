@@ -3,7 +3,8 @@
     with Endpoint(policy) as endpoint: endpoint.url …
 
 `policy(Asked)` returns what the model says: a text, or a list of (tool name, arguments) to call. `faults` are served
-first, in order, instead of an answer: an int (that status), "html", "hang", "cut", "empty", "nonsense", "no choices".
+first, in order, instead of an answer: an int (that status), "html", "hang", "cut", "empty", "nonsense", "no choices",
+"half" (the first half of the answer, as if it were all).
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ class Endpoint:
                     endpoint.requests.append(json.loads(body))
                     endpoint.keys.append(self.headers.get("authorization"))
                     fault = endpoint.faults.pop(0) if endpoint.faults else None
-                if fault is not None:
+                if fault is not None and fault != "half":
                     return self.fail(fault)
                 api = "chat" if self.path.endswith("/chat/completions") else "responses"
                 asked = Asked(json.loads(body), api)
                 said = endpoint.policy(asked)
                 make = chat_answer if api == "chat" else response_answer
                 kind, data = make(asked.body, said)
-                return self.send(200, kind, data)
+                return self.send(200, kind, data[: len(data) // 2] if fault == "half" else data)
 
             def send(self, status: int, kind: str, data: bytes, **headers: str) -> None:
                 self.send_response(status)

@@ -10,7 +10,9 @@ import pytest
 
 from harness.datasets import load_tasks
 from harness.scoring import Context, score
+from harness.scoring.grading import grader_template
 from harness.scoring.sgi_common import packaged_prompts, prompt
+from harness.scoring.wording import judges_wording
 from harness.task import Task
 from snapshots.errors import UsageError
 from tests.harness.scoring.standins import Answers, Words
@@ -74,3 +76,22 @@ def test_a_record_brings_its_options(tmp_path: Path) -> None:
     assert tasks[0].scorer == "sgi-deep-research"
     assert tasks[0].options == {"template": "{steps}"}
     assert tasks.notices == ()
+
+
+def test_the_certificate_names_whose_words_the_judges_were_asked_with() -> None:
+    graded = Task("a", "?", "x", "browsecomp")
+    own = Task("b", "?", "x", "browsecomp", options={"template": "{question}"})
+    found = judges_wording([graded, own, research(None), research("Only {steps}"), Task("c", "?", "x")])
+    assert {scorer: [one["wording"] for one in wordings] for scorer, wordings in found.items()} == {
+        "browsecomp": ["options.template", "stillweb-1"],
+        "sgi-deep-research": ["options.template", "stillweb-1"],
+    }
+    assert judges_wording([Task("c", "?", "x")]) == {}
+    again = judges_wording([Task("b", "?", "x", "browsecomp", options={"template": "{response}"})])
+    assert again["browsecomp"][0]["sha256"] != found["browsecomp"][0]["sha256"]
+
+
+def test_the_packaged_prompts_say_that_they_are_our_own() -> None:
+    for packaged in (packaged_prompts(), grader_template()):
+        assert "wording is our own" in packaged["source"]
+        assert packaged["version"].startswith("stillweb-")

@@ -1,0 +1,44 @@
+"""Whose words the judges were asked with: the packaged prompts, which are our own, or those that a record brought."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from harness.scoring.grading import grader_template
+from harness.scoring.sgi_common import packaged_prompts
+from harness.task import Task
+from harness.trace import digest
+
+_GRADED = ("judge", "browsecomp")
+
+
+def judges_wording(tasks: Iterable[Task]) -> dict[str, list[dict[str, str]]]:
+    """Scorer -> its wordings, each {"wording", "sha256"}; {} where nobody is judged.
+
+    `wording` is the version of the packaged prompt (`stillweb-…`, our own after the benchmark's contract), or
+    `options.template` where the record's own took its place; the digest is that of the prompts' texts.
+    """
+    found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for task in tasks:
+        packaged = _packaged(task.scorer)
+        if packaged is None:
+            continue
+        template = task.options.get("template")
+        if template is None:
+            found[task.scorer].add((packaged["version"], digest(packaged)))
+        else:
+            found[task.scorer].add(("options.template", digest([template, packaged])))
+    return {
+        scorer: [{"wording": name, "sha256": value} for name, value in sorted(wordings)]
+        for scorer, wordings in sorted(found.items())
+    }
+
+
+def _packaged(scorer: str) -> dict[str, str] | None:
+    if scorer in _GRADED:
+        return grader_template()
+    prompts = packaged_prompts()
+    if scorer not in prompts:
+        return None
+    return {name: prompts[name] for name in ("version", "source", scorer, "parser")}

@@ -16,6 +16,7 @@ from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.conditions import FAILS, FITS, UNSURE, SiteState, fits, read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.evidence import vary_of
+from snapshots.fragments import HARD, asks_for_fragment
 from snapshots.keys import Key, parse
 from snapshots.kinship import akin
 from snapshots.proofs import split
@@ -27,18 +28,6 @@ from snapshots.slots import CREDENTIALS, choices_of, credentials_of, has_session
 _LAYER = re.compile(
     r"layer(\d+)/"
 )  # as a snapshot of several layers names the files of those above the first
-# Fields that make an answer quite another thing; no capture with another value may stand in.
-HARD = frozenset(
-    {
-        "hx-request",
-        "x-pjax",
-        "x-inertia",
-        "rsc",
-        "next-router-state-tree",
-        "next-router-prefetch",
-        "turbo-frame",
-    }
-)
 
 
 @dataclass(slots=True)
@@ -366,10 +355,22 @@ STEPS: list[Step] = [
 
 def choose(captures: list[Capture], now: Situation) -> Capture | None:
     """The capture that answers, or None. What is known of the choice is left in `now`."""
+    found = captures
     for step in STEPS:
-        if not captures:
+        if not found:
             return None
-        captures = step(captures, now)
-    if captures and captures[0].truncated:
+        found = step(found, now)
+    if not found:
+        return None
+    if found[0].truncated:
         now.unsure = True  # a client would have got more
-    return captures[0] if captures else None
+    if asks_for_fragment(now.request) and not _parted(found[0], captures, now):
+        now.unsure = True  # a server that makes fragments would have sent one
+    return found[0]
+
+
+def _parted(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Whether it is known what a request for a fragment gets: one was made, or no such thing matters here."""
+    if read(chosen.state).any or any(name in HARD for name, _ in chosen.vary) or now.read_request is None:
+        return True
+    return any(asks_for_fragment(now.read_request(c)) for c in captures)

@@ -14,6 +14,7 @@ from snapshots.choosing import Situation, choose
 from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
+from snapshots.fragments import asks_for_fragment
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
@@ -143,6 +144,7 @@ class Matcher:
             and not request.body
             and accept == "rule"
             and (session is None or not hot[0] or hot[0] not in session.sites)
+            and not (hot[0] and asks_for_fragment(request))
         ):
             return hot[1]
         return self._lookup(request, session, accept)

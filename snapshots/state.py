@@ -16,6 +16,7 @@ from snapshots.capture import Capture
 from snapshots.coarsening import Coarsener, free_slots
 from snapshots.conditions import UNSET, Conditions, Effect, Sequence, short, write
 from snapshots.evidence import DECIDERS, Evidence, ReadRequest, ReadResponse
+from snapshots.fragments import decisive
 from snapshots.header_fields import own_fields
 from snapshots.learning import EACH, Item, Learner, Model, Recording, State, clean
 from snapshots.sites import site_of
@@ -143,33 +144,38 @@ class _Site:
                 values = [r.header(field) or "" for r in requests]
                 if _explains(members, values):
                     for member, value in zip(members, values, strict=True):
-                        named = dict(self.vary.get(member.capture.place, member.capture.vary)) | {
-                            field: value
-                        }
-                        self.vary[member.capture.place] = tuple(sorted(named.items()))
-                        member.key += short(field, value)
+                        self._counts(member, field, value)
                     break
             self._split_by_text(members)
         self.recording = Recording(self.items)
 
+    def _counts(self, member: Item, field: str, value: str) -> None:
+        """A field of a request counts, as if the answer's Vary named it."""
+        named = dict(self.vary.get(member.capture.place, member.capture.vary)) | {field: value}
+        self.vary[member.capture.place] = tuple(sorted(named.items()))
+        member.key += short(field, value)
+
     def _split_by_credentials(self) -> None:
         """Splits groups by the Authorization of their requests, whatever was answered: with it a page is another.
+
+        So with the fields by which scripts ask for fragments.
 
         Who it names counts only where that explains the answers, since a secret that was replaced can't be compared.
         """
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
-            told = [credentials_of(self.evidence.asked(m).headers) for m in members]
+            requests = [self.evidence.asked(m) for m in members]
+            for field in decisive(requests, [m.label for m in members]):
+                for member, request in zip(members, requests, strict=True):
+                    self._counts(member, field, request.header(field) or "")
+            told = [credentials_of(r.headers) for r in requests]
             if not any(told):
                 continue
             schemes = [who.partition(" ")[0] for who in told]
             if _explains(members, schemes) or not _explains(members, told):
                 told = schemes
             for member, who in zip(members, told, strict=True):
-                self.vary[member.capture.place] = tuple(
-                    sorted({**dict(member.capture.vary), CREDENTIALS: who}.items())
-                )
-                member.key += short(CREDENTIALS, who)
+                self._counts(member, CREDENTIALS, who)
         self.recording = Recording(self.items)
 
     def _split_by_logins(self) -> None:

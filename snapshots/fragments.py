@@ -1,0 +1,35 @@
+"""Request fields that make an answer quite another thing: a fragment for a script that swaps it in, not a page.
+
+No capture with another value of one of them may stand in, whether the answer's Vary names it or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snapshots.request import Request
+
+HARD = frozenset(
+    {
+        "hx-request",
+        "x-pjax",
+        "x-inertia",
+        "rsc",
+        "next-router-state-tree",
+        "next-router-prefetch",
+        "turbo-frame",
+    }
+)
+
+
+def asks_for_fragment(request: Request) -> bool:
+    """Whether a request has one of these fields."""
+    return any(value and name.lower() in HARD for name, value in request.headers)
+
+
+def decisive(requests: Sequence[Request], answers: Sequence[str]) -> list[str]:
+    """The fields that part requests of one address; those with which and without which the same was answered don't."""
+    found = sorted({n.lower() for r in requests for n, v in r.headers if v and n.lower() in HARD})
+    if len(set(answers)) > 1:
+        return found
+    return [field for field in found if all(r.header(field) for r in requests)]

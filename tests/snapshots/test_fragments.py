@@ -1,0 +1,50 @@
+"""A fragment for a script is never served for the page, nor surely the page for the fragment."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshots.request import Request
+from tests.support.memory_store import Replay, get, html, matcher
+
+U = "http://a.test/list"
+FIELDS = [
+    ("HX-Request", "true"),
+    ("RSC", "1"),
+    ("X-PJAX", "true"),
+    ("Turbo-Frame", "rows"),
+    ("X-Inertia", "true"),
+]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_fragment_alone_is_no_page(field: tuple[str, str]) -> None:
+    fragment, page = Request("GET", U, (field,)), get(U)
+    over = matcher((fragment, html("<li>")))
+    replay = Replay(over)
+    for _ in range(2):
+        assert replay.ask(page) == "miss"
+        assert replay.ask(fragment) == "<li>"
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+    assert over.lookup(page).explain()[0].differs[0].startswith(f"header {field[0].lower()}: asked ''")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_page_alone_is_not_surely_the_fragment(field: tuple[str, str]) -> None:
+    fragment, page = Request("GET", U, (field,)), get(U)
+    replay = Replay(matcher((page, html("<html>"))))
+    for request, ambiguous in ((page, False), (fragment, True), (page, False), (fragment, True)):
+        assert replay.ask(request) == "<html>"
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", ambiguous)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_where_both_were_recorded_each_is_served(same: bool) -> None:
+    fragment, page = Request("GET", U, (("HX-Request", "true"),)), get(U)
+    answers = ("<li>", "<li>") if same else ("<html>", "<li>")
+    over = matcher((page, html(answers[0])), (fragment, html(answers[1])))
+    for order in ((page, fragment, page), (fragment, page, fragment)):
+        replay = Replay(over)
+        for request in order:
+            assert replay.ask(request) == answers[request is fragment]
+            assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)

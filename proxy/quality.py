@@ -62,9 +62,11 @@ _MISSING = re.compile(
     r"(page|file|document|content|resource)( you (requested|were looking for|are looking for))? "
     r"(was |is |could |can)?(not|n't|n’t) (be )?(found|exist|available)|(page|file) not found|"
     r"we (can(’|')?t|couldn(’|')?t) find (that|the|this) page|(error )?404\b(?!\d)[^\n]{0,40}(not found|error)|"
-    r"^\s*404\s*$|no longer (available|exists)|seite nicht gefunden|page introuvable|página no encontrada|页面不存在",
+    r"no longer (available|exists)|seite nicht gefunden|page introuvable|página no encontrada|页面不存在",
     re.IGNORECASE | re.MULTILINE,
 )
+_ALONE = re.compile(r"^\s*404\s*$", re.MULTILINE)  # a number like others, unless the page begins with it
+_HEADED = re.compile(r"\A\s*404\b|<(?:h1|h2|title)\b[^>]*>[^<]*\b404\b", re.IGNORECASE)
 _ERROR = re.compile(
     r"application error: a client-side exception|internal server error|service (temporarily )?unavailable|"
     r"bad gateway|gateway time-?out|something went wrong|this site can(’|')t be reached",
@@ -74,6 +76,7 @@ _LOADING = re.compile(
     r"^\W*(loading|please wait|wird geladen|chargement|cargando|読み込み中|加载中|fetching data)[\s.…]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_DOTS = re.compile(r"(\.{2,}|…)[\s.…]*$|wait", re.IGNORECASE | re.MULTILINE)
 _NO_SCRIPT = re.compile(
     r"(enable|requires|turn on|activate) javascript|javascript (is|must be) (disabled|enabled|required)",
     re.IGNORECASE,
@@ -129,10 +132,15 @@ def _soft(words: str, text: str, html: str, body: str, short: bool) -> Finding |
         for said in (head, text[:400]):
             if len(words) < 800 and _MISSING.search(said):
                 return Finding("missing", _said(_MISSING, said))
+        if len(words) < 400 and _ALONE.search(text) and (_HEADED.search(text) or _HEADED.search(html)):
+            return Finding("missing", 'says "404"')
         if len(words) < 400 and _ERROR.search(words):
             return Finding("error", _said(_ERROR, words))
-    if len(words) < 200 and (_LOADING.search(text) or (len(words) < 20 and _SPINNER.search(body))):
-        return Finding("loading", _said(_LOADING, text) or "shows only a progress bar")
+    said = _LOADING.search(text) if len(words) < 200 else None
+    if said and (_DOTS.search(said.group()) or len(words) < 30 or _SPINNER.search(body)):
+        return Finding("loading", _said(_LOADING, text))
+    if len(words) < 20 and _SPINNER.search(body):
+        return Finding("loading", "shows only a progress bar")
     if len(words) < 300 and _NO_SCRIPT.search(words):
         return Finding("empty", _said(_NO_SCRIPT, words))
     if not words and not _CONTENT.search(body):

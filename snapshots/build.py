@@ -153,6 +153,7 @@ def assemble(parts: Iterable[Findings], archives: Archives) -> Built:
     built = Built()
     for part in parts:
         answers += part.answers
+        part.answers = []  # they are large, and not all that is known of them is wanted to the end
         built.lines += part.others
         built.notes += part.notes
         built.profile = part.profile or built.profile
@@ -166,6 +167,7 @@ def assemble(parts: Iterable[Findings], archives: Archives) -> Built:
         identities[answer.capture.place] = answer.identity
         if answer.request is not None:
             requests[answer.capture.place] = answer.request
+    answers.clear()
     built.lines = finish(captures, identities, built.lines, archives, requests)
     return built
 

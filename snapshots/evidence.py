@@ -91,10 +91,9 @@ class Evidence:
         self.answers = Answers(read_response)
         self.requests: dict[tuple[str, int], Request] = {}
         self._parsed: dict[tuple[str, int], Parsed] = {}
-        self._pairs: dict[str, bool] = {}
         self.items: dict[tuple[str, int], Item] = {}
         self.sites: dict[str, list[Item]] = defaultdict(list)
-        self.rules: tuple[Rule, ...] = tuple(r for r in builtin().rules if r.kind != "redacted")
+        self.rules = _rules()
         self._collect()
         self.keyed: set[str] = set()  # sites that know their clients by a cookie
         self.begins: set[tuple[str, int]] = set()  # captures whose answer gave a client such a cookie
@@ -253,15 +252,7 @@ class Evidence:
         )
         if plain is None:
             return False
-        return plain[1] is None or all(map(self._unchanged, plain[1][1:].split("&")))
-
-    def _unchanged(self, pair: str) -> bool:
-        """Whether no rule changes a pair of a query; rules look at one pair at a time."""
-        found = self._pairs.get(pair)
-        if found is None:
-            request = Request("GET", f"https://a.test/?{pair}")
-            found = self._pairs[pair] = reduced(request, self.rules) == parse(request)
-        return found
+        return plain[1] is None or all(map(_unchanged, plain[1][1:].split("&")))
 
     def _touch(self, item: Item, left: Parsed | None, told: str) -> None:
         capture = item.capture
@@ -310,6 +301,18 @@ class Evidence:
             for values in self._values.values():
                 values.sort(key=lambda v: (-len(v), v))
         return self._values.get((capture.session, 0), [])
+
+
+@lru_cache(maxsize=1)
+def _rules() -> tuple[Rule, ...]:
+    return tuple(r for r in builtin().rules if r.kind != "redacted")
+
+
+@lru_cache(maxsize=1 << 15)
+def _unchanged(pair: str) -> bool:
+    """Whether no rule changes a pair of a query; rules look at one pair at a time."""
+    request = Request("GET", f"https://a.test/?{pair}")
+    return reduced(request, _rules()) == parse(request)
 
 
 def _nothing_to_reduce(parsed: Parsed) -> bool:

@@ -136,8 +136,8 @@ def _soft(words: str, text: str, html: str, body: str, short: bool) -> Finding |
             return Finding("missing", 'says "404"')
         if len(words) < 400 and _ERROR.search(words):
             return Finding("error", _said(_ERROR, words))
-    said = _LOADING.search(text) if len(words) < 200 else None
-    if said and (_DOTS.search(said.group()) or len(words) < 30 or _SPINNER.search(body)):
+    loading = _LOADING.search(text) if len(words) < 200 else None
+    if loading and (_DOTS.search(loading.group()) or len(words) < 30 or _SPINNER.search(body)):
         return Finding("loading", _said(_LOADING, text))
     if len(words) < 20 and _SPINNER.search(body):
         return Finding("loading", "shows only a progress bar")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from snapshots.capture import Capture, Response
 from snapshots.changers import Changers
-from snapshots.choosing import Situation, choose
+from snapshots.choosing import Situation, choose, layer_of
 from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
@@ -278,12 +278,13 @@ class Matcher:
         known = session.secrets if session is not None else None
         if known is None and mask(request) is request:
             return request
-        names: set[str] = set()
+        names: dict[str, int] = {}
         group = self.group(request.url)
         for capture in found or group.twins(request):
             guarded = _guarded(capture)
             stored = self.snapshot.read_request(capture) if guarded else group.request(capture)
-            names |= pseudonyms_in(stored, headers=guarded)
+            for name in pseudonyms_in(stored, headers=guarded):
+                names[name] = max(names.get(name, 0), layer_of(capture.filename))
         if known is None:
             if not names:
                 return request

@@ -7,7 +7,7 @@ No key is needed for it, only what the pseudonyms themselves prove (`snapshots.p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from snapshots import proofs
 from snapshots.credentials import PSEUDONYM, PSEUDONYM_TEXT
@@ -29,24 +29,29 @@ class Recogniser(Redactor):
     def __init__(self) -> None:
         super().__init__(b"")
         self._known: dict[str, dict[str, set[str]]] = {}  # salt, proof, pseudonyms
+        self._near: dict[str, int] = {}  # the pseudonyms that count now, and the layers they are in
 
-    def know(self, pseudonyms: Iterable[str]) -> None:
-        """Adds pseudonyms that secrets may turn out to be."""
+    def know(self, pseudonyms: Mapping[str, int]) -> None:
+        """Pseudonyms that the secrets of the next request may turn out to be, with the layers they are in."""
+        self._near = dict(pseudonyms)
         for name in pseudonyms:
             if (found := proofs.split(name)) is not None:
                 self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
 
     def learn(self, secret: str) -> str:
         """The pseudonym of a secret, `MASK` for one that was not recorded."""
-        known = self._names.get(secret)
-        if known is not None:
-            return known
-        found: set[str] = set()
+        best: list[tuple[int, str]] = []
         for salt, by_proof in self._known.items():
-            found |= by_proof.get(proofs.proof(secret, salt), set())
-        if len(found) != 1:  # none, or two that can't be told apart
+            found = by_proof.get(proofs.proof(secret, salt), set())
+            near = found & self._near.keys() or found
+            if len(near) == 1:  # two of one snapshot that prove alike can't be told apart
+                name = next(iter(near))
+                best.append((self._near.get(name, 0), name))
+        # Each layer has a name of its own for the secret: the one that was recorded here, and highest.
+        if not best:
             return MASK
-        return self.remember(secret, found.pop())
+        name = max(best)[1]
+        return name if self._names.get(secret) == name else self.remember(secret, name)
 
 
 def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:

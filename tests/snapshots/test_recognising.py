@@ -8,11 +8,12 @@ import json
 import pytest
 
 from snapshots import proofs
+from snapshots.keys import request_key
 from snapshots.matching import Matcher
 from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, PREFIX, Redactor
 from snapshots.request import Request
-from tests.support.memory_store import Replay, get, html, matcher, post
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post
 
 A = "http://a.test"
 KEY = "live-4f9a8b7c6d5e4f3a2b1c"
@@ -130,8 +131,32 @@ def test_proofs_depend_on_the_secret_and_on_the_snapshot() -> None:
 def test_two_that_prove_alike_are_not_told_apart() -> None:
     known = Recogniser()
     name = Redactor(b"1" * 32).pseudonym("apple")
-    known.know([name])
+    known.know({name: 1})
     assert known.learn("apple") == name
     twin = Recogniser()
-    twin.know([name, name.replace(PREFIX + name[16:20], PREFIX + "ffff")])
+    twin.know({name: 1, name.replace(PREFIX + name[16:20], PREFIX + "ffff"): 1})
     assert twin.learn("apple") == MASK
+
+
+def test_a_layer_has_its_own_name_for_a_secret() -> None:
+    ask = TYPED["form"]
+    low, high = Redactor(b"1" * 32), Redactor(b"2" * 32)
+    other = post(f"{A}/other", "password=apple-pie-7")
+    over = Matcher(
+        MemoryStore(
+            [
+                Recorded(low.request(ask("apple-pie-7")), html("low"), "s"),
+                Recorded(low.request(other), html("other"), "s"),
+                Recorded(high.request(ask("apple-pie-7")), html("high"), "t", 2),
+                Recorded(high.request(ask("apple-pie-8")), html("no", 401), "t", 2),
+            ]
+        )
+    )
+    for word, text in (("apple-pie-7", "high"), ("apple-pie-8", "no"), ("apple-pie-9", "miss")):
+        assert Replay(over).ask(ask(word)) == text
+    replay = Replay(over)
+    assert replay.ask(other) == "other"
+    assert (
+        over.lookup(ask("apple-pie-7"), replay.session).key.canonical
+        == request_key(high.request(ask("apple-pie-7"))).canonical
+    )

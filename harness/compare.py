@@ -253,7 +253,11 @@ def permutation_test(
     far = sum(ways for total, ways in counts.items() if abs(total) >= observed)
     return float(
         Fraction(far, 2 ** len(values))
-    ), f"exact permutation test, {len(values)} clusters that changed"
+    ), f"exact permutation test, {_clusters(len(values))} that changed"
+
+
+def _clusters(count: int) -> str:
+    return f"{count} cluster{'s' if count != 1 else ''}"
 
 
 def _exact(value: float) -> Fraction:
@@ -270,7 +274,7 @@ def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str
         for _ in range(resamples)
     )
     said = (
-        f"permutation test, {resamples} flips sampled with seed {seed}, {len(values)} clusters that changed"
+        f"permutation test, {resamples} flips sampled with seed {seed}, {_clusters(len(values))} that changed"
     )
     return (far + 1) / (resamples + 1), said
 

@@ -2,47 +2,93 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.console import print_json, table
 
+if TYPE_CHECKING:
+    from harness.compare import Comparison
+
 
 @click.command("compare")
 @click.argument("a", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("b", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("b", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--metric", help="The metric to compare; the run's main one by default.")
 @click.option("--seed", default=0, show_default=True, help="Of the resampling.")
 @click.option(
     "--fail-on", "gates", multiple=True, help="A gate: 'regressed', or such as 'difference<-0.02', 'worse>0'."
 )
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path), help="Write a page with what got worse side by side."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-def command(a: Path, b: Path, metric: str | None, seed: int, gates: tuple[str, ...], as_json: bool) -> None:
-    """Compare run B with run A, paired by task and clustered by base task.
+def command(
+    a: Path,
+    b: Path | None,
+    metric: str | None,
+    seed: int,
+    gates: tuple[str, ...],
+    page: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare run B with run A, paired by task and clustered by base task; of one run, its goal with its constraint forms.
 
     \b
-    stillweb compare run1 run2
+    stillweb compare run1 run2 --html worse.html
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
+    stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
-    from harness.compare import check_gates, compare, read_outcomes
+    from harness.compare import (
+        check_gates,
+        compare,
+        compare_variants,
+        errors_by_base,
+        flips,
+        main_metric,
+        read_outcomes,
+    )
 
-    comparison = compare(read_outcomes(a), read_outcomes(b), metric, seed=seed)
-    if as_json:
-        print_json(comparison.to_json())
+    first = read_outcomes(a)
+    metric = metric or main_metric(first)
+    within: dict[str, Any] = {}
+    if b is None:
+        comparison = compare_variants(first, metric, seed=seed)
+        within = {
+            "flips": flips(first, metric),
+            "errors_by_base": [asdict(cluster) for cluster in errors_by_base(first, metric)],
+        }
     else:
-        rows = [
-            [p.task_id, f"{p.a:.3f}", f"{p.b:.3f}", f"{p.delta:+.3f}", p.trace_b] for p in comparison.worse
-        ]
-        if rows:
-            click.echo(table(["worse", "A", "B", "change", "trace of B"], rows))
-        low, high = comparison.interval
-        click.echo(
-            f"{comparison.metric}: {comparison.mean_a:.4f} to {comparison.mean_b:.4f}, difference "
-            f"{comparison.difference:+.4f} (95 % interval {low:+.4f} to {high:+.4f}), p {comparison.p:.4f} "
-            f"({comparison.test}), sign test {comparison.sign_p:.4f}; {len(comparison.pairs)} tasks in "
-            f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
-        )
-        for task, why in comparison.left_out:
-            click.echo(f"left out: {task}: {why}")
+        comparison = compare(first, read_outcomes(b), metric, seed=seed)
+    if as_json:
+        print_json({**comparison.to_json(), **within})
+    else:
+        _told(comparison, ("constraint", "goal") if b is None else ("A", "B"))
+        for task_id, values in within.get("flips", {}).items():
+            shown = ", ".join("-" if value is None else f"{value:.3f}" for value in values)
+            click.echo(f"repeats differ: {task_id}: {shown}")
+        for cluster in within.get("errors_by_base", ()):
+            click.echo(f"errors: {cluster['base']}: {cluster['wrong']} of {cluster['attempts']} attempts")
+    if page is not None:
+        from harness.report.comparison import write_comparison
+
+        click.echo(str(write_comparison(comparison, page).resolve()))
     check_gates(comparison, gates)
+
+
+def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
+    rows = [[p.task_id, f"{p.a:.3f}", f"{p.b:.3f}", f"{p.delta:+.3f}", p.trace_b] for p in comparison.worse]
+    if rows:
+        click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
+    low, high = comparison.interval
+    click.echo(
+        f"{comparison.metric}: {comparison.mean_a:.4f} to {comparison.mean_b:.4f}, difference "
+        f"{comparison.difference:+.4f} (95 % interval {low:+.4f} to {high:+.4f}), p {comparison.p:.4f} "
+        f"({comparison.test}), sign test {comparison.sign_p:.4f}; {len(comparison.pairs)} tasks in "
+        f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
+    )
+    for task, why in comparison.left_out:
+        click.echo(f"left out: {task}: {why}")

@@ -26,8 +26,13 @@ from harness.compare import (
     read_outcomes,
     sign_test,
 )
+from harness.display import SilentDisplay
+from harness.run_files import Settings
+from harness.runner import run_attempts, start_run
 from snapshots.errors import GateFailed, UsageError
-from tests.support.runs import make_run
+from tests.harness.commands.calling import call
+from tests.support.pages import chromium
+from tests.support.runs import bird_task, make_run, write_script
 
 
 def run(values: dict[str, Any], status: str = "scored") -> list[Outcome]:
@@ -245,3 +250,57 @@ def test_the_bootstrap_agrees_with_scipy() -> None:
     """stats.bootstrap (percentile, 20,000 resamples) of the mean; its own noise is about 0.01."""
     low, high = bootstrap_interval([[value] for value in AGAINST_SCIPY[4][0]])
     assert (low, high) == pytest.approx((-0.1667, 0.7083), abs=0.05)
+
+
+def test_the_command_shows_what_got_worse_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = {"default": {"answer": "7|3900\n9|3700"}, "tasks": {"b": {"answer": "NONE"}}}
+    bad = {"default": {"answer": "7|3900\n9|<b>1</b>"}}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = make_run(tmp_path / "one", ["a", "b"], script=good)
+    two = make_run(tmp_path / "two", ["a", "b"], script=bad)
+    code, out = call(
+        capsys, "compare", one.path, two.path, "--html", tmp_path / "worse.html", "--metric", "item_f1"
+    )
+    assert code == 0
+    assert "1 worse, 1 better" in out
+    with chromium(viewport={"width": 1300, "height": 800}) as page:
+        page.goto((tmp_path / "worse.html").as_uri())
+        sides = page.locator("details.attempt[open] .pair > section")
+        assert sides.count() == 2
+        left, right = (sides.nth(i).bounding_box() for i in (0, 1))
+        assert left["x"] + left["width"] <= right["x"]
+        assert "3700" in sides.nth(0).inner_text()
+        assert "<b>1</b>" in sides.nth(1).inner_text()
+        assert page.complaints == []
+        assert (
+            page.evaluate("new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size")
+            == page.locator("[id]").count()
+        )
+        assert "b: 0" in page.locator("main ul").last.inner_text()
+    with chromium(viewport={"width": 390, "height": 800}) as page:
+        page.goto((tmp_path / "worse.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_command_compares_the_forms_and_repeats_of_one_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = {"default": {"answer": "7|3900\n9|3700"}, "tasks": {"x-g": {"answer": "7|3900"}}}
+    ready = Settings(agent=write_script(tmp_path, script), contracts=())
+    tasks = [
+        bird_task(name, base="x", meta={"variant": form})
+        for name, form in (("x", "constraint"), ("x-g", "goal"))
+    ]
+    files = start_run(tmp_path / "run", ready, tasks)
+    run_attempts(files.path, display=SilentDisplay())
+    code, out = call(capsys, "compare", files.path)
+    assert code == 0
+    assert "em: 1.0000 to 0.0000" in out
+    assert "constraint" in out
+    assert "errors: x: 1 of 2 attempts" in out
+    code, out = call(capsys, "compare", files.path, "--json")
+    assert (json.loads(out)["flips"], json.loads(out)["worse"]) == ({}, ["x"])
+    assert call(capsys, "compare", files.path, "--fail-on", "worse>0")[0] == 1

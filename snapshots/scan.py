@@ -7,7 +7,6 @@ start at a gzip member each (one gzip around all, records over several members) 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -15,12 +14,12 @@ from typing import Any, BinaryIO
 from isal import isal_zlib
 
 from snapshots import warc
+from snapshots.payloads import Hasher, payload_at
 from snapshots.places import Place, chunks
 
 PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
 KEEP = 1 << 18  # of a block, unless it is a request's
 UNKNOWN = 1 << 62  # for a length that is not told
-HTTP_KINDS = ("response", "request", "revisit")
 
 
 class NotSeekable(Exception):
@@ -139,57 +138,13 @@ def _quick(buffer: bytes, at: int, offset: int, hashes: Wanted | None) -> tuple[
         return None, 0
     kind = fields.get("warc-type", "").lower()
     block = data[start : start + declared]
-    record = Scanned(offset, length, kind, fields, block, declared, _payload_at(kind, fields, block))
-    if hashes is not None:
-        hasher = _Hasher(hashes(kind, fields), kind, fields)
+    record = Scanned(offset, length, kind, fields, block, declared, payload_at(kind, fields, block))
+    wanted = hashes(kind, fields) if hashes is not None else ()
+    if wanted:
+        hasher = Hasher(wanted, kind, fields)
         hasher.feed(block)
         record.hashes = hasher.done()
     return record, length
-
-
-def _payload_at(kind: str, fields: warc.Fields, block: bytes) -> int:
-    """Where the payload of a block begins: after the HTTP head, if it has one."""
-    if kind not in HTTP_KINDS:
-        return 0
-    media = fields.get("content-type", "")
-    if not media.startswith("application/http") and not block.startswith(b"HTTP/"):
-        return 0
-    end = warc.end_of_head(block)
-    if end is not None:
-        if kind != "request" and not block.startswith(b"HTTP/"):
-            return 0
-        return end[1]
-    return len(block) if block.startswith(b"HTTP/") or kind == "request" else 0
-
-
-class _Hasher:
-    """Digests of a block that comes in pieces, and of its payload."""
-
-    def __init__(self, wanted: tuple[tuple[str, str], ...], kind: str, fields: warc.Fields) -> None:
-        self._hashes = {pair: hashlib.new(pair[1], usedforsecurity=False) for pair in wanted}
-        self._kind = kind
-        self._fields = fields
-        self._head: bytes | None = b""  # until the payload begins
-
-    def feed(self, piece: bytes) -> None:
-        """Takes the next piece of the block."""
-        if not self._hashes:
-            return
-        payload = piece
-        if self._head is not None:
-            self._head += piece
-            at = _payload_at(self._kind, self._fields, self._head)
-            ended = at < len(self._head) or warc.end_of_head(self._head) is not None
-            if not ended and self._kind in HTTP_KINDS and len(self._head) < warc.MAX_HEAD:
-                payload = b""
-            else:
-                payload, self._head = self._head[at:], None
-        for (part, _), value in self._hashes.items():
-            value.update(piece if part == "block" else payload)
-
-    def done(self) -> dict[str, Any]:
-        """The digests by "part:algorithm"."""
-        return {f"{part}:{name}": value for (part, name), value in self._hashes.items()}
 
 
 class _Assembly:
@@ -199,7 +154,7 @@ class _Assembly:
         self._hashes = hashes
         self.fields: warc.Fields | None = None  # once the head is whole
         self.lead = bytearray()  # of the head until it is whole, then of the block
-        self.hasher: _Hasher | None = None
+        self.hasher: Hasher | None = None
         self.declared = 0
         self.size = 0
         self.tail = b""  # what follows the block within the member
@@ -216,7 +171,7 @@ class _Assembly:
                 return
             self.fields, start = head
             kind = self.fields.get("warc-type", "").lower()
-            self.hasher = _Hasher(self._hashes(kind, self.fields) if self._hashes else (), kind, self.fields)
+            self.hasher = Hasher(self._hashes(kind, self.fields) if self._hashes else (), kind, self.fields)
             self.declared = warc.declared_length(self.fields)
             if self.declared < 0:
                 self.declared = UNKNOWN
@@ -284,7 +239,7 @@ def _settle(
     elif tail != b"\r\n\r\n" and "arc" not in fields:
         note = "the record does not end with two line breaks"
     kind = fields.get("warc-type", "").lower()
-    found = Scanned(at, length, kind, fields, lead, size, _payload_at(kind, fields, lead), note=note)
+    found = Scanned(at, length, kind, fields, lead, size, payload_at(kind, fields, lead), note=note)
     found.hashes = record.hasher.done() if record.hasher else None
     return found, length
 
@@ -336,12 +291,12 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
         note = "the record does not end with two line breaks"
     size = stop - at - start
     block = place.read(at + start, size if kind == "request" else min(size, KEEP))
-    record = Scanned(at, stop - at, kind, fields, block, size, _payload_at(kind, fields, block), note=note)
+    record = Scanned(at, stop - at, kind, fields, block, size, payload_at(kind, fields, block), note=note)
     if note == "Content-Length is too small":
         # what the declared length leaves out is skipped with the record
         record.length = _next_plain(place, stop, mark) - at
     if hashes is not None:
-        hasher = _Hasher(hashes(kind, fields), kind, fields)
+        hasher = Hasher(hashes(kind, fields), kind, fields)
         for piece in chunks(place, at + start, stop):
             hasher.feed(piece)
         record.hashes = hasher.done()

@@ -10,6 +10,7 @@ first, in order, instead of an answer: an int (that status), "html", "hang", "cu
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -40,6 +41,13 @@ class Asked:
         if self.api == "chat":
             return [str(i["content"]) for i in self.items if i.get("role") == "tool"]
         return [str(i["output"]) for i in self.items if i.get("type") == "function_call_output"]
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no error of ours."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Endpoint:
@@ -104,7 +112,7 @@ class Endpoint:
                     )
                 return None
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = _Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)

@@ -18,9 +18,9 @@ WARCPROX = "recording, real mix, 8 connections, against warcprox"
 
 def recording(bench: Bench) -> list[Row]:
     """All three in turns, over pages that none of them has seen before."""
-    rounds, seconds = (3, 1.5) if bench.quick else (9, 2.0)
+    rounds, seconds = (3, 1.5) if bench.quick else (7, 2.0)
     root = bench.work / "unseen"
-    urls = corpus.unique(root, bench.work / "mixed", bench.mixed, 8 * (rounds + 1) * int(120 * seconds))
+    urls = corpus.unique(root, bench.work / "mixed", bench.mixed, 8 * (rounds + 1) * int(90 * seconds))
     rows: list[Row] = []
     with ExitStack() as up:
         origin = up.enter_context(servers.nginx(bench.work, root, host=servers.ORIGIN))

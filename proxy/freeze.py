@@ -23,7 +23,7 @@ from snapshots.errors import UsageError
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Frame, Page, Request, Route
+    from playwright.async_api import BrowserContext, ConsoleMessage, Frame, Page, Request, Route, WebSocket
 
 WORKER = re.compile(
     r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
@@ -174,6 +174,7 @@ class Traffic:
     failures: list[tuple[str, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
+    blocked: bool = False  # a page wanted a service worker
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -182,9 +183,24 @@ class Traffic:
         self.context.on("requestfinished", self._finished)
         self.context.on("requestfailed", self._failed)
         self.context.on("response", self._answered)
-        self.context.on(
-            "page", lambda page: page.on("websocket", lambda ws: self.streams.append(MARKED.sub("", ws.url)))
-        )
+        self.context.on("page", lambda page: page.on("websocket", self._socket))
+        self.context.on("console", self._console)
+
+    def _socket(self, socket: WebSocket) -> None:
+        url = MARKED.sub("", socket.url)
+        self.streams.append(url)
+        socket.on("socketerror", lambda said: self._unheard(url, str(said)))
+
+    def _unheard(self, url: str, said: str) -> None:
+        if "504" in said:  # the gateway's answer to what it does not have
+            self.answers.append(Answer(url, "websocket", 504, "miss", ""))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        text = message.text
+        if text.startswith("stillweb: miss: ws"):
+            self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
+        elif "Service Worker registration blocked" in text:  # Playwright's words
+            self.blocked = True
 
     def _begin(self, request: Request) -> None:
         self.count += 1

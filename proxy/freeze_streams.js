@@ -20,6 +20,9 @@ if (config.replay && G.WebSocket) {
       come(socket);
     });
     for (const end of ["close", "error"]) socket.addEventListener(end, () => come(socket, true));
+    socket.addEventListener("close", (event) => { // a message that was not recorded: the driver hears of it here
+      if (event.code === 1011 && /^stillweb: miss/.test(event.reason)) G.console.error(`stillweb: miss: ${socket.url}`);
+    });
     native.setTimeout(() => come(socket, true), 10000);
     return socket;
   } });

@@ -257,7 +257,7 @@ class Fetcher:
             "quiet": calm.quiet, "reason": calm.reason, "tsStatus": status,
             "counts": {"jsErrors": driver.script_errors}, "dismissed": driver.dismissed,
             "dialogs": list(driver.dialogs), "downloads": list(driver.downloads),
-            "streams": list(dict.fromkeys(driver.traffic.streams)),
+            "streams": list(dict.fromkeys(driver.traffic.streams)), "serviceWorker": driver.traffic.blocked,
         }  # fmt: skip
 
     def _note(self, driver: Driver, calm: Calm, sight: Sight, result: FetchResult) -> None:
@@ -266,6 +266,8 @@ class Fetcher:
             notes.append(f"never quiet: {calm.reason}")
         if driver.traffic.streams:
             notes.append(f"open streams: {', '.join(sorted(set(driver.traffic.streams)))}")
+        if driver.traffic.blocked:
+            notes.append("wants a service worker: it gets none, while recording and in replay")
         if driver.dismissed:
             notes.append(f"cookie banner dismissed with {driver.dismissed!r}")
         if sight.veiled:

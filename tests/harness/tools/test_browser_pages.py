@@ -1,0 +1,151 @@
+"""The browser tools on what pages really contain: frames, shadow roots, tabs, streams, and what is missing of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from harness.tools.browser_shared import SharedBrowser
+from harness.tools.contract import ToolResult
+from harness.tools.toolset import Toolset
+from proxy.browser import complete
+from proxy.gateway import Gateway
+from proxy.recorder import Recorder
+from proxy.steps import Flow, canonical, parse_steps, to_yaml
+from proxy.views import Fetcher
+from snapshots.profile import Profile
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
+from tests.proxy.kinds_of_pages import handle
+from tests.proxy.sites import Answer, serve
+from tests.proxy.streaming import streaming_site
+
+LIST = """<!DOCTYPE html><title>List</title><table><tr><th aria-sort=descending>Year</tr><tr><td>1781</tr></table>
+<label>Region <select name=region><option>All</option><option>North</option></select></label>
+<label><input type=checkbox name=open value=1>Open</label>
+<nav><a href="/list?page=2#top" aria-current=page>2</a></nav><button aria-pressed=true>Wind</button>
+<link rel=stylesheet href=/gone.css><img src=/gone.png alt=gone><script>navigator.serviceWorker?.register("/sw.js").catch(() => 0)</script>"""
+
+
+def site(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    if path.startswith("/list"):
+        return 200, {"Content-Type": "text/html"}, LIST.encode()
+    return handle(method, path, body, headers)
+
+
+@dataclass
+class Served:
+    base: str
+    live: str
+    toolset: Toolset
+    runner: asyncio.Runner
+    notes: list[str]
+    sessions: int = 0
+
+    def session(self) -> Callable[..., ToolResult]:
+        self.sessions += 1
+        session = self.toolset.session(f"s{self.sessions}")
+        return lambda name, **given: self.runner.run(session.call(name, given))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("pages") / "s"
+    profile = complete(Profile())
+    with (
+        serve(site) as base,
+        streaming_site() as live,
+        Writer.open(path, profile=profile) as writer,
+        Recorder(writer) as recorder,
+    ):
+        frames = canonical([{"select": {"label": "Year", "option": "2020", "frame": "#one"}}])
+        flows = [Flow(f"{base}/frames", frames), Flow(f"{base}/shadow", ()), Flow(f"{base}/list?page=2&_sort=year#top", ()),
+                 Flow(f"{live}/", ())]  # fmt: skip
+        results = Fetcher(recorder, writer, profile).fetch([], flows)
+        assert [result.error for result in results] == [None] * len(flows)
+    with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway, asyncio.Runner() as runner:
+        browser = SharedBrowser(ca=gateway.ca_path)
+        toolset = Toolset(snapshot, ["browser"], gateway=gateway, browser=browser)
+        try:
+            yield Served(base, live, toolset, runner, results[2].notes)
+        finally:
+            runner.run(toolset.close())
+            browser.close()
+
+
+def reference(text: str, line: str) -> str:
+    found = re.search(rf"{re.escape(line)}.*?\[ref=(\w+)\]", text)
+    assert found is not None, text
+    return found[1]
+
+
+def field(meta: dict[str, Any], name: str) -> list[Any]:
+    return [one["value"] for one in meta["state"]["fields"] if one.get("name") == name]
+
+
+def test_references_in_frames_are_operated(served: Served) -> None:
+    call = served.session()
+    shown = call("browser_navigate", url=f"{served.base}/frames")
+    button = reference(shown.text, 'button "Show rivers"')
+    assert re.fullmatch(r"f\d+e\d+", button)
+    clicked = call("browser_click", target=button)
+    assert "Two rivers" in clicked.text
+    assert "contentFrame().getByRole('button', { name: 'Show rivers' }).click()" in clicked.text
+    chosen = call("browser_select_option", target=reference(shown.text, 'combobox "Year"'), values=["2020"])
+    assert field(chosen.meta, "year") == [["2020"], ["2019"]]  # of both frames
+
+
+def test_shadow_roots_are_as_if_they_were_not_there(served: Served) -> None:
+    call = served.session()
+    shown = call("browser_navigate", url=f"{served.base}/shadow")
+    clicked = call("browser_click", target=reference(shown.text, 'button "Deeper"'))
+    assert "deepest text" in clicked.text
+
+
+def test_the_state_after_each_call(served: Served) -> None:
+    call = served.session()
+    state = call("browser_navigate", url=f"{served.base}/list?page=2&_sort=year#top").meta["state"]
+    assert state["url"] == f"{served.base}/list?page=2&_sort=year#top"
+    assert state["fragment"] == "#top"
+    assert (state["page"], state["sort"], state["chosen"]) == ("2", ["Year descending"], ["Wind"])
+    changed = call("browser_select_option", target="select", values=["North"])
+    ticked = call("browser_click", target="input[name=open]")
+    assert field(changed.meta, "region") == [["North"]]
+    assert [one["checked"] for one in ticked.meta["state"]["fields"] if one["type"] == "checkbox"] == [True]
+
+
+def test_missing_parts_that_matter_are_told(served: Served) -> None:
+    call = served.session()
+    shown = call("browser_navigate", url=f"{served.base}/list?page=2&_sort=year#top")
+    assert not shown.is_error  # recorded with their 404s
+    assert "Failed to load" not in shown.text
+    assert served.notes == ["wants a service worker: it gets none, while recording and in replay"]
+    lost = call("browser_evaluate", function="() => fetch('/never').then((r) => r.status)")
+    assert lost.meta["missed"] == [f"{served.base}/never"]
+    assert f"### Events\n- Failed to load: {served.base}/never (fetch)" in lost.text
+
+
+def test_a_stream_goes_on_as_recorded_and_strays_loudly(served: Served) -> None:
+    call = served.session()
+    shown = call("browser_navigate", url=f"{served.live}/")
+    assert "the list: a, b" in shown.text
+    assert "7 third" in shown.text
+    asked = call("browser_click", target="text=More")  # nobody pressed it while recording
+    assert "closed 1011 stillweb: miss: this message was not recorded here" in asked.text
+    assert f"- Failed to load: ws{served.live[4:]}/talk?room=1 (websocket)" in asked.text
+    assert asked.meta["missed"] == [f"ws{served.live[4:]}/talk?room=1"]
+
+
+def test_a_views_steps_are_a_steps_file_that_leads_there_again(served: Served) -> None:
+    (view,) = [view for view in served.toolset.snapshot.views() if view.steps]
+    assert parse_steps(to_yaml(view.steps)) == view.steps
+    call = served.session()
+    shown = call("browser_navigate", url=view.address)
+    assert not shown.is_error
+    assert field(shown.meta, "year")[0] == ["2020"]
+    assert shown.meta["address"] == view.address

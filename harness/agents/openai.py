@@ -10,6 +10,7 @@ system: |                    # else the prompt of harness/agents/system.txt
 params: {temperature: 0}     # any further member of the request
 timeout: 300                 # seconds, a call
 tries: 5
+start_url: true              # whether the model is told where to start (a benchmark's protocol decides)
 last_call: true              # the last step that the limits allow asks for the answer, without tools; or a text to ask with
 """
 
@@ -39,6 +40,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "params": dict,
     "timeout": (int, float),
     "tries": int,
+    "start_url": bool,
     "last_call": (bool, str),
 }
 
@@ -56,6 +58,7 @@ class OpenAIAgent:
     params: dict[str, Any] = field(default_factory=dict)
     timeout: float = 300.0
     tries: int = 5
+    start_url: bool = True
     last_call: str = ""  # what is said before the last call; "" for no such call
     name: str = "openai"
 
@@ -101,6 +104,7 @@ class OpenAIAgent:
             "api": self.api,
             "stream": self.stream,
             "params": self.params,
+            **({} if self.start_url else {"start_url": False}),
             "prompts": digest([self.system, self.last_call] if self.last_call else self.system),
         }
 
@@ -148,10 +152,10 @@ def _last_step(attempt: Attempt) -> LimitReached | None:
     return LimitReached("steps", steps) if steps is not None and attempt.spent.steps == steps - 1 else None
 
 
-def question_of(attempt: Attempt) -> str:
-    """The user's message: the question, and where to start unless it says so itself."""
+def question_of(attempt: Attempt, start_url: bool = True) -> str:
+    """The user's message: the question, and with `start_url` where to start, unless it says so itself."""
     task = attempt.task
-    if task.start_url and task.start_url not in task.question:
+    if start_url and task.start_url and task.start_url not in task.question:
         return f"{task.question}\n\nStart at {task.start_url}"
     return task.question
 
@@ -245,7 +249,7 @@ class _Chat(_Talk):
         super().__init__(agent, attempt)
         self.items = [
             {"role": "system", "content": agent.system},
-            {"role": "user", "content": question_of(attempt)},
+            {"role": "user", "content": question_of(attempt, agent.start_url)},
         ]
         self.tools = [
             {
@@ -273,7 +277,7 @@ class _Responses(_Talk):
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
         super().__init__(agent, attempt)
-        self.items = [{"role": "user", "content": question_of(attempt)}]
+        self.items = [{"role": "user", "content": question_of(attempt, agent.start_url)}]
         self.tools = [
             {
                 "type": "function",

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,19 @@ def test_half_an_answer_is_no_answer(tmp_path, stream):
             asyncio.run(once(tape, endpoint.url))
         with Endpoint(lambda asked: "a long answer " * 20, ["half"]) as endpoint:
             assert asyncio.run(once(tape, endpoint.url)).text == "a long answer " * 20
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_the_model_is_told_where_to_start_if_the_protocol_says_so(tmp_path, api):
+    identities = []
+    for name, members in (("with", {}), ("without", {"start_url": False})):
+        with Endpoint(lambda asked: "NONE") as endpoint:
+            agent = agent_file(tmp_path, endpoint.url, api=api, **members)
+            files = run(tmp_path, agent, name, tasks=[bird_task("one")])
+            told = json.dumps(endpoint.requests[0])
+        assert ("Start at https://shelf.example/" in told) == (name == "with")
+        identities.append(files.manifest()[1]["agent"])
+    assert identities[0] != identities[1]
 
 
 def test_an_endpoint_that_is_gone_is_named(tmp_path):

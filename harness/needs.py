@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness.run_files import RunFiles
-from harness.trace import Trace
+from harness.task import Task
+from harness.trace import Trace, read_trace
 from snapshots.cut import Needs
 from snapshots.errors import UsageError
 
@@ -46,6 +47,28 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
     return Needs(frozenset(captures), frozenset(addresses), frozenset(paths), all_texts)
 
 
+def tasks_as_asked(path: Path) -> list[Task]:
+    """What the attempts of a run (or of one trace file) asked their tools for, as tasks that name it.
+
+    UsageError: the run has no finished attempt.
+    """
+    if path.is_dir():
+        traces = [trace for _, _, trace in RunFiles(path).attempts() if trace is not None]
+    else:
+        traces = [read_trace(path)]
+    if not traces:
+        raise UsageError(f"{path}: has no finished attempt; run it first")
+    asked: dict[str, dict[str, dict[str, None]]] = {}  # task -> urls and searches, each once, in order
+    for trace in traces:
+        named = asked.setdefault(str(trace.header["task"]["id"]), {"urls": {}, "searches": {}})
+        for event in trace.of("tool_call"):
+            named["urls"] |= dict.fromkeys(_asked(event, named=True))
+            query = event["arguments"].get("q") if event["tool"] == "google_search" else None
+            if isinstance(query, str):
+                named["searches"][query] = None
+    return [Task(name, "", meta={k: list(v) for k, v in named.items()}) for name, named in asked.items()]
+
+
 def _same_snapshot(trace: Trace, snapshot: str) -> None:
     made_on = trace.header["snapshot"]
     if made_on != snapshot:
@@ -55,9 +78,10 @@ def _same_snapshot(trace: Trace, snapshot: str) -> None:
         )
 
 
-def _asked(event: dict[str, Any]) -> Iterator[str]:
-    """The URLs that a call asked for by name."""
-    for value in (event["address"], event["meta"].get("url"), event["arguments"].get("url")):
+def _asked(event: dict[str, Any], *, named: bool = False) -> Iterator[str]:
+    """The URLs that a call asked for by name; unless `named`, those that it came to as well."""
+    reached = () if named else (event["address"], event["meta"].get("url"))
+    for value in (*reached, event["arguments"].get("url")):
         if isinstance(value, str) and value.startswith(("http://", "https://")):
             yield value
     for source in event["arguments"].get("sources") or ():

@@ -12,7 +12,18 @@ from harness.console import print_json, progress, say_damage, table
 
 @click.command("coverage")
 @click.argument("snapshots", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--tasks", "source", required=True, help="The task set.")
+@click.option("--tasks", "source", help="The task set.")
+@click.option(
+    "--run",
+    "run",
+    type=click.Path(exists=True, path_type=Path),
+    help="Instead of a task set: what a run, or one trace of it, asked its tools for.",
+)
+@click.option(
+    "--synthetic-search",
+    is_flag=True,
+    help="Count searches that the frozen texts can answer, as --synthetic-search does.",
+)
 @click.option(
     "--gold",
     is_flag=True,
@@ -22,27 +33,44 @@ from harness.console import print_json, progress, say_damage, table
     "--today", type=click.DateTime(["%Y-%m-%d"]), help="The day to check dates against; today by default."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def command(snapshots: tuple[Path, ...], source: str, gold: bool, today: object, as_json: bool) -> int:
+def command(
+    snapshots: tuple[Path, ...],
+    source: str | None,
+    run: Path | None,
+    synthetic_search: bool,
+    gold: bool,
+    today: object,
+    as_json: bool,
+) -> int:
     """Which URLs, views, PDFs and searches that a task set names SNAPSHOTS can answer.
 
     \b
     stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing
+    stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
     from datetime import datetime
 
     from harness.audit import audit, cookie_dates
     from harness.coverage import coverage
     from harness.datasets import load_tasks
+    from harness.needs import tasks_as_asked
     from harness.rubric import compile_rubrics
+    from harness.tools import Toolset
+    from harness.tools.serper import query_verdict
     from proxy.certificates import CERTIFICATE_FILE, state_dir
     from snapshots import Snapshot
 
-    tasks = load_tasks(source)
+    if (source is None) == (run is None):
+        raise click.UsageError("give --tasks or --run")
+    if gold and run is not None:
+        raise click.UsageError("--gold goes with --tasks: a run's trace has no gold")
+    tasks = load_tasks(source) if source is not None else tasks_as_asked(run or Path())
     day = today.date() if isinstance(today, datetime) else date.today()
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
         with progress("looking up") as advance:
-            found = coverage(tasks, snapshot, progress=advance)
+            search = query_verdict(Toolset(snapshot, ("serper-mcp",), synthetic_search=synthetic_search))
+            found = coverage(tasks, snapshot, search=search, progress=advance)
         findings = []
         if gold:
             rubrics = compile_rubrics([task for task in tasks if task.scorer == "table"])

@@ -1,0 +1,60 @@
+"""`stillweb coverage`: searches of a task set, and what another run asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from snapshots.writer import Writer
+from tests.harness.commands.calling import call
+from tests.harness.tools.frozen import BIRDS, REPORT, Recorder, make_site
+from tests.support.recorded_runs import run_on
+
+ASKED = {
+    "steps": [
+        {"call": "fetch", "with": {"url": BIRDS}},
+        {"call": "read_pdf", "with": {"sources": [{"url": REPORT}]}},
+        {"call": "google_search", "with": {"q": "penguins", "gl": "us", "hl": "en"}},
+    ],
+    "answer": "nothing",
+}
+
+
+def needs(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[tuple[str, str, str]]]:
+    code, out = call(capsys, "coverage", *words, "--json")
+    return code, [(need["kind"], need["what"], need["verdict"]) for need in json.loads(out)["needs"]]
+
+
+def test_searches_of_a_task_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_site(tmp_path / "site").close()
+    tasks = tmp_path / "tasks.jsonl"
+    task = {"id": "t", "question": "?", "reference": "x", "meta": {"searches": ["penguins", "gentoo"]}}
+    tasks.write_text(json.dumps(task) + "\n")
+    words = (tmp_path / "site", "--tasks", tasks)
+    assert needs(capsys, *words) == (1, [("search", "penguins", "exact"), ("search", "gentoo", "miss")])
+    code, found = needs(capsys, *words, "--synthetic-search")
+    assert (code, found[1]) == (0, ("search", "gentoo", "synthetic"))
+
+
+def test_what_a_run_asked_for_of_another_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_site(tmp_path / "site").close()
+    run = run_on(
+        tmp_path / "site", tmp_path, ["t"], {"agent": "script", "tasks": {"t": ASKED}},
+        contracts=("fetch", "pdf-reader", "serper"),
+    ).path  # fmt: skip
+    wanted = [("url", BIRDS, "exact"), ("pdf", REPORT, "exact"), ("search", "penguins", "exact")]
+    assert needs(capsys, tmp_path / "site", "--run", run) == (0, wanted)
+    (trace,) = (run / "traces").glob("*.jsonl")
+    assert needs(capsys, tmp_path / "site", "--run", trace) == (0, wanted)
+    with Writer.open(tmp_path / "other") as writer:
+        Recorder(writer).add(BIRDS, "<p>birds</p>")
+    code, found = needs(capsys, tmp_path / "other", "--run", run)
+    assert (code, [verdict for _, _, verdict in found]) == (1, ["exact", "miss", "miss"])
+
+
+def test_one_of_both_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_site(tmp_path / "site").close()
+    assert call(capsys, "coverage", tmp_path / "site")[0] == 2
+    assert call(capsys, "coverage", tmp_path / "site", "--run", tmp_path, "--gold")[0] == 2

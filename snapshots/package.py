@@ -18,6 +18,7 @@ from isal import isal_zlib
 
 from snapshots.appending import write_whole
 from snapshots.build import stamp_for
+from snapshots.cdxj import Index
 from snapshots.changing import stamp_of, table_of
 from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, Container, open_container
 from snapshots.dates import iso_date
@@ -110,8 +111,8 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
     The order of files, how records are spread over them, and when a snapshot was sealed play no part.
     """
     value = hashlib.sha256(b"stillweb snapshot 1\n")
-    for identity in sorted(set(identities(lines))):
-        value.update(identity + b"\n")
+    for identity in sorted({bytes.fromhex(found.decode()) for found in identities(lines)}):
+        value.update(identity.hex().encode() + b"\n")
     rest = {"profile": profile.to_json() if profile else None, "rules": rules}
     value.update(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
     return value.hexdigest()
@@ -181,24 +182,24 @@ def write_package(
     """Writes datapackage.json and its digest into a snapshot directory whose index is written; gives its id."""
     container = open_container(path)
     try:
-        index = container.members[INDEX]
+        place = container.members[INDEX]
         crc = 0
-        for piece in chunks(index):
+        for piece in chunks(place):
             crc = isal_zlib.crc32(piece, crc)
-        lines = index.read(0, index.size).split(b"\n")[:-1]
-        table = table_of(lines)
+        index = Index(place)  # read line by line, as often as needed: it may be larger than memory
+        table = table_of(index.lines())
         write_whole(path / CHANGING, [table])
         container.members[CHANGING] = FilePlace(path / CHANGING)
         if rules is None:
             rules = builtin().to_json()
         own = {
-            "id": snapshot_id(lines, profile, rules),
+            "id": snapshot_id(index.lines(), profile, rules),
             "index": stamp_for(container.archives, index.size, crc, stamp_of(table)),
             "profile": profile.to_json() if profile else None,
             "settings": dict(settings),
             "rules": rules,
         }
-        package = describe(all_files(container), software=software, created=newest(lines), own=own)
+        package = describe(all_files(container), software=software, created=newest(index.lines()), own=own)
     finally:
         container.close()
     write_whole(path / PACKAGE, [package])

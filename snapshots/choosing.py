@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from snapshots.acceptance import accepts
 from snapshots.bodies import FORM, MULTIPART
 from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.conditions import FAILS, FITS, UNSURE, SiteState, fits, read, short
@@ -366,7 +367,16 @@ def choose(captures: list[Capture], now: Situation) -> Capture | None:
         now.unsure = True  # a client would have got more
     if asks_for_fragment(now.request) and not _parted(found[0], captures, now):
         now.unsure = True  # a server that makes fragments would have sent one
+    if not accepts(now.request, found[0]) and not _same_accept(found[0], now):
+        now.unsure = True  # one that chooses by Accept may have sent another kind
     return found[0]
+
+
+def _same_accept(capture: Capture, now: Situation) -> bool:
+    """Whether a capture was asked for with the request's Accept."""
+    if now.read_request is None:
+        return True
+    return asked_of(now.read_request(capture), "accept") == asked_of(now.request, "accept")
 
 
 def _parted(chosen: Capture, captures: list[Capture], now: Situation) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from snapshots.acceptance import accepts
 from snapshots.capture import Capture, Response
 from snapshots.changers import Changers
 from snapshots.choosing import Situation, choose, layer_of
@@ -145,6 +146,7 @@ class Matcher:
             and accept == "rule"
             and (session is None or not hot[0] or hot[0] not in session.sites)
             and not (hot[0] and asks_for_fragment(request))
+            and (hot[1].capture is None or accepts(request, hot[1].capture))
         ):
             return hot[1]
         return self._lookup(request, session, accept)

@@ -1,0 +1,39 @@
+"""Whether an answer is of a kind that a request accepts: `Accept` of RFC 9110, 12.5.1, as far as it bears on identity.
+
+Many servers choose between HTML and JSON by Accept and send no Vary. So an answer of a kind that a client did not ask
+for is not surely the one it would have got, unless it was recorded for the same Accept.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from snapshots.capture import Capture
+from snapshots.request import Request
+
+
+def accepts(request: Request, capture: Capture) -> bool:
+    """Whether a request accepts the kind of a capture's answer. What says nothing accepts all; so with errors."""
+    wanted = request.header("accept")
+    return wanted is None or capture.status != 200 or not capture.mime or _within(wanted, capture.mime)
+
+
+@lru_cache(maxsize=4096)
+def _within(accept: str, mime: str) -> bool:
+    kind = mime.lower()
+    main, _, sub = kind.partition("/")
+    fits = {
+        "*/*",
+        "*",
+        kind,
+        f"{main}/*",
+        f"{main}/{sub.rpartition('+')[2]}",
+        f"application/{sub.rpartition('+')[2]}",
+    }
+    for item in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        if name in fits and not any(
+            p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for p in parameters
+        ):
+            return True
+    return not accept.strip()

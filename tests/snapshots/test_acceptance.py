@@ -1,0 +1,53 @@
+"""An answer of a kind that was not asked for is never surely the answer, unless the recorder saw it asked for so."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshots.capture import Response
+from snapshots.request import Request
+from tests.support.memory_store import Replay, get, html, matcher
+
+U = "http://a.test/data"
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
+
+
+def as_kind(kind: str) -> Response:
+    return Response(200, "OK", (("Content-Type", kind), ("Content-Length", "2")), b"{}")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "kind", "asked", "ambiguous"),
+    [
+        ("application/json", "application/json", "text/html", True),
+        ("application/json", "application/json", BROWSER, False),
+        ("application/json", "application/json", "application/json", False),
+        ("application/json", "application/ld+json", "application/json; charset=utf-8", False),
+        (BROWSER, "text/html", "application/json", True),
+        (BROWSER, "text/html", "text/*;q=0.2", False),
+        (BROWSER, "text/html", "text/html;q=0, application/json", True),
+        (BROWSER, "image/svg+xml", "image/*", False),
+        ("application/json", "text/html", "application/json", False),  # the site minds no Accept, as was seen
+        ("*/*", "text/html", "", False),
+    ],
+)
+def test_a_kind_that_was_not_asked_for_is_not_sure(
+    recorded: str, kind: str, asked: str, ambiguous: bool
+) -> None:
+    plain = Request("GET", U, (("Accept", recorded),))
+    over = matcher((plain, as_kind(kind)))
+    for first in (plain, None):  # what a replay remembers of an address changes nothing
+        replay = Replay(over)
+        if first is not None:
+            replay.ask(first)
+        assert replay.ask(Request("GET", U, (("Accept", asked),) if asked else ())) == "{}"
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", ambiguous)
+    if ambiguous:
+        refused = over.lookup(Request("GET", U, (("Accept", asked),)), accept="rule+unambiguous")
+        assert refused.verdict == "miss"
+
+
+def test_of_an_error_no_kind_is_asked() -> None:
+    replay = Replay(matcher((get(U, Accept=BROWSER), html("gone", 404))))
+    assert replay.ask(get(U, Accept="application/json")) == "gone"
+    assert not replay.last.ambiguous

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from proxy.acting import Driver, Failed, first_line
 from proxy.browser import BrowserHost, complete
-from proxy.freeze import Patience
+from proxy.freeze import Answer, Patience
 from proxy.pictures import compare_pictures
 from proxy.sight import Sight, look_at
 from proxy.steps import describe
@@ -43,8 +44,8 @@ class Serves(Protocol):
 class ViewCheck:
     """One view compared. Likenesses and `pixels` (equal ones) are shares from 0 to 1, 1 when equal.
 
-    `used` counts answers from the snapshot, `missed` names the URLs that it did not have; `error` says why the view
-    could not be reached again.
+    `used` counts answers from the snapshot, `missed` names the URLs that it did not have although the origin gave them,
+    `unasked` those that were recorded for the view and not asked for again; `error` says why it could not be reached.
     """
 
     address: str
@@ -55,6 +56,7 @@ class ViewCheck:
     pixels: float = 0.0
     used: int = 0
     missed: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
     error: str | None = None
     recorded: bytes = b""
     replayed: bytes = b""
@@ -92,7 +94,7 @@ class CheckReport:
         return [
             {
                 "view": view.address, "steps": " > ".join(view.steps), "text": view.text, "aria": view.aria,
-                "pixels": view.pixels, "used": view.used, "missed": view.missed, "error": view.error,
+                "pixels": view.pixels, "used": view.used, "missed": view.missed, "unasked": view.unasked, "error": view.error,
                 "same": view.same,
             }
             for view in self.views
@@ -136,6 +138,16 @@ def changes(before: str, after: str, most: int = 12) -> list[str]:
     """The first lines that differ, as `-recorded` and `+replayed`."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
     return [line[:300] for line in lines if not line.startswith(("---", "+++", "@@"))][:most]
+
+
+def compare_captures(view: View, answers: Sequence[Answer], snapshot: Snapshot, result: ViewCheck) -> None:
+    """Fill `result` from what was asked for now and what was recorded for the view."""
+    info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
+    lost = set(info.get("lost", ()))
+    result.missed = [answer.url for answer in answers if answer.verdict == "miss" and answer.url not in lost]
+    result.used = sum(answer.verdict not in ("", "miss") for answer in answers)
+    asked = {answer.url for answer in answers}
+    result.unasked = sorted({str(capture["url"]) for capture in view.captures} - asked)
 
 
 def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> None:
@@ -186,8 +198,7 @@ async def _replay(
                 await driver.perform(chain.steps[depth - 1], depth)
             if depth in results:
                 result = results[depth]
-                result.missed = [answer.url for answer in driver.traffic.missed(since)]
-                result.used = len(driver.traffic.answers) - since - len(result.missed)
+                compare_captures(chain.views[depth], driver.traffic.answers[since:], snapshot, result)
                 since = len(driver.traffic.answers)
                 sight = await look_at(driver.page)
                 await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)

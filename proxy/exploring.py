@@ -319,7 +319,7 @@ class Exploration:
             await recording.store(
                 sight, graph.url, steps, source.address if source else None, captures,
                 quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
-                downloads=driver.downloads,
+                downloads=driver.downloads, lost=driver.traffic.lost(),
             )  # fmt: skip
             graph.views.append(known)  # only what is on disk: an interrupted one is found again
             self.progress(len(graph.views), address)

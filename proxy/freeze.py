@@ -241,6 +241,12 @@ class Traffic:
         """Answers from number `since` on that the snapshot did not have."""
         return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
 
+    def lost(self) -> list[str]:
+        """URLs that the origin did not give while recording: what replay can't have either."""
+        refused = {answer.url for answer in self.answers if answer.status == 502}
+        broken = {url for url, _, why in self.failures if "ABORTED" not in why}
+        return sorted(refused | broken)
+
     def under_way(self, stuck: float) -> list[str]:
         """URLs asked for less than `stuck` seconds ago and not answered yet."""
         limit = asyncio.get_running_loop().time() - stuck

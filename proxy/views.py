@@ -258,6 +258,7 @@ class Fetcher:
             "counts": {"jsErrors": driver.script_errors}, "dismissed": driver.dismissed,
             "dialogs": list(driver.dialogs), "downloads": list(driver.downloads),
             "streams": list(dict.fromkeys(driver.traffic.streams)), "serviceWorker": driver.traffic.blocked,
+            "lost": driver.traffic.lost(),
         }  # fmt: skip
 
     def _note(self, driver: Driver, calm: Calm, sight: Sight, result: FetchResult) -> None:

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import yaml
+
 from harness.certificate import make_certificate
 from harness.judging import Evaluator, rescore
 from harness.pytest_case import MODES
@@ -50,3 +52,17 @@ def test_every_mode_and_fixture_of_the_plugin_is_described():
     }
     for member in _MEMBERS - {"upstream_ca"}:
         assert f"{member}=" in text or f"`{member}`" in text
+
+
+def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is_described():
+    from harness.agents.openai import _TYPES, OpenAIAgent
+    from harness.commands.run import command
+
+    page = (DOCS / "runs.md").read_text()
+    block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1]
+    members = yaml.safe_load(block)
+    assert set(members) == {"agent", *_TYPES}
+    OpenAIAgent.from_options({name: value for name, value in members.items() if name != "agent"}, "runs.md")
+    options = {word for option in command.params for word in option.opts if word.startswith("--")}
+    assert set(re.findall(r"`(--[a-z-]+)", page)) <= options
+    assert {"--max-steps", "--max-calls", "--max-tokens", "--max-money", "--timeout", "--prices"} <= options

@@ -202,6 +202,25 @@ def test_slices_joined_give_the_whole(toolset: Toolset, url: str, sizes: list[in
     assert piece(total, 10).text.endswith("<error>No more content available.</error>")
 
 
+@given(
+    st.text(min_size=1).map(lambda text: text + " 🐧𠮷é\u0301 " + text),
+    st.lists(st.integers(1, 40), min_size=1),
+)
+def test_slices_of_any_text_joined_give_the_whole(content: str, sizes: list[int]) -> None:
+    contract = load("fetch")
+    out, at, turn = "", 0, 0
+    while at < len(content):
+        most = sizes[turn % len(sizes)]
+        text, end = cut(contract, content, at, most)
+        trailer = contract.say("truncated", next=end) if end < len(content) else ""
+        assert text.endswith(trailer)
+        piece = text[: len(text) - len(trailer)]
+        assert piece == content[at : at + most]
+        out, at, turn = out + piece, end, turn + 1
+    assert out == content
+    assert cut(contract, content, at, 1) == (contract.strings["no_more"], len(content))
+
+
 def strip(text: str, url: str) -> str:
     text = text[text.index(f"Contents of {url}:\n") + len(f"Contents of {url}:\n") :]
     at = text.rfind("\n\n<error>Content truncated. Call the fetch tool")

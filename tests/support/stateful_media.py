@@ -22,6 +22,17 @@ CHANGED = "Tue, 02 Jan 2024 03:04:05 GMT"
 MENU = ["soup", "bread"]
 ALLOWED = "http://other.test"  # the origin that may ask /api/search
 
+APP = """<!doctype html><title>App</title><h1>App</h1><p id=theme></p><p id=tab></p><p id=reply></p><script>
+const show = async (kind, name) => {
+  document.getElementById(kind).textContent = await (await fetch(`/part?kind=${kind}&name=${name}`)).text();
+};
+const all = () => Promise.all([
+  show('theme', localStorage.getItem('theme') || 'light'), show('tab', location.hash.slice(1) || 'first')]);
+window.ready = all();
+addEventListener('hashchange', () => { window.ready = all(); });
+navigator.sendBeacon('/hit', String(performance.now()));
+</script>"""
+
 
 class Media:
     """Handlers that the site takes in."""
@@ -53,6 +64,14 @@ class Media:
         if request.url.startswith("http://"):
             return 301, "", (("Location", "https://state.test/secure"),)
         return 200, "<!doctype html><title>Secure</title><h1>Behind TLS</h1>", ()
+
+    # For browsers: a page that shows what its storage, or its fragment, says.
+
+    def get_app(self, **_: Any) -> tuple[int, str, Headers]:
+        return 200, APP, ()
+
+    def get_part(self, query: dict[str, str], **_: Any) -> tuple[int, str, Headers]:
+        return 200, f"{query.get('kind')} is {query.get('name')}", (("Content-Type", "text/plain"),)
 
     def options_api_search(self, request: Request, **_: Any) -> tuple[int, str, Headers]:
         if request.header("origin") != ALLOWED:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CARD = 192, 184  # width and height of a card, in CSS pixels
 GAP = 156, 22  # between cards: where the steps are written, and between rows
+MOST_ABOVE = 1.5  # rows that may lie above a card's middle: else it is out of sight
 PICTURE = 432, 270  # of a thumbnail: as large as it is shown in a view's panel
 MARGIN = 16
 MOST_STEPS = 4  # lines written on an edge; the rest is told in the view's own panel
@@ -131,7 +132,7 @@ def _tree(root: Card, graph: Graph | None) -> Tree:
 
 
 def _place(root: Card) -> list[Card]:
-    """Gives each card its place: rows for the leaves, parents in the middle of their children. Top to bottom."""
+    """Gives each card its place: rows for the leaves, parents in the middle of their children, or near the first of many. Top to bottom."""
     order: list[Card] = []
     todo = [(root, 0)]
     while todo:
@@ -146,7 +147,8 @@ def _place(root: Card) -> list[Card]:
             row += 1
     for card in reversed(order):
         if card.children:
-            card.y = (card.children[0].y + card.children[-1].y) / 2
+            middle = (card.children[0].y + card.children[-1].y) / 2
+            card.y = min(middle, card.children[0].y + MOST_ABOVE * (CARD[1] + GAP[1]))
     return order
 
 
@@ -192,6 +194,8 @@ def brief(step: Step) -> tuple[str, str]:
         "to",
     )
     what = next((str(given[name]) for name in names if name in given), "")
+    if what and what == given.get("css"):
+        what = what.rpartition(" > ")[2]  # the end of a way through the markup tells more than its beginning
     if action in ("select", "fill"):
         value = given.get("option", given.get("value", ""))
         what = f"{what} = {', '.join(value) if isinstance(value, list) else value}"

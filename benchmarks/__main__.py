@@ -33,8 +33,8 @@ def prepare_machine() -> None:
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     click.echo(f"installing {' '.join(missing)}", err=True)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": False}
-    quiet["env"] = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": False, "env": env}
     subprocess.run(["apt-get", "update", "-qq"], **quiet)  # type: ignore[call-overload]
     for package in missing:  # one by one: what this distribution has not is no reason to be without the rest
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]

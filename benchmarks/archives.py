@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 EACH = 10_000  # pages of a site
 TRUE = 7  # one line of so many has the keys of its URL; only those are asked for
 ROOM = 800  # bytes on disk for a line
+PATIENCE = 300.0  # seconds that a program may take
 
 LOOKUP = """
 import json, os, random, resource, sys, time
@@ -129,7 +130,7 @@ def _template(place: Capture) -> tuple[str, str]:
 
 def _look(path: Path, count: int) -> dict[str, list[float]]:
     command = [sys.executable, "-c", LOOKUP, str(path), str(count), "20000", str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     if done.returncode:
         raise RuntimeError(f"looking up failed: {done.stderr.strip().splitlines()[-1:]}")
     found: dict[str, list[float]] = json.loads(done.stdout)
@@ -147,7 +148,7 @@ def lookups(bench: Bench) -> list[Row]:
             path = many(bench.work / f"lines-{count}.snapshot", count)
             # in turns of whole processes: the least of them, for other work on the machine counts too
             runs = [_look(path, count) for _ in range(3)]
-        except (NotRun, OSError) as error:
+        except (NotRun, OSError, RuntimeError, subprocess.SubprocessError) as error:
             rows.append(Row(label, f"not run: {error}"))
             continue
         found = min(runs, key=lambda run: run["new"][0])
@@ -207,7 +208,7 @@ def indexing(bench: Bench) -> list[Row]:
         try:
             program = peers.program("cdxj-indexer")
             theirs = min(_timed([program, "-s", *files]) for _ in range(3))
-        except (NotRun, subprocess.CalledProcessError) as error:
+        except (NotRun, subprocess.SubprocessError) as error:
             rows.append(Row(name, text, f"not run: {error}", bar="≥ 5"))
             continue
         ratio = theirs / ours
@@ -217,14 +218,16 @@ def indexing(bench: Bench) -> list[Row]:
 
 def _timed(command: list[str]) -> float:
     began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run(command, check=True, timeout=PATIENCE, **quiet)  # type: ignore[call-overload]
     return time.perf_counter() - began
 
 
 def sealing(bench: Bench) -> list[Row]:
     """Sealing, as the command does it: how many cores it keeps busy, and whether memory grows with the pages."""
     counts = (300,) if bench.quick else (2_500, 10_000)
-    rows, peaks = [], []
+    rows: list[Row] = []
+    peaks: list[float] = []
     for count in counts:
         source = large.archives(bench.work / f"seal-{count}", count)
         copy = bench.work / "seal-me.snapshot"
@@ -265,6 +268,8 @@ def _sealed(snapshot: Path, out: Path) -> tuple[float, float, float]:
         with contextlib.suppress(OSError):
             peak = max(peak, servers.memory(process.pid))
         time.sleep(0.1)
+        if time.perf_counter() - began > 2 * PATIENCE:
+            process.kill()
     seconds, after = time.perf_counter() - began, os.times()
     assert process.stderr is not None
     words = process.stderr.read().decode(errors="replace")

@@ -116,7 +116,7 @@ def replaying_mitmproxy(work: Path, root: Path, urls: list[tuple[str, int]]) -> 
 
     flows = work / "replay.flows"
     with open(flows, "wb") as file:
-        writer = FlowWriter(file)
+        writer = FlowWriter(file)  # type: ignore[no-untyped-call]
         for url, _ in urls:
             flow = tflow.tflow(resp=True)
             flow.request = http.Request.make("GET", f"https://{HOST}{url}")

@@ -52,13 +52,13 @@ def wait_port(port: int, process: subprocess.Popen[bytes], address: str, seconds
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise RuntimeError(f"{process.args} ended with {process.returncode}")
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
         try:
             socket.create_connection((address, port), timeout=1).close()
             return
         except OSError:
             time.sleep(0.02)
-    raise RuntimeError(f"{process.args} does not listen")
+    raise RuntimeError(f"{process.args!r} does not listen")
 
 
 def tree(pid: int) -> list[int]:

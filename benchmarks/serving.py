@@ -171,7 +171,7 @@ def new_hosts(bench: Bench, hosts: int = 200) -> list[Row]:
         costs: dict[str, float] = {}
         for number in range(20):  # what is loaded at the first of all is no matter of certificates
             one(f"first-{number}.example")
-        alone = rate("alone", lambda names: [one(host) for host in names])
+        alone = rate("alone", lambda names: list(map(one, names)))
         with ThreadPoolExecutor(8) as pool:
             together = rate("together", lambda names: list(pool.map(one, names)))
     label = f"new TLS connections to {hosts} hosts not yet minted"

@@ -13,11 +13,22 @@ from snapshots.sites import host_of
 
 
 @lru_cache(maxsize=1)
-def _lists() -> tuple[frozenset[str], re.Pattern[str], re.Pattern[str]]:
+def _lists() -> tuple[frozenset[str], _Patterns, _Patterns]:
     data: dict[str, Any] = tomllib.loads((files("snapshots") / "irrelevant.toml").read_text("utf-8"))
-    paths = re.compile("|".join(f"(?:{p})" for p in data["paths"]), re.IGNORECASE)
-    cookies = re.compile("|".join(f"(?:{p})" for p in data["cookies"]), re.IGNORECASE)
-    return frozenset(data["hosts"]), paths, cookies
+    return frozenset(data["hosts"]), _Patterns(data["paths"]), _Patterns(data["cookies"])
+
+
+class _Patterns:
+    """Whether one of some patterns is in a text; those for its start are not tried at each place of it."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        starting = [f"(?:{p})" for p in patterns if p.startswith("^") and "|^" not in p]
+        others = [f"(?:{p})" for p in patterns if f"(?:{p})" not in starting]
+        self._start = re.compile("|".join(starting) or r"(?!)", re.IGNORECASE)
+        self._anywhere = re.compile("|".join(others) or r"(?!)", re.IGNORECASE)
+
+    def __contains__(self, text: str) -> bool:
+        return self._start.match(text) is not None or self._anywhere.search(text) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -32,7 +43,7 @@ def irrelevant_url(url: str) -> bool:
         parent = ".".join(labels[start:])
         if parent in hosts or f"{parent}/{first}" in hosts:
             return True
-    return paths.search(path) is not None
+    return path in paths
 
 
 def irrelevant(request: Request) -> bool:
@@ -46,4 +57,4 @@ def irrelevant(request: Request) -> bool:
 
 def irrelevant_cookie(name: str) -> bool:
     """Whether a cookie of this name belongs to a tracker, a load balancer or the like."""
-    return _lists()[2].search(name) is not None
+    return name in _lists()[2]

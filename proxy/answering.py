@@ -154,6 +154,20 @@ class Answerer:
         self._note(line, self._tail(request, None, "exact", "websocket", 101))
         return player
 
+    def doubted(self, request: Request, line: Line) -> bool:
+        """Several sockets were recorded there and said different things: told, and whether it may go on."""
+        refused = self.accept.endswith("+unambiguous")
+        more: dict[str, Any] = {"ambiguous": True}
+        if refused:
+            self.misses += 1
+            more |= {
+                "why": "several web sockets were recorded there, and said different things",
+                "nearest": [],
+            }
+        verdict, derived, status = ("miss", "", 0) if refused else ("exact", "websocket", 101)
+        self._note(line, self._tail(request, None, verdict, derived, status, more=more))
+        return not refused
+
     def strayed(self, request: Request, line: Line, expected: str | bytes | None, said: str | bytes) -> None:
         """A message of a client that was not recorded: a miss."""
         self.misses += 1

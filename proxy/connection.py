@@ -350,7 +350,12 @@ class Connection(asyncio.Protocol):
         def strayed(expected: str | bytes | None, said: str | bytes) -> None:
             self.hub.answerer.strayed(plain, line, expected, said)
 
-        self._socket = Socket(url, player, self.write, self.close, strayed, marked=url != request.url)
+        def doubted() -> bool:
+            return self.hub.answerer.doubted(plain, line)
+
+        self._socket = Socket(
+            url, player, self.write, self.close, strayed, doubted, marked=url != request.url
+        )
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)

@@ -34,7 +34,7 @@ async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
     async def ticking() -> None:
         number = 0
         while True:
-            await asyncio.sleep(4)  # later than the page is looked at, as a rule
+            await asyncio.sleep(60)  # later than any view is looked at, however busy the machine
             number += 1
             say(f"tick {number}")
 
@@ -86,7 +86,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 writer.write(b"data: third\n\n")
                 while True:
                     await writer.drain()
-                    await asyncio.sleep(4)
+                    await asyncio.sleep(60)
                     writer.write(b"data: tick\n\n")
             body = PAGE.encode() if path == "/" else b"nothing"
             writer.write(b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" %

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import wsproto
+from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
 
 from proxy.browser import complete
@@ -78,7 +79,7 @@ def talk(gateway: Gateway, base: str, messages: list[str]) -> list[str]:
                     return heard
                 if waiting and (len(heard) in (2, 3)):
                     peer.sendall(ws.send(TextMessage(waiting.pop(0))))
-                elif not waiting:
+                elif not waiting and len(heard) > 1 and ws.state is ConnectionState.OPEN:
                     peer.sendall(ws.send(CloseConnection(1000)))
             if not data:
                 return heard
@@ -141,6 +142,25 @@ def test_several_conversations_are_told_apart_by_what_is_said() -> None:
     assert player.ambiguous  # the third said otherwise
     second = Player(known, 2)
     assert (second.opened(), second.client("http://h/", "y")) == (["a"], ["3"])
+
+
+def test_a_doubt_is_in_the_ledger_and_can_be_refused(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for number, text in enumerate(("to the room", "to another room")):
+            messages = [{"from": "server", "text": "welcome"}, {"from": "server", "text": text}]
+            said = {
+                "url": "http://h.example/talk?room=1",
+                "session": "s",
+                "begin": number,
+                "messages": messages,
+            }
+            writer.metadata("http://h.example/talk?room=1", said)
+    for accept, heard in (("rule", ["welcome", "to the room"]), ("rule+unambiguous", [])):
+        with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot, accept=accept) as gateway:
+            told = talk(gateway, "http://h.example", [])
+            assert told[: len(heard)] == heard
+            assert [entry["ambiguous"] for entry in gateway.ledger.entries()] == [False, True]
+            assert len(gateway.ledger.misses()) == (0 if heard else 1)
 
 
 def test_a_conversation_that_was_cut_is_none() -> None:

@@ -1,0 +1,119 @@
+"""Inspect tasks on a frozen web: our tools, scorers and task sets for inspect_ai (`pip install stillweb[inspect]`).
+
+    from harness.inspecting import frozen_tools, scored_as_here, task_samples
+
+    @task
+    def penguins():
+        return Task(dataset=task_samples("tasks.jsonl"), solver=[use_tools(frozen_tools("site.wacz")), generate()],
+                    scorer=scored_as_here())
+
+Each sample is a session of its own. What a tool's answer stands on is in the sample's store, under `stillweb`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import Content, ContentImage, ContentText
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
+from inspect_ai.solver import TaskState
+from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
+from inspect_ai.util import store
+
+from harness.datasets import load_tasks
+from harness.scoring import Context, score
+from harness.task import Task
+from harness.tools import ToolResult, Toolset, ToolSpec
+from harness.tools.toolset import ToolSession
+from snapshots import Snapshot
+
+TASK = "stillweb_task"  # the member of a sample's metadata that holds our task
+KEPT = "stillweb"  # the member of its store: a list of {tool, verdict, captures, …}, one for each call
+SESSION = "stillweb_session"
+
+
+def frozen_tools(*snapshots: str | Path, contracts: Sequence[str] = ("fetch",), **options: Any) -> list[Tool]:
+    """Tools for `use_tools`, answered from snapshots (the last on top). `options` are `Toolset`'s, such as `limits`.
+
+    A tool's error is a ToolError, which the model is told. The snapshot stays open as long as the process.
+    """
+    toolset = Toolset(Snapshot.open(*map(str, snapshots)), contracts, **options)
+    sessions: dict[str, ToolSession] = {}
+    numbers = itertools.count(1)
+
+    def session() -> ToolSession:
+        name = store().get(SESSION)
+        if name is None:
+            name = f"inspect-{next(numbers)}"
+            store().set(SESSION, name)
+        if name not in sessions:
+            sessions[name] = toolset.session(name)
+        return sessions[name]
+
+    return [_tool(spec, session) for spec in toolset.specs]
+
+
+def _tool(spec: ToolSpec, session: Any) -> Tool:
+    async def execute(**arguments: Any) -> str | list[Content]:
+        result: ToolResult = await session().call(spec.name, arguments)
+        store().set(KEPT, [*store().get(KEPT, []), {"tool": spec.name, **result.meta}])
+        if result.is_error:
+            raise ToolError(result.text)
+        return _content(result)
+
+    schema = spec.input_schema
+    # inspect wants words for each parameter, which not every contract has
+    properties = {
+        name: {"description": name, **about} for name, about in schema.get("properties", {}).items()
+    }
+    parameters = ToolParams.model_validate({"properties": properties, "required": schema.get("required", [])})
+    return ToolDef(execute, name=spec.name, description=spec.description, parameters=parameters).as_tool()
+
+
+def _content(result: ToolResult) -> str | list[Content]:
+    if all(part["type"] == "text" for part in result.content):
+        return result.text
+    parts: list[Content] = []
+    for part in result.content:
+        if part["type"] == "text":
+            parts.append(ContentText(text=part["text"]))
+        else:
+            parts.append(ContentImage(image=f"data:{part['mimeType']};base64,{part['data']}"))
+    return parts
+
+
+def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
+    """A task set (see harness.datasets.load_tasks) as samples; the whole task is in each one's metadata."""
+    tasks = load_tasks(source, **options)
+    samples = [
+        Sample(
+            input=task.question,
+            target=task.reference if isinstance(task.reference, str) else "",
+            id=task.id,
+            metadata={TASK: task.to_json()},
+        )
+        for task in tasks
+    ]
+    return MemoryDataset(samples, name=tasks.name)
+
+
+@scorer(metrics={"*": [mean()]})  # type: ignore[untyped-decorator]  # where inspect_ai is not installed
+def scored_as_here(context: Context | None = None) -> Scorer:
+    """Scores each sample with its task's own scorer: all of its metrics, NaN where one was not scored.
+
+    `context` holds a judge, rubrics and the like, where the scorer wants them. The reasons are in the metadata.
+    """
+
+    async def judge(state: TaskState, target: Target) -> Score:
+        task = Task.from_json(state.metadata[TASK])
+        answer = state.output.completion or None
+        found = score(task, answer, context)
+        value = {name: math.nan if number is None else number for name, number in found.metrics.items()}
+        return Score(value=value, answer=answer, metadata={"status": found.status, "detail": found.detail})
+
+    return judge

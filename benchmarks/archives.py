@@ -244,7 +244,7 @@ def sealing(bench: Bench) -> list[Row]:
                 f"{seconds:.1f} s ({count / seconds:,.0f}/s), {cpu / seconds:.2f} of {cores} cores busy, {peak:.0f} MB at most",
                 bar="all cores busy" if count >= 10_000 else "",
                 held=cpu / seconds >= 0.75 * cores if count >= 10_000 else None,
-                note="memory of all its processes, shared pages counted in each",
+                note="memory of all its processes",
             )
         )
         shutil.rmtree(copy)
@@ -267,7 +267,7 @@ def _sealed(snapshot: Path, out: Path) -> tuple[float, float, float]:
     while process.poll() is None:
         with contextlib.suppress(OSError):
             peak = max(peak, servers.memory(process.pid))
-        time.sleep(0.1)
+        time.sleep(0.25)
         if time.perf_counter() - began > 2 * PATIENCE:
             process.kill()
     seconds, after = time.perf_counter() - began, os.times()

@@ -75,14 +75,19 @@ def tree(pid: int) -> list[int]:
 
 
 def memory(pid: int) -> float:
-    """Resident MB of a process and its descendants (shared pages counted once each process)."""
+    """Resident MB of a process and its descendants; a page that several share is counted once, in parts."""
     total = 0.0
     for one in tree(pid):
-        try:
-            lines = Path(f"/proc/{one}/status").read_text().splitlines()
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+        for name, field_name in (
+            ("smaps_rollup", "Pss:"),
+            ("status", "VmRSS:"),
+        ):  # not all may read the first
+            try:
+                lines = Path(f"/proc/{one}/{name}").read_text().splitlines()
+            except OSError:
+                continue
+            total += sum(int(line.split()[1]) / 1024 for line in lines if line.startswith(field_name))
+            break
     return total
 
 

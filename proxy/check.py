@@ -108,6 +108,7 @@ class Chain:
     url: str
     steps: tuple[Step, ...]
     views: dict[int, View]
+    session: str  # in which they were recorded: replay follows it, where answers differ by themselves
 
 
 def chains(views: Sequence[View]) -> list[Chain]:
@@ -116,11 +117,15 @@ def chains(views: Sequence[View]) -> list[Chain]:
     for view in sorted(views, key=lambda v: (v.url, -len(v.steps), v.address)):
         depth = len(view.steps)
         for chain in found:
-            if chain.url == view.url and chain.steps[:depth] == view.steps and depth not in chain.views:
+            if (
+                (chain.url, chain.session) == (view.url, view.session)
+                and chain.steps[:depth] == view.steps
+                and depth not in chain.views
+            ):
                 chain.views[depth] = view
                 break
         else:
-            found.append(Chain(view.url, view.steps, {depth: view}))
+            found.append(Chain(view.url, view.steps, {depth: view}, view.session))
     return sorted(
         found, key=lambda chain: -len(chain.steps)
     )  # the longest first, so that none is left alone at the end
@@ -233,12 +238,14 @@ async def check_all(
     limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))
     done = 0
 
+    taken: set[str] = set()
+
     async def one(number: int, chain: Chain) -> list[ViewCheck]:
         nonlocal done
+        session = chain.session if chain.session and chain.session not in taken else f"check-{number}"
+        taken.add(session)
         async with limit:
-            results = await _replay(
-                chain, host, gateway, snapshot, profile, f"check-{number}", patience or Patience()
-            )
+            results = await _replay(chain, host, gateway, snapshot, profile, session, patience or Patience())
         done += len(results)
         if progress is not None:
             progress(done, len(views))

@@ -170,7 +170,7 @@ class Matcher:
             request,
             key,
             state,
-            session.followed.get(site) if session is not None else None,
+            session.following(site) if session is not None else None,
             session is not None and site in session.given,
             session is not None and session.known(site),
             accepted.level >= LEVELS.index("varies"),

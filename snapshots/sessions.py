@@ -77,6 +77,10 @@ class Session:
             self._site(site).apply(conditions.effect)
             self.version += 1
 
+    def following(self, site: str) -> Followed:
+        """The recorded session that it follows on a site: at first that of its own name, if there is one."""
+        return self.followed.get(site) or Followed(self.name, -1, "")
+
     def known(self, site: str) -> bool:
         """Whether a site has known it by a cookie."""
         return site in self.given or site in self.brought

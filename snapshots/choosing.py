@@ -154,7 +154,7 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those made with the same values of the fields that the answer's Vary names; else near ones, said so."""
     if not any(c.vary for c in captures):
         return captures
-    differing: list[tuple[Capture, list[tuple[str, str, str]]]] = []
+    compared: list[tuple[Capture, list[tuple[str, str, str]]]] = []
     for capture in captures:
         apart = []
         for name, value in vary_of(capture):
@@ -163,11 +163,11 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
                 continue
             if asked != value:
                 apart.append((name, value, asked))
-        differing.append((capture, apart))
-    equal = [c for c, apart in differing if not apart]
+        compared.append((capture, apart))
+    equal = [c for c, apart in compared if not apart]
     if equal:
         return equal
-    near = [(c, apart) for c, apart in differing if not any(now.bars(c, *one) for one in apart)]
+    near = [(c, apart) for c, apart in compared if not any(now.bars(c, *one) for one in apart)]
     if not now.varies or not near:
         now.why.append("header")
         return []
@@ -188,9 +188,13 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     fewest = min(len(apart) for _, apart in near)
     near = [(c, apart) for c, apart in near if len(apart) == fewest]
     now.header = near[0][1][0][0]
-    # whether a server that was told who asks would have said the same to nobody, or to another, was not seen
-    now.loose = now.loose or now.header == CREDENTIALS
-    return [c for c, apart in near if apart[0][0] == now.header]
+    near = [(c, apart) for c, apart in near if apart[0][0] == now.header]
+    # Whether a server that was told who asks would have said the same to nobody, or to another, was not seen;
+    # nor what it says for a value that asks for something else, unless others were answered alike.
+    alike = len({vary_of(c) for c in captures}) > 1
+    apart = [one for _, differing in near for one in differing]
+    now.loose = now.loose or any(n == CREDENTIALS or not (alike or akin(n, a, b)) for n, a, b in apart)
+    return [c for c, _ in near]
 
 
 def asked_of(request: Request, name: str) -> str:

@@ -51,3 +51,20 @@ def test_of_an_error_no_kind_is_asked() -> None:
     replay = Replay(matcher((get(U, Accept=BROWSER), html("gone", 404))))
     assert replay.ask(get(U, Accept="application/json")) == "gone"
     assert not replay.last.ambiguous
+
+
+@pytest.mark.parametrize(
+    ("values", "asked", "ambiguous"),
+    [
+        (["en"], "en-GB", False),  # the same in other words
+        (["en"], "fr", True),  # what is said to the French was never seen
+        (["en", "de"], "fr", False),  # it was seen that languages are answered alike
+    ],
+)
+def test_another_value_of_a_vary_field_is_sure_where_it_was_seen_not_to_matter(
+    values: list[str], asked: str, ambiguous: bool
+) -> None:
+    page = html("hello", 200, ("Vary", "Accept-Language"))
+    replay = Replay(matcher(*((get(U, Accept_Language=value), page) for value in values)))
+    assert replay.ask(get(U, Accept_Language=asked)) == "hello"
+    assert (replay.last.verdict, replay.last.ambiguous) == ("varies:accept-language", ambiguous)

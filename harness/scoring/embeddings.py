@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import math
@@ -36,6 +37,8 @@ class PackagedEmbedder:
     def _loaded(self) -> Any:
         with self._lock:  # attempts are scored in threads
             if self._model is None:
+                with contextlib.suppress(ModuleNotFoundError):  # its bar would run through our lines
+                    importlib.import_module("transformers.utils.logging").disable_progress_bar()
                 try:
                     self._model = importlib.import_module(_PACKAGE).load_model()
                 except ModuleNotFoundError as error:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 
-
 @dataclass(frozen=True, slots=True)
 class GatewayStats:
     """Counts since the start."""

@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from harness.tools.browser import BrowserSession
 
 ACTION_MS = 5_000
-MATTERS = {"document", "script", "stylesheet", "xhr", "fetch", "websocket", "eventsource"}  # a page without them is not the page
+MATTERS = {
+    "document",
+    "script",
+    "stylesheet",
+    "xhr",
+    "fetch",
+    "websocket",
+    "eventsource",
+}  # a page without them is not the page
 
 
 class Problem(Exception):

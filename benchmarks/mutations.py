@@ -33,7 +33,8 @@ SLOW = (
     "test_without_a_part_of_the_key", "test_without_a_rule_the",
 )  # fmt: skip
 FIRST = [
-    *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "recognising", "explain", "keys", "header_fields")),
+    *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "recognising", "explain", "keys", "header_fields",
+                                     "logins", "fragments", "acceptance")),
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
@@ -57,6 +58,8 @@ SAME = {
     "choosing.py _repeated: if not request.body and '&' not in request.url": "shortcut",
     "choosing.py choose: if not captures": "every step leaves an empty list empty",
     "choosing.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
+    "choosing.py whole_or_asked: if whole and (not asked)": "shortcut: a part that nobody asked for aside",
+    "choosing.py whole_or_asked: if now.read_request is None": "every store can read requests",
     "choosing.py in_state: if known is not None": "remembered",
     "choosing.py cookies: if self._cookies is None": "remembered",
     "choosing.py identified: if self._identified is None": "remembered",

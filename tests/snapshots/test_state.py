@@ -52,6 +52,13 @@ def test_a_filter_in_the_recorded_order_and_in_another() -> None:
     assert Replay(over).ask(LIST) == "all"
 
 
+def test_a_miss_says_that_it_was_the_state() -> None:
+    over = matcher(*FILTERED[1:3])
+    replay = Replay(over)
+    assert replay.ask(LIST) == "miss"
+    assert replay.last.why == ("state",)
+
+
 def test_going_back_to_an_earlier_filter_proves_that_filters_replace_each_other() -> None:
     back = [
         *FILTERED,

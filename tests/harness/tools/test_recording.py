@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,11 +14,14 @@ import pytest
 
 from harness.tools import Toolset
 from harness.tools.recording import RecordingToolset
+from proxy import Authority
 from proxy.recorder import Recorder
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.snapshots.test_text import ARTICLE, make_pdf
+
+KEY = "5f3c9a1be07d42688c1d90ab37e6f2545f3c9a1b"
 
 
 class Origin(BaseHTTPRequestHandler):
@@ -97,6 +102,70 @@ def test_a_host_that_does_not_answer_is_an_error_and_no_page(
         asyncio.run(session.close())
     with Snapshot.open(tmp_path / "snap") as snapshot:
         assert list(snapshot.captures()) == []
+
+
+class Serper(BaseHTTPRequestHandler):
+    """The search service, for who has the key."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        known = self.headers.get("X-API-KEY") == KEY
+        found = {
+            "searchParameters": asked,
+            "organic": [{"title": "Birds", "link": "https://a.test/", "position": 1}],
+        }
+        body = json.dumps(found if known else {"message": "Unauthorized.", "statusCode": 403}).encode()
+        self.send_response(200 if known else 403)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_search_is_recorded_with_the_users_key_which_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERPER_API_KEY", KEY)
+    theirs = Authority.load_or_create(tmp_path / "theirs")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Serper)
+    server.socket = theirs.context_for("google.serper.dev").wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    calls = [{"q": "penguins"}, {"q": "gulls", "num": 3}]
+
+    async def run(toolset: Toolset) -> list[tuple[bool, object]]:
+        session = toolset.session("agent")
+        results = [await session.call("google_search", call) for call in calls]
+        await session.close()
+        return [(r.is_error, r.content) for r in results]
+
+    with (
+        Writer.open(tmp_path / "snap") as writer,
+        Recorder(
+            writer,
+            authority=Authority.load_or_create(tmp_path / "ours"),
+            upstream_ca=theirs.certificate_path,
+            resolve={"google.serper.dev": ("127.0.0.1", server.server_address[1])},
+        ) as recorder,
+    ):
+        real = asyncio.run(run(RecordingToolset(recorder, ["serper"])))
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    assert [error for error, _ in real] == [False, False]
+    assert "Birds" in str(real[0])
+    monkeypatch.delenv("SERPER_API_KEY")
+    for path in (tmp_path / "snap").rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        assert KEY.encode() not in (gzip.decompress(data) if path.suffix == ".gz" else data), path
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        assert asyncio.run(run(Toolset(snapshot, ["serper"]))) == real
+        missed = asyncio.run(Toolset(snapshot, ["serper"]).session("s").call("google_search", {"q": "terns"}))
+        assert missed.is_error
+        assert missed.meta["verdict"] == "miss"
 
 
 def test_a_contract_that_can_t_record_says_so(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ class Situation:
     key: Key
     state: SiteState | None
     followed: Followed | None
+    name: str = ""  # of the session: where one of that name was recorded, its captures are the session's own
     given: bool = False  # whether the session was given a cookie by which the site knows it
     known: bool = False  # or came with one
     varies: bool = True  # whether another value of a Vary field is accepted
@@ -76,6 +77,12 @@ class Situation:
             and recorded.startswith("basic")
             and self.stranger(capture)
         )
+
+    def own(self, captures: list[Capture]) -> str:
+        """The recorded session that this one follows among captures: that of its own name, else of the last answer."""
+        if any(c.session == self.name for c in captures):
+            return self.name
+        return self.followed.session if self.followed is not None else self.name
 
     @property
     def identified(self) -> bool:
@@ -301,7 +308,8 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
             found.append((sequence.place - asked, capture))
     due = [c for place, c in found if place == 0]
     if now.followed is not None:
-        own = [(place, c) for place, c in found if c.session == now.followed.session]
+        mine = now.own(captures)
+        own = [(place, c) for place, c in found if c.session == mine]
         if own and not any(place == 0 for place, _ in own):
             # Another session went on where this one ended; it may speak for it if both saw the same so far.
             seen = {place: now.said(c) for place, c in own}
@@ -326,7 +334,8 @@ def own_session(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those of the recorded session that this one follows."""
     if len(captures) < 2 or now.followed is None:
         return captures
-    return [c for c in captures if c.session == now.followed.session] or captures
+    mine = now.own(captures)
+    return [c for c in captures if c.session == mine] or captures
 
 
 def nearest_time(captures: list[Capture], now: Situation) -> list[Capture]:

@@ -171,6 +171,7 @@ class Matcher:
             key,
             state,
             session.following(site) if session is not None else None,
+            session.name if session is not None else "",
             session is not None and site in session.given,
             session is not None and session.known(site),
             accepted.level >= LEVELS.index("varies"),
@@ -225,9 +226,9 @@ class Matcher:
             or request.body
             or capture is None
             or lookup.verdict not in ("exact", "canonical")
-            or any(c.vary or c.status in (206, 304, 412, 416) for c in candidates)
-            or (len(candidates) > 1 and len({c.digest for c in candidates}) > 1)
-            or len({read(c.state).begins for c in candidates}) > 1  # the request's cookies decide which
+            or len(candidates) > 1  # even of the same bytes: which one, the session decides, and follows it
+            or capture.vary
+            or capture.status in (206, 304, 412, 416)
         ):
             return
         lookup.inert = not read(capture.state).begins

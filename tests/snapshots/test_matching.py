@@ -476,3 +476,23 @@ def test_another_order_of_a_repeated_name_in_a_form_is_ambiguous(media: str) -> 
     for request, ambiguous in ((ask("x=1", "s=a", "s=b"), False), (ask("s=b", "s=a", "x=1"), True)):
         assert replay.ask(request) == "by a"
         assert (replay.last.verdict, replay.last.ambiguous) == ("canonical", ambiguous)
+
+
+@pytest.mark.parametrize("order", [("ann", "bob"), ("bob", "ann"), ("bob",), ("ann", "new", "bob")])
+def test_a_session_follows_the_recorded_one_of_its_name_whoever_came_before(order: tuple[str, ...]) -> None:
+    recorded = [Recorded(get(f"{A}/alone.css"), html("alone"), "ann")]
+    for name in ("ann", "bob"):
+        recorded += [
+            Recorded(get(f"{A}/both.css"), html("both"), name),
+            Recorded(get(f"{A}/now"), html(f"{name} 1"), name),
+            Recorded(get(f"{A}/now"), html(f"{name} 2"), name),
+        ]
+    over = matcher(*recorded)
+    for name in order:
+        session = over.session(name)
+        for path in ("both.css", "alone.css", "now", "both.css", "now"):
+            found = over.lookup(get(f"{A}/{path}"), session)
+            session.answered(found)
+            assert found.capture is not None
+            expected = "ann" if path == "alone.css" or name == "new" else name
+            assert (found.capture.session, found.ambiguous) == (expected, False)

@@ -17,6 +17,13 @@ AGED = "cookie-age"  # what the ledger and `Stillweb-Derived` call it
 _EXPIRES = re.compile(r";\s*expires\s*=\s*([^;]*)", re.IGNORECASE)
 _MAX_AGE = re.compile(r";\s*max-age\s*=", re.IGNORECASE)
 
+# The parts of a date, in any order (RFC 6265, 5.1.1).
+_BETWEEN = re.compile(r"[\t -/;-@\[-`{-~]+")
+_TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?!\d)")
+_DAY = re.compile(r"(\d{1,2})(?!\d)")
+_YEAR = re.compile(r"(\d{2,4})(?!\d)")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
 
 def with_ages(headers: Headers, recorded: str) -> Headers:
     """The same headers, with an age for cookies that have a last day only; `recorded` is a time of 14 digits or more.
@@ -33,14 +40,36 @@ def _aged(value: str, recorded: str) -> str:
     found = _EXPIRES.search(value)
     if found is None or _MAX_AGE.search(value):
         return value
-    from http.cookiejar import http2time  # type: ignore[attr-defined]
-
-    # it reads all the forms of a date that clients do
-    last = http2time(found[1].strip().strip('"'))
+    last = cookie_date(found[1])
     try:
-        moment = datetime.strptime(recorded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+        moment = datetime.strptime(recorded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:
         return value
     if last is None or last <= moment:
         return value
-    return f"{value}; Max-Age={int(last - moment)}"
+    return f"{value}; Max-Age={int((last - moment).total_seconds())}"
+
+
+def cookie_date(text: str) -> datetime | None:
+    """A date as clients read it (RFC 6265, 5.1.1), None where they read none: zones are not looked at.
+
+    `http.cookiejar` tells the century of "70" by the clock of today.
+    """
+    time = day = month = year = None
+    for token in _BETWEEN.split(text):
+        if time is None and (found := _TIME.match(token)):
+            time = found
+        elif day is None and (found := _DAY.match(token)):
+            day = int(found[1])
+        elif month is None and token[:3].lower() in _MONTHS:
+            month = _MONTHS.index(token[:3].lower()) + 1
+        elif year is None and (found := _YEAR.match(token)):
+            year = int(found[1])
+    if time is None or day is None or month is None or year is None:
+        return None
+    if year < 100:
+        year += 1900 if year >= 70 else 2000
+    try:
+        return datetime(year, month, day, *map(int, time.groups()), tzinfo=UTC) if year >= 1601 else None
+    except ValueError:
+        return None

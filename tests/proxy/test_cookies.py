@@ -27,6 +27,12 @@ NOON = "20250102120000"
         ("a=1; Expires=Thu, 02 Jan 2025 13:00:00 GMT; Max-Age=5", None),
         ("a=1; Max-Age=0; Expires=Thu, 02 Jan 2025 13:00:00 GMT", None),
         ("a=1; Expires=soon", None),
+        ("a=1; Expires=Thu Jan  2 12:00:09 2025", 9),
+        ("a=1; Expires=Thu, 02-Jan-69 12:00:00 GMT", 1388534400),
+        ("a=; Expires=Thu, 01-Jan-70 00:00:00 GMT", None),
+        ("a=; Expires=Fri, 31-Dec-99 23:59:59 GMT", None),
+        ("a=1; Expires=Mon, 31 Feb 2025 12:00:00 GMT", None),
+        ("a=1; Expires=Thu, 02 Jan 1600 12:00:00 GMT", None),
         ("a=1; Path=/", None),
     ],
 )

@@ -70,6 +70,7 @@ def cookie_date(text: str) -> datetime | None:
     if year < 100:
         year += 1900 if year >= 70 else 2000
     try:
-        return datetime(year, month, day, *map(int, time.groups()), tzinfo=UTC) if year >= 1601 else None
+        hour, minute, second = map(int, time.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC) if year >= 1601 else None
     except ValueError:
         return None

@@ -92,7 +92,9 @@ def _send(self: Any, event: Any) -> Iterator[Any]:
         self.stillweb_trailers = event.trailers
         return
     own = _Client if isinstance(self, _Client) else _Server
-    trailers = getattr(self, "stillweb_trailers", None) if isinstance(event, _ENDS) else None
+    trailers = None
+    if isinstance(event, _ENDS):  # those of a message without chunks have no place, nor in the next message
+        trailers, self.stillweb_trailers = getattr(self, "stillweb_trailers", None), None
     inner = _originals[own, "send"](self, event)
     reply = None
     while True:
@@ -101,7 +103,6 @@ def _send(self: Any, event: Any) -> Iterator[Any]:
         except StopIteration:
             return
         if trailers and isinstance(command, commands.SendData) and command.data == _END:
-            self.stillweb_trailers = None
             command = commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")
         reply = yield command
 

@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mitmproxy.connection import Client
+from mitmproxy.http import Headers, Request, Response
+from mitmproxy.options import Options
+from mitmproxy.proxy.commands import SendData
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import _events, _http1
 
 from proxy import Authority, Recorder
+from proxy.mended import mended
 from snapshots import Snapshot, Writer
 
 END = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"
@@ -83,3 +90,21 @@ def test_what_is_archived_is_the_answer(origin: tuple[int, list[bytes]], tmp_pat
     with Snapshot.open(tmp_path / "site") as snapshot:
         found = {c.url.rpartition("/")[2]: (c.status, snapshot.read(c).body) for c in snapshot.captures()}
     assert found == {p.strip("/"): (200, b"final") for p in (*ANSWERS, "/post")}
+
+
+def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
+    client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0)
+    with mended(lambda _: None):
+        server = _http1.Http1Server(Context(client, Options()))
+        sent = b""
+        for number, field in enumerate(((b"content-length", b"2"), (b"transfer-encoding", b"chunked"))):
+            server.stream_id = number
+            server.request = Request.make("GET", "http://x.test/")
+            head = Response.make(200, b"", Headers([field]))
+            events = [_events.ResponseHeaders(number, head), _events.ResponseData(number, b"ok")]
+            if number == 0:
+                events.append(_events.ResponseTrailers(number, Headers([(b"x-of", b"the first")])))
+            for event in [*events, _events.ResponseEndOfMessage(number)]:
+                for command in server.send(event):
+                    sent += command.data if isinstance(command, SendData) else b""
+    assert sent.endswith(b"\r\n\r\n2\r\nok\r\n0\r\n\r\n")

@@ -48,6 +48,9 @@ FEATURES_OFF = (
     "PaintHolding",
     "PreconnectToSearch",
     "ThirdPartyStoragePartitioning",
+    "WebUIOmniboxAimPopup",  # pages of the address bar's own, in a process beside each context
+    "WebUIOmniboxFullPopup",
+    "WebUIOmniboxPopup",
 )
 # Nothing but what pages ask for, and drawing that doesn't depend on the machine's graphics.
 ARGUMENTS = (

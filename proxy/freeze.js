@@ -176,9 +176,10 @@
     promise.then(end, end);
     return promise;
   };
-  stand(G, "fetch", (f, self, args) => track(Reflect.apply(f, self, args)));
+  //= freeze_order.js
+  stand(G, "fetch", (f, self, args) => track(inOrder(Reflect.apply(f, self, args))));
   if (G.Response) for (const name of ["text", "json", "arrayBuffer", "blob", "bytes", "formData"])
-    stand(Response.prototype, name, (f, self, args) => track(Reflect.apply(f, self, args)));
+    stand(Response.prototype, name, (f, self, args) => track(inOrder(Reflect.apply(f, self, args))));
   if (G.Response && G.ReadableStreamDefaultReader) { // a body that is read piece by piece
     const bodies = new WeakSet(), readers = new WeakSet();
     getter(Response.prototype, "body", (get) => { const body = get(); if (body) bodies.add(body); return body; });
@@ -191,10 +192,6 @@
       if (G[kind]) stand(G[kind].prototype, "read", (f, self, args) =>
         readers.has(self) ? track(Reflect.apply(f, self, args)) : Reflect.apply(f, self, args));
   }
-  if (G.XMLHttpRequest) stand(XMLHttpRequest.prototype, "send", (f, self, args) => {
-    track(new Promise((done) => self.addEventListener("loadend", done, { once: true })));
-    return Reflect.apply(f, self, args);
-  });
 
   //= freeze_performance.js
 

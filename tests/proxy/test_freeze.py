@@ -46,7 +46,22 @@ const inBlob = new Worker(URL.createObjectURL(new Blob(["postMessage([Math.rando
 inBlob.onmessage = say("blob");
 const inModule = new Worker("/module.js", {type: "module"}); inModule.onmessage = say("module");
 </script>"""
+RACE = """<!DOCTYPE html><script>
+const told = [];
+const ask = (name, path, kind = "onload") => { const x = new XMLHttpRequest(); x[kind] = (e) => {
+  if (kind === "onload" || x.readyState === 4) told.push([name, x instanceof XMLHttpRequest, x.status, x.responseText]); };
+  x.open("GET", path); x.send(); return x; };
+ask("slow", "/slow.json");
+ask("quick", "/quick", "onreadystatechange");
+fetch("/slow.json?2").then((r) => r.json()).then((v) => told.push(["slow fetch", v.a]));
+fetch("/quick").then((r) => r.text()).then((v) => told.push(["quick fetch", v]));
+const left = ask("left", "/slow.json?3"); left.onabort = () => told.push(["abort", left.status]); left.abort();
+const stop = new AbortController(); fetch("/slow.json?4", {signal: stop.signal}).catch((e) => told.push([e.name])); stop.abort();
+const now = new XMLHttpRequest(); now.open("GET", "/quick", false); now.send(); told.push(["at once", now.responseText]);
+ask("last", "/quick");
+</script>"""
 FILES = {
+    "/race": ("text/html", RACE),
     "/": ("text/html", PAGE),
     "/inner.html": ("text/html", "<script>parent.inner = [Math.random(), Date.now()]</script>"),
     "/slow.json": ("application/json", '{"a": 1}'),
@@ -122,6 +137,26 @@ def test_a_page_sees_the_profiles_time_and_seeded_chance(browser: Browsing, site
     assert seen["module"][1:] == [5, "undefined"]
     again = look(browser, f"{site}/")
     assert again == seen
+
+
+def test_answers_are_told_in_the_order_of_asking(browser: Browsing, site: str) -> None:
+    async def go() -> list[list[Any]]:
+        driver = await browser.driver()
+        await driver.open(f"{site}/race")
+        told = await driver.page.evaluate("told")
+        await driver.context.close()
+        return list(told)
+
+    told = browser.run(go())
+    at_once = [["abort", 0], ["at once", "nothing"], ["AbortError"]]
+    assert [one for one in told if one in at_once] == at_once
+    assert [one for one in told if one not in at_once] == [
+        ["slow", True, 200, '{"a": 1}'],
+        ["quick", True, 200, "nothing"],
+        ["last", True, 200, "nothing"],
+        ["slow fetch", 1],
+        ["quick fetch", "nothing"],
+    ]
 
 
 def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:

@@ -1,0 +1,86 @@
+// Part of freeze.js.
+// ---- answers are told to the page in the order in which it asked, however the network brought them: what it shows
+// while recording and in replay then hangs on no race. Nobody waits for one that was asked for longer than `STUCK` ago.
+const STUCK = 8000; // real ms, as the driver's patience (freeze.py)
+const line = []; // in the order of asking; `tell` is set when the answer is here
+let telling = false;
+const queued = () => { const place = { since: native.now(), tell: null, gone: false }; line.push(place); return place; };
+const leave = (place) => { place.gone = true; place.tell = null; tellAll(); };
+const tellAll = async () => {
+  if (telling) return;
+  telling = true;
+  for (;;) {
+    while (line.length && line[0].gone) line.shift();
+    let next = line[0];
+    if (!next) break;
+    if (!next.tell && native.now() - next.since > STUCK) { next.gone = true; continue; }
+    if (!next.tell) {
+      const waits = line.some((place) => place.tell);
+      if (waits) native.setTimeout(tellAll, 200);
+      break;
+    }
+    line.shift();
+    try { next.tell(); } catch (error) { report(error); }
+    await hop(); // each is a task of its own
+  }
+  telling = false;
+};
+const arrived = (place, tell) => { if (place.gone) tell(); else { place.tell = tell; tellAll(); } };
+const inOrder = (promise) => {
+  const place = queued();
+  return new Promise((done, fail) => promise.then(
+    (value) => arrived(place, () => done(value)),
+    (error) => {
+      if (error && error.name === "AbortError") { leave(place); fail(error); } // the page itself gave it up
+      else arrived(place, () => fail(error));
+    }));
+};
+if (G.XMLHttpRequest) {
+  const Native = G.XMLHttpRequest, listen = G.EventTarget.prototype.addEventListener, send = G.EventTarget.prototype.dispatchEvent;
+  const places = new WeakMap(), late = new WeakMap(), blocking = new WeakSet();
+  const hold = (event) => {
+    const asked = event.currentTarget, place = places.get(asked);
+    if (!place || !event.isTrusted || (event.type === "readystatechange" && asked.readyState !== 4)) return;
+    event.stopImmediatePropagation();
+    late.get(asked).push(event);
+    if (event.type !== "loadend") return;
+    arrived(place, () => {
+      if (places.get(asked) !== place) return; // given up, or asked anew
+      places.delete(asked);
+      for (const one of late.get(asked)) send.call(asked, new one.constructor(one.type, one)); // told once, an event stays stopped
+    });
+  };
+  const giveUp = (asked) => {
+    const place = places.get(asked);
+    if (!place) return false;
+    places.delete(asked);
+    leave(place);
+    return asked.readyState === 4;
+  };
+  const Ordered = new Proxy(Native, { construct: (target, args, as) => {
+    const asked = Reflect.construct(target, args, as === Ordered ? target : as);
+    for (const kind of ["readystatechange", "load", "error", "timeout", "loadend"]) listen.call(asked, kind, hold);
+    return asked;
+  } });
+  Native.prototype.constructor = Ordered;
+  Object.defineProperty(G, "XMLHttpRequest", { value: Ordered, writable: true, configurable: true, enumerable: false });
+  stand(Native.prototype, "open", (f, self, args) => {
+    giveUp(self);
+    if (args.length > 2 && !args[2]) blocking.add(self); else blocking.delete(self);
+    return Reflect.apply(f, self, args);
+  });
+  stand(Native.prototype, "abort", (f, self, args) => {
+    const untold = giveUp(self);
+    const answer = Reflect.apply(f, self, args);
+    if (untold) for (const kind of ["abort", "loadend"]) send.call(self, new ProgressEvent(kind));
+    return answer;
+  });
+  stand(Native.prototype, "send", (f, self, args) => {
+    if (blocking.has(self)) return Reflect.apply(f, self, args);
+    track(new Promise((done) => listen.call(self, "loadend", done, { once: true })));
+    const place = queued();
+    places.set(self, place);
+    late.set(self, []);
+    try { return Reflect.apply(f, self, args); } catch (error) { giveUp(self); throw error; }
+  });
+}

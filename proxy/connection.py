@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, session_name
 from proxy.http1 import BadRequest, Message, Parser
-from proxy.replies import Line, Reply
+from proxy.replies import Line, Memo, Reply
 from proxy.tls import ServerTls, TlsFailed
 from snapshots.errors import StillwebError
 from snapshots.request import Request
@@ -36,7 +36,8 @@ class Connection(asyncio.Protocol):
         self.line: Line | None = None  # of the tunnel
         self._only: Line | None = None  # of all plain requests, where it must be one
         self.base = ""  # scheme://authority of the tunnel, "" outside
-        self._memos = hub.answerer.memos_of("")  # of that base
+        # of that base; none before it is known whose connection it is, where that counts
+        self._memos: dict[bytes, Memo] = {} if hub.shared else hub.answerer.memos_of("")
         self._authority = ""
         self._sniffing = False
         self._tls: ServerTls | None = None
@@ -308,9 +309,11 @@ class Connection(asyncio.Protocol):
                 self._send(hub.ask_for_name(), message)
                 return
             line = hub.answerer.line(name or DEFAULT_SESSION)
-            if hub.shared and line is not (self._only or line):
-                raise BadRequest("a connection can be of one session only when several workers serve")
-            self._only = line
+            if hub.shared:
+                if line is not (self._only or line):
+                    raise BadRequest("a connection can be of one session only when several workers serve")
+                self._only = line
+                self._memos = hub.answerer.memos_of("")
         elif target.startswith("/"):
             line = None
             url = f"http://{OWN_HOST}{target}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -114,6 +115,11 @@ def test_http2_bad_requests_and_one_session_a_connection(gateway: Gateway) -> No
     got = raw(gateway, one % b"YTp4" + one % b"YTp4" + one % b"Yjp4")
     assert got.count(b"HTTP/1.1 200 OK") == 2
     assert b"one session" in got
+    for _ in range(2):  # the second time what the first session asks for is remembered
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as connection:
+            for name, said in ((b"YTp4", b"200 OK"), (b"Yjp4", b"one session")):
+                connection.sendall(one % name)
+                assert said in connection.recv(65536)
 
 
 def test_names_are_asked_for_by_every_process(site: Site, authority: Authority) -> None:

@@ -48,6 +48,7 @@ class Spool:
         self.size = 0
         self.error: OSError | None = None  # why the body could not be kept, such as a full disk
         self.enough = False  # nothing more of it is kept
+        self.cut = False  # and something more came
         self._directory = directory
         self._chunks: list[bytes] = []
         self._file: BinaryIO | None = None
@@ -55,6 +56,7 @@ class Spool:
     def tee(self, chunk: bytes) -> bytes:
         """Keeps a chunk and gives it back, as mitmproxy's `stream` callables do. Never raises."""
         if self.enough:
+            self.cut = self.cut or bool(chunk)
             return chunk
         self.size += len(chunk)
         if self.error is None:

@@ -7,11 +7,12 @@ as far as the client's own messages have come; when they differ from what was re
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from snapshots.keys import request_key
+from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import mask
 from snapshots.request import Request
 
@@ -70,21 +71,30 @@ def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
     return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
 
 
-def same(url: str, one: Said, other: Said) -> bool:
-    """Whether two messages are one: the same bytes, or the same JSON, secrets aside."""
+def same(url: str, one: Said, other: Said) -> bool | None:
+    """Whether a message is the recorded `one`: the same bytes, or the same JSON. None: but for secrets in it.
+
+    A secret that proves to be the recorded one is the same; a password that proves to be another one is not.
+    """
     if one == other:
         return True
     if isinstance(one, bytes) or isinstance(other, bytes):
         return False
-    first, second = (
-        mask(Request("POST", url, _JSON, text.encode("utf-8", "replace"))).body for text in (one, other)
-    )
-    if first == second:
+    stored, asked = (Request("POST", url, _JSON, text.encode("utf-8", "replace")) for text in (one, other))
+    if _alike(stored, asked):
         return True
-    try:
-        return bool(json.loads(first) == json.loads(second))
-    except ValueError:
+    if not _alike(mask(stored), mask(asked)):
         return False
+    known = Recogniser()
+    known.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+    told = known.request(asked)
+    if _alike(stored, told):
+        return True
+    return False if other_secrets(told, stored)[1] else None
+
+
+def _alike(one: Request, other: Request) -> bool:
+    return request_key(one).canonical == request_key(other).canonical
 
 
 class Player:
@@ -108,11 +118,19 @@ class Player:
 
     def client(self, url: str, said: Said) -> list[Said] | None:
         """What follows a message of the client; None when it was not recorded here."""
-        fits = []
+        fits: list[Conversation] = []
+        doubtful: list[Conversation] = []
         for one in self._alive:
             heard = one.heard()
-            if self._count < len(heard) and same(url, one.messages[heard[self._count]][1], said):
-                fits.append(one)
+            if self._count < len(heard):
+                found = same(url, one.messages[heard[self._count]][1], said)
+                if found is not False:
+                    (fits if found else doubtful).append(one)
+        if not fits:
+            self.ambiguous = self.ambiguous or bool(
+                doubtful
+            )  # with another secret it may have been told otherwise
+            fits = doubtful
         if not fits:
             return None
         self._alive = fits

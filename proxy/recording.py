@@ -273,6 +273,8 @@ class RecordingAddon:
 
     def _complete(self, draft: Draft, flow: http.HTTPFlow) -> None:
         _fill(draft, flow)
+        if draft.response_spool is not None and draft.response_spool.cut:
+            draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
         draft.end = self._event(draft.session)
         self._touch(draft)
         self._archivist.put(draft)

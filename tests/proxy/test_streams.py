@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,17 @@ from wsproto.events import AcceptConnection, CloseConnection, Event, Request, Te
 
 from proxy.browser import complete
 from proxy.check import check
-from proxy.conversations import Conversation, Player, conversation, conversations
+from proxy.conversations import Conversation, Player, conversation, conversations, same
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder
+from proxy.redacting import ExchangeRedactor
 from proxy.steps import parse_steps
 from proxy.views import Fetcher
 from snapshots.profile import Profile
+from snapshots.redact import Redactor
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
+from tests.proxy.recordings import recorded
 from tests.proxy.streaming import streaming_site
 
 
@@ -144,6 +148,29 @@ def test_several_conversations_are_told_apart_by_what_is_said() -> None:
     assert (second.opened(), second.client("http://h/", "y")) == (["a"], ["3"])
 
 
+@pytest.mark.parametrize(
+    ("told", "sent", "found"),
+    [
+        ({"a": [1, "x"]}, {"a": [1, "x"]}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"login": "ann", "password": "correct horse"}, {"password": "correct horse", "login": "ann"}, True),
+        ({"login": "ann", "password": "correct horse"}, {"login": "ann", "password": "wrong horse"}, False),
+        ({"login": "ann", "password": "correct horse"}, {"login": "bob", "password": "correct horse"}, False),
+        ({"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, {"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, True),
+        ({"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, {"api_key": "Aw1Zk3qP9xT2vLm8Rw1Z"}, None),
+    ],
+)
+def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
+    told: object, sent: object, found: bool | None
+) -> None:
+    stored = ExchangeRedactor(Redactor(b"key"), None).message("http://h/", json.dumps(told), from_client=True)
+    assert same("http://h/", stored, json.dumps(sent)) is found
+    player = Player([said(f">{stored}", "welcome")], 0)
+    assert player.opened() == []
+    assert player.client("http://h/", json.dumps(sent)) == (None if found is False else ["welcome"])
+    assert player.ambiguous is (found is None)
+
+
 def test_a_doubt_is_in_the_ledger_and_can_be_refused(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         for number, text in enumerate(("to the room", "to another room")):
@@ -180,3 +207,29 @@ def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
     found = conversation({"url": "http://h/", "messages": messages, "looked": 1})
     assert found is not None
     assert [what for _, what in found.messages] == ["a", "b", "c"]
+
+
+def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Writer.open(tmp_path / "s") as writer,
+        Recorder(writer, resolve={"h.example": ("127.0.0.1", listener.getsockname()[1])}) as recorder,
+        socket.create_connection(("127.0.0.1", recorder.port), timeout=20) as client,
+    ):
+        client.sendall(b"GET http://h.example/events HTTP/1.1\r\nHost: h.example\r\n\r\n")
+        origin, _ = listener.accept()
+        with origin:
+            origin.recv(4096)
+            origin.sendall(head + b"9\r\ndata: 0\n\n\r\n")
+            heard = b""
+            while b"data: 0" not in heard:
+                heard += client.recv(4096)
+            recorder.looked()
+            origin.sendall(b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
+            while b"data: 1" not in heard:
+                heard += client.recv(4096)
+        assert recorder.wait_quiet(seconds=0.2)
+    (one,) = recorded(tmp_path / "s")
+    assert one.body == b"data: 0\n\n"
+    assert one.warc["WARC-Truncated"] == "time"

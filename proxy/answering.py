@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from proxy import responses
 from proxy.cookies import AGED, with_ages
 from proxy.ledger import Ledger, encode
-from proxy.misses import body_entry, masked_url, near_entry
+from proxy.misses import body_entry, masked_key, masked_url, near_entry
 from proxy.replies import Hot, Line, Memo, Reply, failure
 from snapshots import encodings
 from snapshots.capture import Capture, Response
@@ -440,6 +440,8 @@ class Answerer:
         if capture is None and lookup is not None and verdict != "miss":
             capture = lookup.capture
         key = keyed.key.canonical if keyed is not None else None
+        if key is not None and (verdict == "miss" or "redacted" in verdict):
+            key = masked_key(request) or key
         known = None
         if more is None and capture is not None and lookup is not None:
             flags = (lookup.rule, lookup.state, lookup.ambiguous, lookup.irrelevant)

@@ -6,6 +6,7 @@ import base64
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from snapshots.keys import request_key
 from snapshots.redact import mask
 from snapshots.request import Request
 
@@ -19,6 +20,12 @@ KEPT_BODY = 1 << 16  # bytes of a missed request's body, to record it later
 def masked_url(url: str) -> str:
     """A URL without the secrets in it, for ledger and messages."""
     return mask(Request("GET", url)).url
+
+
+def masked_key(request: Request) -> str | None:
+    """The key of a request without the secrets in it; a hash with them would let them be guessed. None if it has none."""
+    masked = mask(request)
+    return None if masked is request else request_key(masked).canonical
 
 
 def near_entry(near: Near) -> dict[str, Any]:

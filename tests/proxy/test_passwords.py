@@ -124,3 +124,18 @@ def test_the_key_of_a_missed_password_is_no_hash_of_it(sealed: Path) -> None:
             for word in ("guess-1", "guess-2")
         }
     assert len(keys) == 1
+
+
+def test_no_secret_can_be_tried_against_the_key_in_the_ledger(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s"):
+        pass
+    keys = {}
+    for password in ("correct horse", "wrong horse"):
+        with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
+            client = Client(gateway.proxy_url("one"))
+            client.login("ann", password)
+            client.send("GET", f"/me?password={password.replace(' ', '+')}&page=2")
+            client.send("GET", "/me?page=2")
+            keys[password] = [entry["key"] for entry in gateway.ledger.entries()]
+    assert keys["correct horse"] == keys["wrong horse"]
+    assert len(set(keys["correct horse"])) == 3

@@ -27,7 +27,8 @@ from snapshots.slots import SAFE_METHODS
 
 if TYPE_CHECKING:
     from proxy.conversations import Player
-    from snapshots.matching import Lookup, Matcher
+    from snapshots.lookup import Lookup
+    from snapshots.matching import Matcher
     from snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory

@@ -11,7 +11,7 @@ from snapshots.redact import mask
 from snapshots.request import Request
 
 if TYPE_CHECKING:
-    from snapshots.explain import Near
+    from snapshots.lookup import Near
 
 KEPT_BODY = 1 << 16  # bytes of a missed request's body, to record it later
 

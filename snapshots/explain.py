@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
 from snapshots.bodies import BYTES, EMPTY, JSON
@@ -19,6 +17,7 @@ from snapshots.credentials import PSEUDONYM_TEXT, secret_field, secret_header
 from snapshots.evidence import vary_of
 from snapshots.issued import named_values
 from snapshots.keys import Parsed, parse
+from snapshots.lookup import Explainer, Lookup, Near
 from snapshots.recognising import other_secrets
 from snapshots.request import Request
 from snapshots.rules import builtin, joining
@@ -26,21 +25,9 @@ from snapshots.sites import site_of
 from snapshots.slots import CREDENTIALS, choices_of
 from snapshots.urlkeys import surt
 
-if TYPE_CHECKING:
-    from snapshots.matching import Lookup, Matcher
-
 FEW = 3
 LOOKED_AT = 400  # captures of a host that are compared when the path has none
 SHOWN = 60  # characters of a value
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A capture that comes near, what differs in it, and the rule that would join it, were it in force."""
-
-    capture: Capture
-    differs: list[str]
-    rule: str | None
 
 
 def nearest(lookup: Lookup) -> list[Near]:
@@ -87,12 +74,12 @@ def nearest(lookup: Lookup) -> list[Near]:
     return out
 
 
-def _neighbours(matcher: Matcher, url: str) -> Iterator[Capture]:
+def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
     """Captures of the same host, when none has the path."""
     host = surt(url).partition(")")[0]
     if not host:
         return
-    for count, capture in enumerate(matcher.snapshot.prefix(host + ")")):
+    for count, capture in enumerate(matcher.around(host + ")")):
         if count >= LOOKED_AT:
             return
         yield capture
@@ -263,20 +250,3 @@ def _done(lookup: Lookup, site: str) -> str:
         unknown = "a request that was not recorded" if held.value.startswith("!") else "a change"
         told.append(by.named(slot, held.value, unknown))
     return "did " + ", ".join(told)
-
-
-def remedy(lookup: Lookup) -> str:
-    """The command that would record what a miss asked for, as a layer over the snapshot."""
-    request = lookup.request
-    if request.method == "GET" and not request.body:
-        return f"stillweb record -o LAYER {shlex.quote(request.url)}"
-    words = ["curl", "-X", request.method]
-    media = request.header("content-type")
-    if media:
-        words += ["-H", f"Content-Type: {media}"]
-    if request.body:
-        try:
-            words += ["--data-raw", request.body.decode("ascii")]
-        except UnicodeDecodeError:
-            words += ["--data-binary", "@BODY"]
-    return f"stillweb record -o LAYER -- {shlex.join([*words, request.url])}"

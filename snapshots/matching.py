@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from snapshots.acceptance import accepts
 from snapshots.capture import Capture, Response
@@ -20,6 +20,7 @@ from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
 from snapshots.keys import Key, parse, request_key
+from snapshots.lookup import MISS, Lookup, Near
 from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, mask
 from snapshots.request import Request
@@ -28,11 +29,7 @@ from snapshots.sessions import Change, Session
 from snapshots.sites import site_of
 from snapshots.slots import CREDENTIALS, READ, SAFE_METHODS, STRONG, WEAK, slot_of, touch_of
 
-if TYPE_CHECKING:
-    from snapshots.explain import Near
-
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
-MISS = "miss"
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 
@@ -48,52 +45,6 @@ class Store(Protocol):
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
     def read(self, capture: Capture, /) -> Response: ...
     def read_request(self, capture: Capture, /) -> Request: ...
-
-
-@dataclass(slots=True, eq=False)
-class Lookup:
-    """What a request is answered with, and why.
-
-    `verdict` is `exact`, `canonical`, `varies:<header>`, `rule:<ids>` or `miss`, with `capture` None. `rule`
-    holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
-    session's state at the site, "" where none can matter. `settled`: the same request of any session at any time has the same answer.
-    """
-
-    verdict: str
-    capture: Capture | None
-    rule: str | None
-    ambiguous: bool
-    state: str
-    key: Key
-    irrelevant: bool
-    request: Request
-    settled: bool = False
-    inert: bool = False  # nothing follows from it for the session
-    site: str = ""
-    why: tuple[str, ...] = ()
-    matcher: Matcher | None = field(default=None, repr=False)
-    session: Session | None = field(default=None, repr=False)
-    _nearest: list[Near] | None = field(default=None, repr=False)
-
-    def explain(self) -> list[Near]:
-        """The captures that come nearest, what differs in each, and the rule that would join them."""
-        if self._nearest is None:
-            from snapshots.explain import nearest
-
-            self._nearest = nearest(self) if self.matcher is not None else []
-        return self._nearest
-
-    @property
-    def nearest(self) -> list[Near]:
-        """See `explain`."""
-        return self.explain()
-
-    @property
-    def remedy(self) -> str:
-        """The command that would record what is missing, into a layer over the snapshot."""
-        from snapshots.explain import remedy
-
-        return remedy(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +165,7 @@ class Matcher:
             not now.unsure and rule is None and not conditions.effect and all(_bare(c) for c in candidates)
         )
         if stateless and not now.unsure and rule is None:
-            lookup.settled = conditions.lasting or not self.changes(site)
+            lookup.timeless = True
             self._remember(request, lookup, candidates, "" if conditions.lasting else site)
         return lookup
 
@@ -296,6 +247,16 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
+
+    def around(self, start: str) -> Iterator[Capture]:
+        """The captures whose index key begins with `start`."""
+        return self.snapshot.prefix(start)
+
+    def nearest(self, lookup: Lookup) -> list[Near]:
+        """See `Lookup.explain`."""
+        from snapshots.explain import nearest
+
+        return nearest(lookup)
 
     def changers(self, site: str) -> Changers:
         """What writes the slots of a site, in words."""
@@ -383,7 +344,8 @@ class Matcher:
         elif any(c.status < 400 for c in alike):
             prior = READ  # recorded with other values, and shown to change nothing
         if prior != READ or cookies:
-            change = Change(slot, short(request.url, self.key(request).canonical), prior == STRONG)
+            told = mask(request)  # the ledger shows it: no secret may be tried against it
+            change = Change(slot, short(told.url, self.key(told).canonical), prior == STRONG)
             session.missed(site, change if prior != READ else None, cookies)
 
 

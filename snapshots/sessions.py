@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshots.capture import Capture
 from snapshots.conditions import Held, SiteState, read
@@ -12,10 +12,22 @@ from snapshots.sites import site_of
 from snapshots.slots import has_session, logins_of
 
 if TYPE_CHECKING:
-    from snapshots.matching import Lookup
     from snapshots.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
+
+
+class Answered(Protocol):
+    """What a session is told of a lookup. `inert`: nothing follows from it."""
+
+    @property
+    def capture(self) -> Capture | None: ...
+    @property
+    def request(self) -> Request: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def inert(self) -> bool: ...
 
 
 class Change(NamedTuple):
@@ -52,7 +64,7 @@ class Session:
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
-    def answered(self, lookup: Lookup) -> None:
+    def answered(self, lookup: Answered) -> None:
         """To be called when the answer of a lookup was given: moves the state and the cursors."""
         capture = lookup.capture
         if capture is None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from snapshots.matching import Lookup
+from snapshots.lookup import Lookup
 from snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from snapshots.header_fields import own_fields
-from snapshots.matching import Lookup, Matcher
+from snapshots.lookup import Lookup
+from snapshots.matching import Matcher
 from snapshots.request import Request
 from tests.support.memory_store import get, html, matcher
 

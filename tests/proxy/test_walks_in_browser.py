@@ -1,7 +1,7 @@
 """Random walks on the stateful site in Chromium, several contexts at once, while recording and while replaying.
 
 What a person sees must be what the live site shows for that walk, or a miss. STILLWEB_BROWSER_WALKS says how many
-(default 6).
+(default 3).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.browser import BrowserHost
 from snapshots import Profile, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, serve_both
 
-WALKS = int(os.environ.get("STILLWEB_BROWSER_WALKS", "6"))
+WALKS = int(os.environ.get("STILLWEB_BROWSER_WALKS", "3"))
 SESSIONS = 3
 LENGTH = 6
 Action = tuple[str, str]

@@ -15,7 +15,7 @@ from benchmarks import peers, report
 from benchmarks.bench import Bench, NotRun, Row
 from benchmarks.rows import ROWS
 
-NOT_QUICK = frozenset({"mixed"})  # left out of a quick run
+NOT_QUICK = frozenset({"mixed", "views"})  # left out of a quick run
 
 
 def prepare_machine() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from benchmarks import views
 from benchmarks.archives import indexing, lookups, sealing
 from benchmarks.bench import Bench, Row
 from benchmarks.recording import playback, recording
@@ -22,6 +23,11 @@ def mixed(bench: Bench) -> list[Row]:
     return against_nginx(bench, "mixed", 0.7)
 
 
+def in_browser(bench: Bench) -> list[Row]:
+    """Views recorded and checked, and a session's browser."""
+    return views.rows(1 if bench.quick else 3)
+
+
 ROWS: dict[str, Measure] = {
     "client": client_limit,
     "small": small,
@@ -35,4 +41,5 @@ ROWS: dict[str, Measure] = {
     "lookups": lookups,
     "indexing": indexing,
     "sealing": sealing,
+    "views": in_browser,
 }

@@ -1,20 +1,21 @@
 """From a request in a session to what is served, and its line in the ledger. Knows no socket.
 
-Hot captures are kept ready to send, within a bound of bytes, and so are whole requests whose answer no state
-and no sequence can change.
+Captures that were asked for are kept ready to send, and so are whole requests whose answer no state and no sequence
+can change (`proxy.kept`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from proxy import responses
 from proxy.cookies import AGED, with_ages
+from proxy.kept import Kept
 from proxy.ledger import Ledger, encode
 from proxy.misses import body_entry, masked_key, masked_url, near_entry
+from proxy.pieces import cut, read_head, stored_pieces
 from proxy.replies import Hot, Line, Memo, Reply, failure
 from snapshots import encodings
 from snapshots.capture import Capture, Response
@@ -26,16 +27,13 @@ from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS
 
 if TYPE_CHECKING:
-    from proxy.conversations import Player
     from snapshots.lookup import Lookup
     from snapshots.matching import Matcher
     from snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
-PIECE = 1 << 17
 CACHE_BYTES = 64 << 20
 TAILS = 1 << 13  # ledger lines kept for captures that are asked for again
-MOST_MEMOS = 64  # forms of a request remembered for one capture
 NEAREST = 3  # captures named in a miss
 
 VirtualHost = Callable[[Request, str], Response]
@@ -61,12 +59,9 @@ class Answerer:
         self.requests = 0
         self.misses = 0
         self.failures: list[str] = []  # of answering, for the status page
-        self.memos: dict[str, dict[bytes, Memo]] = {}  # by base, and the bytes of the request
+        self.kept = Kept(snapshot, cache_bytes)
         self._lines: dict[str, Line] = {}
-        self._hot: OrderedDict[tuple[str, int], Hot] = OrderedDict()
-        self._hot_bytes = 0
         self._tails: dict[tuple[Any, ...], str] = {}
-        self._cache_bytes = cache_bytes
 
     # Sessions
 
@@ -83,23 +78,12 @@ class Answerer:
         if line is not None:
             line.session = self.matcher.session(name)
 
-    def forget_memos(self) -> None:
-        """Lets go of all whole requests."""
-        for known in self.memos.values():  # connections hold on to these
-            known.clear()
-        for hot in self._hot.values():
-            hot.memos.clear()
-
     @property
     def sessions(self) -> dict[str, int]:
         """Requests by session."""
         return {name: line.seq for name, line in self._lines.items()}
 
     # Answers
-
-    def memos_of(self, base: str) -> dict[bytes, Memo]:
-        """The settled requests of tunnels to a place ("" is outside of any), by their bytes; they come and go."""
-        return self.memos.setdefault(base, {})
 
     def remembered(self, memo: Memo, line: Line) -> bytes:
         """A settled request again: the session moves, its ledger line is written, what to send is given."""
@@ -132,58 +116,14 @@ class Answerer:
         line.session.answered(lookup)
         if reply.pieces is not None:
             reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
-        tail = self._tail(request, lookup, lookup.verdict, derived, reply.status)
-        self._note(line, tail)
+        tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
+        self.note(line, tail)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)
             # decided by nothing but the request, and by a session that has changed nothing there
-            if site not in line.session.sites and hot is not None and len(hot.memos) < MOST_MEMOS:
-                self.memos_of(memo_key[0])[memo_key[1]] = Memo(reply.wire(), tail, line, lookup.capture, site)
-                hot.memos.append(memo_key)
+            if site not in line.session.sites and hot is not None:
+                self.kept.remember(memo_key, Memo(reply.wire(), tail, line, lookup.capture, site), hot)
         return reply
-
-    def converse(self, request: Request, line: Line) -> Player | None:
-        """What a web socket of that address is told, None when none was recorded."""
-        from proxy.conversations import Player, conversations
-
-        known = conversations(self.snapshot, request.url)
-        if not known:
-            return None
-        turn = line.sockets.get(request.url, 0)
-        line.sockets[request.url] = turn + 1
-        player = Player(known, turn)
-        self._note(line, self._tail(request, None, "exact", "websocket", 101))
-        return player
-
-    def doubted(self, request: Request, line: Line) -> bool:
-        """Several sockets were recorded there and said different things: told, and whether it may go on."""
-        refused = self.accept.endswith("+unambiguous")
-        more: dict[str, Any] = {"ambiguous": True}
-        if refused:
-            self.misses += 1
-            more |= {
-                "why": "several web sockets were recorded there, and said different things",
-                "nearest": [],
-            }
-        verdict, derived, status = ("miss", "", 0) if refused else ("exact", "websocket", 101)
-        self._note(line, self._tail(request, None, verdict, derived, status, more=more))
-        return not refused
-
-    def strayed(self, request: Request, line: Line, expected: str | bytes | None, said: str | bytes) -> None:
-        """A message of a client that was not recorded: a miss."""
-        self.misses += 1
-        sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
-        why = "a message of the web socket was not recorded" + (
-            "; nothing more was said" if expected is None else "; another one was"
-        )
-        near: list[dict[str, Any]] = []
-        if expected is not None:
-            near = [
-                {"method": "GET", "url": masked_url(request.url), "differs": ["the message"], "rule": None}
-            ]
-        more = {"why": why, "nearest": near}
-        body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
-        self._note(line, self._tail(request, None, "miss", "", 0, more=more | body_entry(body)))
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """What follows from captures of other requests: HEAD from GET, a preflight from what it asks for."""
@@ -195,7 +135,7 @@ class Answerer:
                     reply, derived, _ = self._reply(request, lookup, lookup.verdict, "head")
                 except (responses.Refusal, DamagedInput):
                     return self._miss(request, line, missed, "")
-                self._note(line, self._tail(request, lookup, lookup.verdict, derived, reply.status, missed))
+                self.note(line, self.tail(request, lookup, lookup.verdict, derived, reply.status, missed))
                 return reply
         elif responses.is_preflight(request):
             asked = (request.header("access-control-request-method") or "").upper()
@@ -203,7 +143,7 @@ class Answerer:
             if capture is not None:
                 made = responses.preflight(request)
                 reply = self._made(made, "synthetic", capture)
-                self._note(line, self._tail(request, missed, "synthetic", "preflight", 204, capture=capture))
+                self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
                 return reply
         return self._miss(request, line, missed, "")
 
@@ -228,7 +168,7 @@ class Answerer:
         if (capture.original[2] if capture.original else capture.length) > STREAMED:
             reply, how = self._large(request, capture, verdict, derived)
             return reply, how, None
-        hot = self._load(capture)
+        hot = self.kept.load(capture)
         stored = hot.response
         decoded = responses.must_decode(stored, request)
         plain_get = request.method == "GET" and not _CONDITIONS.intersection(
@@ -248,7 +188,7 @@ class Answerer:
                     hot.plain = encodings.decode(body, stored.header("content-encoding"))
                 except encodings.EncodingProblem:
                     hot.plain = body  # damaged at the origin already: as it came
-                self._grow(hot, len(hot.plain))
+                self.kept.grow(hot, len(hot.plain))
             if hot.plain is body:
                 decoded = False
             else:
@@ -260,36 +200,12 @@ class Answerer:
         reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body))
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded] = reply
-            self._grow(hot, len(reply.body) if decoded else 0)
+            self.kept.grow(hot, len(reply.body) if decoded else 0)
         return reply, how, hot
-
-    def _load(self, capture: Capture) -> Hot:
-        place = capture.place
-        hot = self._hot.get(place)
-        if hot is not None:
-            self._hot.move_to_end(place)
-            return hot
-        response = self.snapshot.read(capture)
-        headers = with_ages(response.headers, capture.timestamp)
-        aged = headers is not response.headers
-        hot = self._hot[place] = Hot(replace(response, headers=headers) if aged else response, aged)
-        self._grow(hot, hot.size, fresh=True)
-        return hot
-
-    def _grow(self, hot: Hot, by: int, *, fresh: bool = False) -> None:
-        """Counts bytes kept, and lets go of the captures used longest ago when there are too many."""
-        if not fresh:
-            hot.size += by
-        self._hot_bytes += by
-        while self._hot_bytes > self._cache_bytes and len(self._hot) > 1:
-            _, old = self._hot.popitem(last=False)
-            self._hot_bytes -= old.size
-            for base, raw in old.memos:
-                self.memos[base].pop(raw, None)
 
     def _large(self, request: Request, capture: Capture, verdict: str, derived: str) -> tuple[Reply, str]:
         """A body that is read and sent bit by bit."""
-        stored, found = self._read_head(capture)
+        stored, found = read_head(self.snapshot, capture)
         headers = with_ages(stored.headers, capture.timestamp)
         aged = headers is not stored.headers
         stored = replace(stored, headers=headers) if aged else stored
@@ -301,7 +217,7 @@ class Answerer:
             size = None
             if request.header("range") is not None or request.method == "HEAD":
                 try:
-                    size = sum(len(p) for p in self._stored_pieces(capture, encoding))
+                    size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
                 except encodings.EncodingProblem:
                     decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
@@ -313,22 +229,11 @@ class Answerer:
                 if isinstance(part, bytes):
                     yield part
                 else:
-                    yield from _cut(self._stored_pieces(capture, encoding), *part)
+                    yield from cut(stored_pieces(self.snapshot, capture, encoding), *part)
 
         if not made.parts:
             return Reply(made.status, made.reason, fields), how
         return Reply(made.status, made.reason, fields, pieces=pieces, length=made.length), how
-
-    def _read_head(self, capture: Capture) -> tuple[Response, int]:
-        stored = self.snapshot.head(capture)
-        length = stored.header("content-length") or ""
-        if length.isdigit():
-            return stored, int(length)
-        return stored, sum(len(p) for p in self._stored_pieces(capture, None))
-
-    def _stored_pieces(self, capture: Capture, encoding: str | None) -> Iterator[bytes]:
-        with self.snapshot.open_body(capture) as file:
-            yield from encodings.decode_pieces(_read_pieces(file), encoding)
 
     # Flags and ledger
 
@@ -354,7 +259,7 @@ class Answerer:
         if request.method == "HEAD":
             response = Response(response.status, response.reason, response.headers, b"")
         reply = self._made(response, verdict)
-        self._note(line, self._tail(request, None, verdict, "virtual", reply.status))
+        self.note(line, self.tail(request, None, verdict, "virtual", reply.status))
         return reply
 
     def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
@@ -377,7 +282,7 @@ class Answerer:
             entry["why"] = why
         entry["nearest"] = near
         entry |= body_entry(request)
-        self._note(line, self._tail(request, lookup, "miss", "", 504, more=entry))
+        self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
         body = (" ".join(text.split()) + "\n").encode("utf-8", "replace")
         fields = (
             ("Content-Type", "text/plain; charset=utf-8"),
@@ -391,7 +296,7 @@ class Answerer:
         """The capture can't be read: never an empty page, and the ledger says so."""
         self.misses += 1
         why = f"its capture can't be read: {error}"
-        self._note(line, self._tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
+        self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
 
     def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
@@ -401,30 +306,31 @@ class Answerer:
         self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
         if request.method not in SAFE_METHODS:
             line.session.missed(site_of(request.url), Change(short("failed"), "", True))
-        self._note(line, self._tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
+        self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""
         self.misses += 1
         why = f"the answer broke off after {sent} bytes: {error}"
-        self._note(line, self._tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
+        self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
     def tunnel_failed(self, authority: str, line: Line, why: str) -> None:
         """A tunnel in which TLS failed: the request inside it is not known, but that there was one is."""
         self.misses += 1
         url = f"https://{authority}/"
-        self._note(
-            line, self._tail(Request("CONNECT", url), None, "miss", "", 0, more={"why": why, "nearest": []})
+        self.note(
+            line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more={"why": why, "nearest": []})
         )
 
-    def _note(self, line: Line, tail: str) -> None:
+    def note(self, line: Line, tail: str) -> None:
+        """Writes a line of the ledger and counts the request."""
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
         self.ledger.write_timed(f"{line.prefix}{seq}{tail}")
 
-    def _tail(
+    def tail(
         self,
         request: Request,
         lookup: Lookup | None,
@@ -477,23 +383,6 @@ class Answerer:
 
 def _joined(derived: str, aged: bool) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "")))
-
-
-def _read_pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(PIECE):
-        yield piece
-
-
-def _cut(pieces: Iterator[bytes], start: int, stop: int) -> Iterator[bytes]:
-    """The bytes from `start` up to `stop` (-1: all) of a stream."""
-    at = 0
-    for piece in pieces:
-        first, last = max(start - at, 0), len(piece) if stop < 0 else min(stop - at, len(piece))
-        if first < last:
-            yield piece[first:last]
-        at += len(piece)
-        if 0 <= stop <= at:
-            return
 
 
 _CONDITIONS = frozenset(

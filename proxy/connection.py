@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
         self._only: Line | None = None  # of all plain requests, where it must be one
         self.base = ""  # scheme://authority of the tunnel, "" outside
         # of that base; none before it is known whose connection it is, where that counts
-        self._memos: dict[bytes, Memo] = {} if hub.shared else hub.answerer.memos_of("")
+        self._memos: dict[bytes, Memo] = {} if hub.shared else hub.answerer.kept.memos_of("")
         self._authority = ""
         self._sniffing = False
         self._tls: ServerTls | None = None
@@ -215,11 +215,11 @@ class Connection(asyncio.Protocol):
         self._sniffing = False
         if data[0] != 0x16:
             self.base = f"http://{self._authority}"
-            self._memos = self.hub.answerer.memos_of(self.base)
+            self._memos = self.hub.answerer.kept.memos_of(self.base)
             self.data_received(data)
             return
         self.base = f"https://{self._authority}"
-        self._memos = self.hub.answerer.memos_of(self.base)
+        self._memos = self.hub.answerer.kept.memos_of(self.base)
         name = self._tunnel_host()
         hub = self.hub
         try:
@@ -313,7 +313,7 @@ class Connection(asyncio.Protocol):
                 if line is not (self._only or line):
                     raise BadRequest("a connection can be of one session only when several workers serve")
                 self._only = line
-                self._memos = hub.answerer.memos_of("")
+                self._memos = hub.answerer.kept.memos_of("")
         elif target.startswith("/"):
             line = None
             url = f"http://{OWN_HOST}{target}"
@@ -340,24 +340,18 @@ class Connection(asyncio.Protocol):
     def _converse(self, request: Request, line: Line) -> bool:
         """Becomes a web socket, if one was recorded there."""
         from proxy.sockets import STREAM, Socket, handshake, wanted
+        from proxy.talks import Talk
 
         if not wanted(request):
             return False
         url = STREAM.sub("", request.url)
-        plain = Request("GET", url, request.headers)
-        player = self.hub.answerer.converse(plain, line)
-        if player is None:
+        talk = Talk.begin(self.hub.answerer, Request("GET", url, request.headers), line)
+        if talk is None:
             return False
-        self.write(handshake(request, player.protocol))
-
-        def strayed(expected: str | bytes | None, said: str | bytes) -> None:
-            self.hub.answerer.strayed(plain, line, expected, said)
-
-        def doubted() -> bool:
-            return self.hub.answerer.doubted(plain, line)
-
+        self.write(handshake(request, talk.player.protocol))
+        marked = url != request.url
         self._socket = Socket(
-            url, player, self.write, self.close, strayed, doubted, marked=url != request.url
+            url, talk.player, self.write, self.close, talk.strayed, talk.doubted, marked=marked
         )
         self._socket.start()
         if rest := self.parser.take():

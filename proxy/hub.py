@@ -72,7 +72,7 @@ class Hub:
         """From now on clients that don't name their session are asked for it."""
         if not self.challenge:
             self.challenge = True
-            self.answerer.forget_memos()  # some were of clients without a name
+            self.answerer.kept.forget_memos()  # some were of clients without a name
 
     def context(self, host: str) -> ssl.SSLContext:
         """The TLS context for a host, offering the protocols that it was recorded with."""

@@ -764,8 +764,8 @@ def test_few_bytes_are_kept_and_every_answer_is_still_right(tmp_path: Path, auth
             for url, body in pages.items():
                 assert c.get(url).content == body
         answerer = g._hub.answerer
-        assert answerer._hot_bytes < 150_000
-        assert sum(map(len, answerer.memos.values())) < 10
+        assert answerer.kept.bytes < 150_000
+        assert sum(map(len, answerer.kept.memos.values())) < 10
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")

@@ -134,9 +134,9 @@ def command(
         enter_isolation()
     from harness.attempt import Limits
     from harness.certificate import write_certificate
+    from harness.cluster import make_engine
     from harness.datasets import load_tasks
     from harness.display import make_display
-    from harness.engine import make_engine
     from harness.rubric import compile_rubrics, load_rubrics
     from harness.run_files import Settings
     from harness.runner import run_attempts, start_run

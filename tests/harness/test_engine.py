@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from harness.certificate import certify
+from harness.cluster import RayEngine, make_engine
 from harness.display import SilentDisplay
-from harness.engine import LocalEngine, RayEngine, make_engine
+from harness.engine import LocalEngine
 from harness.run_files import RunFiles, Settings
 from harness.runner import run_attempts, start_run
 from harness.summary import summarise

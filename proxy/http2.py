@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import h2.config
 import h2.connection
@@ -15,16 +15,26 @@ import h2.settings
 
 from proxy.addresses import target_text
 from proxy.http1 import MAX_BODY, MAX_HEAD
+from proxy.hub import Hub
 from proxy.replies import Line, Reply
 from snapshots.errors import StillwebError
 from snapshots.request import Request
 
-if TYPE_CHECKING:
-    from proxy.connection import Connection
-
 MAX_STREAMS = 128
 WINDOW = 1 << 20
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+
+
+class Wire(Protocol):
+    """The connection underneath."""
+
+    hub: Hub
+
+    @property
+    def paused(self) -> bool: ...
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
 
 
 class _Incoming:
@@ -51,7 +61,7 @@ class _Outgoing:
 class Http2:
     """The server's side of one HTTP/2 connection."""
 
-    def __init__(self, connection: Connection, line: Line, authority: str) -> None:
+    def __init__(self, connection: Wire, line: Line, authority: str) -> None:
         self._connection = connection
         self._hub = connection.hub
         self._line = line

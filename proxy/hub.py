@@ -7,13 +7,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy import status
 from proxy.addresses import OWN_HOST
 from proxy.answering import Answerer
 from proxy.certificates import Authority, normal_host
-from proxy.connection import Connection
 from proxy.ledger import Ledger
 from proxy.replies import Line, Reply
 from snapshots.capture import Response
@@ -23,6 +22,13 @@ if TYPE_CHECKING:
     import ssl
 
     from snapshots.snapshot import Snapshot
+
+
+class Open(Protocol):
+    """A connection, as far as the hub ends it."""
+
+    def abort(self) -> None: ...
+    def overdue(self, now: float, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Hub:
         self.shared = shared  # one process of several: a connection is of one session alone
         self.only_own = False  # sessions are answered by other processes
         self.gather: Callable[[], GatewayStats] = self.stats
-        self.connections: set[Connection] = set()
+        self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
         self.started = time.monotonic()

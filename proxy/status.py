@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import html
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from proxy.certificates import Authority
+from proxy.ledger import Ledger
 from proxy.replies import Reply
 from snapshots.request import Request
-
-if TYPE_CHECKING:
-    from proxy.hub import Hub
 
 LAST_MISSES = 20
 
 
-def own_page(hub: Hub, request: Request) -> Reply:
+class Known(Protocol):
+    """What the pages show."""
+
+    authority: Authority
+    ledger: Ledger
+
+    def status(self) -> dict[str, Any]: ...
+
+
+def own_page(hub: Known, request: Request) -> Reply:
     """`/` (status), `/ledger` (JSONL), `/misses` (JSONL) and `/ca.pem`; what they show is not in the ledger."""
     path = "/" + request.url.partition("://")[2].partition("/")[2].partition("?")[0]
     if request.method not in ("GET", "HEAD"):
@@ -56,7 +64,7 @@ def _wants_html(accept: str) -> bool:
     return where >= 0 and not 0 <= accept.find("application/json") < where
 
 
-def _html(status: dict[str, Any], hub: Hub) -> str:
+def _html(status: dict[str, Any], hub: Known) -> str:
     rows = "".join(
         f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(json.dumps(value) if not isinstance(value, str) else value)}</td></tr>"
         for name, value in status.items()

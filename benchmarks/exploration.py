@@ -80,7 +80,7 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float) -
             Recorder(writer, authority=authority, resolve=places) as recorder,
         ):
             explorer = Explorer(
-                recorder, writer, profile, limits=Limits(states.views, depth, seconds, delay=0.0), choices=Choices(states.values)
+                recorder, writer, profile, limits=Limits(states.views, depth, seconds, delay=0.0, parallel=4), choices=Choices(states.values)
             )  # fmt: skip
             for page in states.pages:
 

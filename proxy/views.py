@@ -118,7 +118,7 @@ class Fetcher:
     ) -> list[FetchResult]:
         """As `fetch`, in a running event loop."""
         jobs = plan(list(urls), steps)
-        limit = asyncio.Semaphore(parallel or min(4, os.cpu_count() or 1))
+        limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))  # half of the time is waiting
         host = self._host or BrowserHost(ca=self.recorder.ca_path)
         tell = progress or (lambda url, event: None)
         try:

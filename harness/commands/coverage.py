@@ -56,7 +56,7 @@ def command(
     from harness.needs import tasks_as_asked
     from harness.rubric import compile_rubrics
     from harness.tools import Toolset
-    from harness.tools.serper import query_verdict
+    from harness.tools.queries import query_verdict
     from proxy.certificates import CERTIFICATE_FILE, state_dir
     from snapshots import Snapshot
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from harness.tools.contract import Contract, ToolResult
+from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
 from harness.tools.toolset import ToolSession, Toolset
 from snapshots.errors import MissingCapability, UsageError
 
@@ -20,39 +20,8 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("stdio", "http")
 PATH = "/mcp"
-META = "stillweb"  # the member of `_meta` with a result's verdict and evidence
 INTERNAL_ERROR = -32603
 IDLE = 75  # seconds that a connection may rest: more than clients do, so that none is closed while it asks
-
-
-def listed(toolset: Toolset) -> list[dict[str, Any]]:
-    """`tools/list` as the real servers send it, in their order."""
-    offered = {spec.name for spec in toolset.specs}
-    return [tool for contract in toolset.contracts for tool in contract.raw_tools if tool["name"] in offered]
-
-
-def contract_of(toolset: Toolset, tool: str) -> Contract | None:
-    """The contract that a tool belongs to."""
-    names = {spec.name: spec.contract for spec in toolset.specs}
-    return next((c for c in toolset.contracts if c.name == names.get(tool)), None)
-
-
-def unknown_code(toolset: Toolset, tool: str) -> int | None:
-    """The JSON-RPC error of a tool that isn't there; None where it is, or where that is a tool's result."""
-    if toolset.tool(tool) is not None:
-        return None
-    codes: list[int] = [c.more["unknown_tool"] for c in toolset.contracts if "unknown_tool" in c.more]
-    return codes[0] if codes else None
-
-
-def identity(toolset: Toolset) -> tuple[str, str, str | None]:
-    """Name, version and instructions of the server."""
-    if len(toolset.contracts) == 1:
-        contract = toolset.contracts[0]
-        return contract.server["name"], contract.server["version"], contract.instructions
-    from importlib.metadata import version
-
-    return "stillweb", version("stillweb"), None
 
 
 def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
@@ -99,14 +68,6 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
     return server
 
 
-def call_result(result: ToolResult) -> dict[str, Any]:
-    """A `tools/call` result on the wire."""
-    value: dict[str, Any] = {"content": result.content, "isError": result.is_error}
-    if result.meta:
-        value["_meta"] = {META: result.meta}
-    return value
-
-
 def _add_prompts(server: Server[ToolSession, Any], toolset: Toolset) -> None:
     from mcp import types
     from mcp.shared.exceptions import McpError
@@ -126,28 +87,6 @@ def _add_prompts(server: Server[ToolSession, Any], toolset: Toolset) -> None:
 
     server.request_handlers[types.ListPromptsRequest] = list_prompts
     server.request_handlers[types.GetPromptRequest] = get_prompt
-
-
-def prompt(toolset: Toolset, session: ToolSession, name: str, arguments: dict[str, str]) -> dict[str, Any]:
-    """The prompt `fetch(url)`: the whole page as a user's message. Raises ValueError with the real server's words."""
-    from harness.tools.fetch import FetchTool
-
-    tool = toolset.tool("fetch")
-    if name != "fetch" or not isinstance(tool, FetchTool):
-        raise ValueError(f"Unknown prompt: {name}")
-    contract = tool.contract
-    url = arguments.get("url")
-    if url is None:
-        raise ValueError(contract.strings["url_required"])
-    document = tool.document(url, False, session.visit)
-    if isinstance(document, ToolResult):
-        text, told = document.text, "prompt_failed"
-    else:
-        text, told = document[1] + document[0], "prompt_contents"
-    described = told in contract.strings
-    description = contract.say(told, url=url) if described else contract.prompts[0]["description"]
-    message = {"role": "user", "content": {"type": "text", "text": text}}
-    return {"description": description, "messages": [message]}
 
 
 def serve(

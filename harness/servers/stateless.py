@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.servers.mcp import META, call_result, contract_of, identity, listed, prompt, unknown_code
+from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
 from harness.tools.toolset import ToolSession, Toolset
 
 REVISION = "2026-07-28"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from harness.tools.contract import Contract, ToolResult, load, said
@@ -17,9 +16,6 @@ from harness.tools.store import Found, Visit, client_text
 from snapshots.capture import Response
 from snapshots.request import Request
 from snapshots.search import plain
-
-if TYPE_CHECKING:
-    from harness.tools.toolset import Toolset
 
 CONTRACT = "serper-mcp@1.0.0"
 SEARCH_HOST = "google.serper.dev"
@@ -123,24 +119,6 @@ class Searcher:
         answer["metadata"] = {"title": frozen.title} if frozen.title else {}
         answer["credits"] = 2
         return json_response(answer), found
-
-
-def query_verdict(toolset: Toolset) -> Callable[[str], str]:
-    """A function that gives the verdict of a query as a program posts it, or the wrapper with its defaults."""
-
-    def verdict(query: str) -> str:
-        found = "miss"
-        for body in ({"q": query}, wrapper_body({"q": query})):
-            data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-            request = Request("POST", SEARCH_URL, JSON_TYPE, data)
-            # a session for each: one query is no step of another
-            _, there = toolset.searcher.ask(request, toolset.store.session("coverage"))
-            if there.verdict not in ("miss", "synthetic"):
-                return there.verdict
-            found = there.verdict if there.verdict == "synthetic" else found
-        return found
-
-    return verdict
 
 
 class SerperTool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.servers.mcp import listed
+from harness.servers.mcp_words import listed
 from harness.servers.stateless import REVISION
 from harness.tools import Toolset, load
 from snapshots.snapshot import Snapshot

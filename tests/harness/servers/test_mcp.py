@@ -19,7 +19,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.memory import create_connected_server_and_client_session
 
-from harness.servers.mcp import listed, make_app, make_server, serve
+from harness.servers.mcp import make_app, make_server, serve
+from harness.servers.mcp_words import listed
 from harness.tools import Toolset, load
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.snapshot import Snapshot

@@ -23,7 +23,7 @@ from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, walk
 from proxy.browser import BrowserHost, complete
 from proxy.certificates import Authority
-from proxy.check import CheckReport, check
+from proxy.checking import CheckReport, check
 from proxy.explorer import Explorer, Limits
 from proxy.gateway import Gateway
 from proxy.graph import Graph

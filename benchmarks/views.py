@@ -20,7 +20,7 @@ from benchmarks.applications.servers import serving
 from benchmarks.bench import NotRun, Row
 from proxy.browser import BrowserHost, complete, find_browser
 from proxy.certificates import Authority
-from proxy.check import check_all
+from proxy.checking import check_all
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder
 from proxy.views import Fetcher

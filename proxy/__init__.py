@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proxy.certificates import Authority
-    from proxy.check import check
+    from proxy.checking import check
     from proxy.clients import client_environment
     from proxy.gateway import Gateway
     from proxy.ledger import Ledger
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Authority": "certificates",
-    "check": "check",
+    "check": "checking",
     "client_environment": "clients",
     "Gateway": "gateway",
     "Ledger": "ledger",

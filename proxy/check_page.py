@@ -6,7 +6,7 @@ import base64
 from functools import lru_cache
 from importlib.resources import files
 
-from proxy.check import CheckReport
+from proxy.checking import CheckReport
 from proxy.pictures import small
 
 

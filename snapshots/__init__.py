@@ -4,7 +4,7 @@ Reading    snapshot.py (open, look up, layers) on container.py (what lies at a p
            (records to index lines), cdxj.py (the index), reading.py, messages.py (HTTP in records), warc.py and
            scan.py (records), places.py (bytes anywhere)
            changing.py (which sites have a state), parallel.py and stating.py (on all cores)
-Writing    writer.py, recorded.py, appending.py; wacz.py (seal), package.py (datapackage.json, the id); verify.py; importers/
+Writing    writer.py, recorded.py, appending.py; wacz.py (seal), package.py (datapackage.json, the id); verifying.py; importers/
 Matching   keys.py, rules.py and rules.toml, matching.py (the ladder), state.py (what came after what)
 Text       text.py and freezing.py (frozen extraction), search.py, redact.py
 Types      request.py, capture.py, view.py, profile.py, errors.py
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from snapshots.profile import Profile
     from snapshots.request import Request
     from snapshots.snapshot import Snapshot
-    from snapshots.verify import Problem, verify
+    from snapshots.verifying import Problem, verify
     from snapshots.view import View
     from snapshots.wacz import SealReport, seal
     from snapshots.writer import Writer
@@ -34,8 +34,8 @@ _HOME = {
     "Profile": "profile",
     "Request": "request",
     "Snapshot": "snapshot",
-    "Problem": "verify",
-    "verify": "verify",
+    "Problem": "verifying",
+    "verify": "verifying",
     "View": "view",
     "SealReport": "wacz",
     "seal": "wacz",

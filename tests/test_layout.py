@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -48,6 +49,13 @@ def test_imports_go_one_way(package: str) -> None:
 def test_the_check_of_imports_sees_a_wrong_one() -> None:
     assert wrong_imports("snapshots", "from proxy.gateway import Gateway") == {"proxy"}
     assert wrong_imports("proxy", "def f():\n    import harness.cli") == {"harness"}
+
+
+@pytest.mark.parametrize("package", ["snapshots", "proxy"])
+def test_no_public_name_is_also_a_modules(package: str) -> None:
+    """What loads a module sets it as an attribute of its package: the function of that name would be gone."""
+    public = set(importlib.import_module(package).__all__)
+    assert not public & {path.stem for path in (ROOT / package).iterdir()}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 from harness.console import print_json, progress, say, say_damage, table
 
 if TYPE_CHECKING:
-    from proxy.check import CheckReport
+    from proxy.checking import CheckReport
 
 
 @click.command("check")
@@ -41,8 +41,8 @@ def command(
     \b
     stillweb check site.wacz --html check.html       exit code 1 below a share
     """
-    from proxy.check import check
     from proxy.check_page import check_page
+    from proxy.checking import check
     from proxy.gateway import Gateway
     from snapshots import Snapshot
 

@@ -28,7 +28,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     stillweb verify site.wacz                exit code 0: sound, 3: damaged
     stillweb verify site.wacz --secrets      also 1: sound, but something looks like a secret
     """
-    from snapshots.verify import verify
+    from snapshots.verifying import verify
 
     with progress("verifying") as advance:
         problems = verify(snapshot, progress=advance)

@@ -81,7 +81,7 @@ def _record(site: Path, work: Path) -> None:
 
 
 def _seal(site: Path) -> Path:
-    from snapshots.verify import verify
+    from snapshots.verifying import verify
     from snapshots.wacz import seal
 
     with progress("   seal") as advance:

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-import proxy.check
+import proxy.checking
 from harness.commands.check import command
 from proxy.browser import complete
-from proxy.check import CheckReport
+from proxy.checking import CheckReport
 from snapshots.profile import Profile
 from snapshots.view import View
 from snapshots.writer import Writer
@@ -52,7 +52,7 @@ def make(path: Path) -> None:
 
 def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "snap")
-    real = proxy.check.check
+    real = proxy.checking.check
 
     @cache  # one browser for all
     def once() -> CheckReport:
@@ -67,7 +67,7 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
         return once()
 
     asked: list[int | None] = []
-    monkeypatch.setattr(proxy.check, "check", check)
+    monkeypatch.setattr(proxy.checking, "check", check)
     page = tmp_path / "check.html"
     run = CliRunner().invoke(
         command, [str(tmp_path / "snap"), "--json", "--html", str(page), "--parallel", "3"], standalone_mode=False

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.browser import complete
 from proxy.certificates import Authority
-from proxy.check import check
+from proxy.checking import check
 from proxy.explorer import Explorer, Limits
 from proxy.gateway import Gateway
 from proxy.graph import Graph, graph_uri
@@ -21,7 +21,7 @@ from proxy.moves import Choices
 from proxy.recorder import Recorder
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from snapshots.writer import Writer
 from tests.proxy.sites import Answer, Handler, mill_site, serve
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.browser import complete
-from proxy.check import check
+from proxy.checking import check
 from proxy.explorer import Explorer, Limits
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from proxy.certificates import Authority
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded

@@ -13,7 +13,7 @@ from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
 
 from proxy.browser import complete
-from proxy.check import check
+from proxy.checking import check
 from proxy.conversations import Conversation, Player, conversation, conversations, same
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder

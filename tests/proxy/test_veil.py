@@ -14,7 +14,7 @@ import pytest
 
 from proxy.browser import complete
 from proxy.certificates import Authority
-from proxy.check import check
+from proxy.checking import check
 from proxy.explorer import Explorer, Limits
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder

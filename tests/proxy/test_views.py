@@ -15,7 +15,7 @@ import pytest
 from proxy.acting import Driver, Failed
 from proxy.browser import BrowserHost, complete
 from proxy.certificates import Authority
-from proxy.check import CheckReport, check
+from proxy.checking import CheckReport, check
 from proxy.freeze import Patience
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder

@@ -14,7 +14,7 @@ from snapshots.container import CHANGING, PACKAGE, open_container
 from snapshots.package import write_package
 from snapshots.sites import site_of
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from tests.support.walks import record
 
 

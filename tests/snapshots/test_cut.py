@@ -13,7 +13,7 @@ from snapshots.errors import UsageError
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer

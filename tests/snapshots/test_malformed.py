@@ -14,7 +14,7 @@ from warcio.archiveiterator import ArchiveIterator
 from snapshots.errors import DamagedInput
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from tests.snapshots.malformed import HEAD, PAGE, arc, http, other, packed, record, zstd
 
 NEXT = "http://example.test/next"

@@ -13,7 +13,7 @@ from snapshots.freezing import NO_TEXT, Sent
 from snapshots.snapshot import Snapshot
 from snapshots.text import FrozenText
 from snapshots.upgrading import TextUpgrade, accept, changes
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer

@@ -10,7 +10,7 @@ from snapshots.errors import DamagedInput, UsageError
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot

@@ -12,7 +12,7 @@ import pytest
 
 from harness.demo.walk import MARK
 from snapshots import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from tests.interop.readers import disagreements, wacz_validate
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("demo")]

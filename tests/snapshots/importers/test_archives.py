@@ -6,7 +6,7 @@ import pytest
 
 from snapshots.importers import import_files
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot

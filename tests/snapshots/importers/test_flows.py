@@ -11,7 +11,7 @@ from mitmproxy.test import tflow
 from snapshots.errors import DamagedInput
 from snapshots.importers import import_files
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 
 
 @pytest.fixture(autouse=True)

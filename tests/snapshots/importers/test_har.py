@@ -12,7 +12,7 @@ import pytest
 from snapshots.errors import DamagedInput
 from snapshots.importers import import_files
 from snapshots.snapshot import Snapshot
-from snapshots.verify import verify
+from snapshots.verifying import verify
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from snapshots import warc
 from snapshots.digests import same_digest
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
-from snapshots.verify import Problem, verify
+from snapshots.verifying import Problem, verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot

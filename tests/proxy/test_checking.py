@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from proxy.check import CheckReport, ViewCheck, chains, changes, likeness
+from proxy.checking import CheckReport, ViewCheck, chains, changes, likeness
 from proxy.pictures import compare_pictures, small
 from snapshots.view import Step, View, view_address
 

@@ -64,7 +64,7 @@ def test_an_attempt_that_the_clock_ended_ends_there_again(tmp_path: Path) -> Non
 def test_an_endpoint_that_hung_or_failed_repeats_as_such(tmp_path: Path) -> None:
     with Endpoint(bird) as endpoint:
         settings = Settings(
-            agent=model(tmp_path, endpoint.url), contracts=(SHELF,), limits=Limits(seconds=1.0), tape="auto"
+            agent=model(tmp_path, endpoint.url), contracts=(SHELF,), limits=Limits(seconds=5.0), tape="auto"
         )
         tasks = [bird_task("hangs"), bird_task("fails"), bird_task("works")]
         files = start_run(tmp_path / "run", settings, tasks)
@@ -76,7 +76,7 @@ def test_an_endpoint_that_hung_or_failed_repeats_as_such(tmp_path: Path) -> None
                 self[:] = [fault] if (fault := next(script)) is not None else []
                 return len(self) > 0
 
-        endpoint.faults = Faults()
+        endpoint.faults, endpoint.hang = Faults(), 60.0
         run_attempts(files.path, display=SilentDisplay(), engine=LocalEngine(1))
     assert [ended(files, name) for name in ("hangs", "fails", "works")] == ["seconds", "error", "answered"]
     stops = Known.of_run(files).stops

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,6 +56,8 @@ class Endpoint:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.lock = threading.Lock()
+        self.hang = 1.5  # seconds
+        self.ended = threading.Event()
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -104,7 +105,7 @@ class Endpoint:
                 if fault == "no choices":
                     return self.send(200, "application/json", b'{"id": "x", "choices": []}')
                 if fault == "hang":
-                    time.sleep(1.5)
+                    endpoint.ended.wait(endpoint.hang)
                 self.close_connection = True
                 if fault == "cut":
                     self.wfile.write(
@@ -122,6 +123,7 @@ class Endpoint:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.ended.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()

@@ -69,25 +69,28 @@ def _anonymous(signed: Mapping[str, Any], made: bytes) -> Signature:
 
 def _domain(signed: Mapping[str, Any], made: bytes) -> Signature:
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
 
     name = str(signed.get("domain") or "")
     try:
         certificate = x509.load_pem_x509_certificates(signed["domainCert"].encode())[0]
-    except (ValueError, IndexError):
+        key = certificate.public_key()
+        names = [
+            str(host)
+            for extension in certificate.extensions
+            if isinstance(extension.value, x509.SubjectAlternativeName)
+            for host in extension.value.get_values_for_type(x509.DNSName)
+        ]
+    except (ValueError, IndexError, UnsupportedAlgorithm, x509.DuplicateExtension):
         return Signature(False, "its certificate can't be read")
-    key = certificate.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
         return Signature(
             None, f"not checked: needs {type(key).__name__}, which the specification does not have"
         )
     if not _made_by(key, made, signed["hash"]):
         return Signature(False, "was not made with the certificate beside it")
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        if name not in names.get_values_for_type(x509.DNSName):
-            return Signature(False, f"its certificate is not for {name or 'any domain'}")
-    except x509.ExtensionNotFound:
+    if name not in names:
         return Signature(False, f"its certificate is not for {name or 'any domain'}")
     return Signature(
         True,

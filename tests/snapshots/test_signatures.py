@@ -119,3 +119,18 @@ def test_a_package_that_was_changed_after_signing_is_found_out(tmp_path: Path) -
     assert [p.message for p in problems if p.check == "signature"] == [
         "what was signed is another datapackage.json"
     ]
+
+
+def test_a_certificate_whose_names_are_no_names_can_not_be_read() -> None:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    broken = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"\x30\x05names")
+    made = (
+        x509.CertificateBuilder(subject, subject, KEY.public_key(), 1, start, start + timedelta(days=30))
+        .add_extension(broken, critical=False)
+        .sign(KEY, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM).decode()
+    found = check_signature({"signedData": in_the_name_of("a.test", pem)}, HASH)
+    assert found is not None
+    assert (found.sound, found.words) == (False, "its certificate can't be read")

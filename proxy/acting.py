@@ -6,6 +6,7 @@ the same page.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -56,6 +57,11 @@ _SCROLL = """async ([y, end]) => {
   }
 }"""
 _HEIGHT = "() => [document.documentElement ? document.documentElement.scrollHeight : 0, innerHeight]"
+# A field that is there but can't be clicked: clipped away, out of the page, or deaf to the mouse.
+_DRAWN_BY_LABEL = """(e) => { const s = getComputedStyle(e);
+  return s.pointerEvents === "none" || s.clip !== "auto" || e.getBoundingClientRect().right + scrollX <= 0; }"""
+_OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
+  return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
 
 
@@ -330,7 +336,7 @@ class Driver:
 
     async def _tick(self, given: dict[str, Any], wanted: bool) -> None:
         element = await self.locate(given)
-        if not await element.is_visible():  # drawn by its label
+        if not await element.is_visible() or await element.evaluate(_DRAWN_BY_LABEL):
             label = self.page.locator("label").filter(has=element)
             if await label.count():
                 if await element.is_checked() != wanted:
@@ -347,7 +353,13 @@ class Driver:
             raise Failed(f"{_named(given)} did not change when it was clicked")
 
     async def _click(self, given: dict[str, Any]) -> None:
-        await (await self.locate(given)).click(timeout=ACTION_MS)
+        element = await self.locate(given)
+        opens = await element.evaluate(_OPENS_A_TAB)
+        await element.click(timeout=ACTION_MS)
+        for _ in range(100 if opens else 0):  # the browser tells of a new tab when it likes
+            if self._opened:
+                break
+            await asyncio.sleep(0.02)
 
     async def _press(self, given: dict[str, Any]) -> None:
         if any(way in given for way in TARGETS):

@@ -2,6 +2,11 @@
 // view, with ways to name it (`target` for people, `css` as the last resort). Nothing is changed.
 (limit) => {
   const clean = (text) => (text || "").replace(/\s+/g, " ").trim();
+  const outside = (e) => { // left of the page or above it, where no scrolling leads: a menu that is folded away
+    const box = e.getBoundingClientRect();
+    const page = document.documentElement, rtl = getComputedStyle(page).direction === "rtl";
+    return box.right + scrollX <= (rtl ? page.clientWidth - page.scrollWidth : 0) || box.bottom + scrollY <= 0;
+  };
   const shown = (e) => (e.checkVisibility ? e.checkVisibility({ visibilityProperty: true }) : true) && e.getClientRects().length > 0;
   const all = []; // in the order of the document, what is in open shadow roots with its host
   const gather = (root) => { for (const e of root.querySelectorAll("*")) { all.push(e); if (e.shadowRoot) gather(e.shadowRoot); } };
@@ -72,7 +77,7 @@
     if (found.length >= limit) break;
     if (e.disabled || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) continue;
     const type = e.localName === "input" ? e.type : e.localName;
-    const visible = shown(e);
+    const visible = shown(e) && !outside(e);
     if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(shown))) continue;
     const role = e.getAttribute("role");
     if (type === "select") {

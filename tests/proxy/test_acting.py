@@ -17,6 +17,7 @@ PAGE = """<!DOCTYPE html><title>Acts</title><style>#far{margin-top:3000px}</styl
 <button onclick="fetch('/yes')">Accept all</button></div>
 <label>Year <select id=y onchange="out.textContent='year '+y.value"><option>2018</option><option value=x>2019</option></select></label>
 <label><input type=checkbox onchange="out.textContent='open '+this.checked"> Only open</label>
+<label>Drawn <input type=checkbox style="position:absolute;clip:rect(0,0,0,0);pointer-events:none" onchange="out.textContent='drawn '+this.checked"></label>
 <input placeholder=Search onkeydown="if(event.key=='Enter')out.textContent='found '+this.value">
 <input type=password value=secret><textarea>old</textarea>
 <button onclick="setTimeout(()=>{out.textContent='waited'},2000)">Slow</button>
@@ -75,6 +76,7 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:
     [
         ("- select: {label: Year, option: 2019}", "year x"),
         ("- select: {label: Year, value: x}", "year x"),
+        ("- check: Drawn", "drawn true"),
         ("- check: Only open", "open true"),
         ("- check: Only open\n- uncheck: Only open", "open false"),
         ("- fill: {placeholder: Search, value: mill}\n- press: Enter", "found mill"),

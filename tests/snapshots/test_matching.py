@@ -256,7 +256,9 @@ def test_where_the_order_of_pairs_mattered_only_the_same_text_answers() -> None:
     recorded = [(get(f"{A}/p?{q}"), html(q)) for q in ("a=1&b=2&c=3", "b=2&a=1&c=3") for _ in range(2)]
     over = matcher(*recorded)
     assert Replay(over).ask(get(f"{A}/p?b=2&a=1&c=3")) == "b=2&a=1&c=3"
-    assert Replay(over).ask(get(f"{A}/p?c=3&a=1&b=2")) == "miss"
+    other = Replay(over)
+    assert other.ask(get(f"{A}/p?c=3&a=1&b=2")) == "miss"
+    assert other.last.why == ("text",)
 
 
 def test_a_part_or_not_modified_answers_only_who_asked_for_it() -> None:
@@ -472,10 +474,38 @@ def test_another_order_of_a_repeated_name_in_a_form_is_ambiguous(media: str) -> 
             return post(f"{A}/s", "".join(part.format(*p.split("=")) for p in pairs) + "--b--\r\n", media)
         return post(f"{A}/s", "&".join(pairs), media)
 
-    replay = Replay(matcher((ask("s=a", "s=b", "x=1"), html("by a"))))
+    over = matcher((ask("s=a", "s=b", "x=1"), html("by a")))
     for request, ambiguous in ((ask("x=1", "s=a", "s=b"), False), (ask("s=b", "s=a", "x=1"), True)):
+        replay = Replay(over)
         assert replay.ask(request) == "by a"
         assert (replay.last.verdict, replay.last.ambiguous) == ("canonical", ambiguous)
+
+
+def _seen_by(ann: list[str], bob: list[str]) -> Matcher:
+    """An answer that changes, as two recorded sessions saw it."""
+    seen = [
+        Recorded(get(f"{A}/now"), html(t), name) for name, said in (("ann", ann), ("bob", bob)) for t in said
+    ]
+    return matcher(*seen)
+
+
+def test_another_session_speaks_for_what_came_next_only_where_both_saw_the_same_so_far() -> None:
+    now = get(f"{A}/now")
+    replay = Replay(_seen_by(["1", "2"], ["1", "2", "3"]), "ann")
+    assert [replay.ask(now) for _ in range(3)] == ["1", "2", "3"]
+    assert not replay.last.ambiguous
+    replay = Replay(_seen_by(["1", "2"], ["5", "6", "7"]), "ann")
+    assert [replay.ask(now) for _ in range(3)] == ["1", "2", "2"], "its own last, not the other's next"
+    assert replay.last.ambiguous
+
+
+def test_what_recorded_sessions_saw_differently_is_unsure_for_a_new_one() -> None:
+    replay = Replay(_seen_by(["1", "2"], ["5", "6"]), "new")
+    replay.ask(get(f"{A}/now"))
+    assert replay.last.ambiguous
+    replay = Replay(_seen_by(["1", "2"], ["1", "2"]), "new")
+    replay.ask(get(f"{A}/now"))
+    assert not replay.last.ambiguous
 
 
 @pytest.mark.parametrize("order", [("ann", "bob"), ("bob", "ann"), ("bob",), ("ann", "new", "bob")])
@@ -496,3 +526,10 @@ def test_a_session_follows_the_recorded_one_of_its_name_whoever_came_before(orde
             assert found.capture is not None
             expected = "ann" if path == "alone.css" or name == "new" else name
             assert (found.capture.session, found.ambiguous) == (expected, False)
+
+
+def test_an_order_that_was_the_same_whatever_the_cookies_goes_on_whatever_they_are() -> None:
+    now = [get(f"{A}/now", cookie=f"size={size}") for size in range(4)]
+    seen = [("s1", 1, "a"), ("s1", 2, "b"), ("s1", 3, "c"), ("s2", 2, "a"), ("s2", 1, "b"), ("s2", 2, "c")]
+    replay = Replay(matcher(*[Recorded(now[size], html(text), name) for name, size, text in seen]))
+    assert [replay.ask(now[1]) for _ in range(3)] == ["a", "b", "c"]

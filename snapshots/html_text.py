@@ -6,10 +6,12 @@ to be boilerplate. Also finds the data tables of a page, to tell whether an extr
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
+from urllib.parse import urljoin
 
 from lxml import etree
 from lxml import html as lxml_html
@@ -88,6 +90,30 @@ def parse(text: str) -> Element | None:
     except etree.ParserError:  # only white space or comments
         return None
     return tree if len(tree) else None
+
+
+def make_links_absolute(tree: Element, address: str) -> None:
+    """Joins the links and sources of a page with its address, or with its `base` element, in place.
+
+    lxml's method of this name takes a tenth of the time of the whole extraction, most of it for links no text shows.
+    """
+    for number, element in enumerate(tree.xpath("//base[@href]")):
+        if number == 0:  # the first counts (HTML, 4.2.3)
+            with contextlib.suppress(ValueError):
+                address = urljoin(address, element.get("href").strip())
+        element.drop_tree()
+    known: dict[str, str] = {}
+    for element in tree.xpath("//*[@href or @src]"):
+        for name in ("href", "src"):
+            link = element.get(name)
+            if link is None:
+                continue
+            if link not in known:
+                known[link] = link.strip()
+                with contextlib.suppress(ValueError):  # no URL, such as `http://[`
+                    known[link] = urljoin(address, known[link])
+            if known[link] != link:
+                element.set(name, known[link])
 
 
 def title_of(tree: Element) -> str:

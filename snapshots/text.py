@@ -196,7 +196,7 @@ def extract_html(
     title = html_text.title_of(tree)
     base = address.partition("#")[0]
     if base.startswith(("http://", "https://")):
-        tree.make_links_absolute(base, handle_failures="ignore")
+        html_text.make_links_absolute(tree, base)
     if len(html) > LARGE:
         notes.append(f"too large for trafilatura ({len(html)} characters): plain text")
         return result(html_text.markdown(tree), title, html_text.NAME, html_text.VERSION)

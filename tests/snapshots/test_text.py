@@ -317,3 +317,19 @@ def test_page_images() -> None:
 def test_spans() -> None:
     assert pdf_text.spans([1, 2, 3, 7]) == "1-3, 7"
     assert pdf_text.spans([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("base", "link", "expected"),
+    [
+        ("", " z ", "https://a.test/d/z"),
+        ("", "#part", "https://a.test/d/x#part"),
+        ("<base href='../y/'>", "z", "https://a.test/y/z"),
+        ("<base href='https://o.test/k/'><base href='/later/'>", "z", "https://o.test/k/z"),
+        ("<base href='https://o.test/k/'>", "http://[", "http://["),
+        ("<base href='http://['>", "z", "https://a.test/d/z"),
+    ],
+)
+def test_links_are_joined_with_the_page_or_its_base(base: str, link: str, expected: str) -> None:
+    html = f"{base}<p>Some words that make a paragraph, and <a href='{link}'>a link</a> in it.</p>"
+    assert f"[a link]({expected})" in extract_html("https://a.test/d/x", html).markdown

@@ -33,17 +33,26 @@ def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
 
 def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
     """A client's head; that it was refused is told, where mitmproxy only logs it."""
-    inner = _originals[_Server, "read_headers"](self, event)
+
+    def told(command: Any) -> list[Any]:
+        if isinstance(command, commands.Log):
+            for heard in _listeners:
+                heard(f"a request was refused: {command.message}")
+        return [command]
+
+    yield from _altered(_originals[_Server, "read_headers"](self, event), told)
+
+
+def _altered(inner: Any, alter: Callable[[Any], list[Any]]) -> Iterator[Any]:
+    """A layer's commands, each replaced by those that `alter` makes of it; the layer gets the reply to the last."""
     reply = None
     while True:
         try:
             command = inner.send(reply)
         except StopIteration:
             return
-        if isinstance(command, commands.Log):
-            for heard in _listeners:
-                heard(f"a request was refused: {command.message}")
-        reply = yield command
+        for one in alter(command):
+            reply = yield one
 
 
 class _Trailing:
@@ -73,17 +82,14 @@ def _read_body(self: Any, event: events.Event) -> Iterator[Any]:
         self.body_reader = _Trailing(self.body_reader)
     reader = self.body_reader
     kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
-    inner = _originals[_Connection, "read_body"](self, event)
-    reply = None
-    while True:
-        try:
-            command = inner.send(reply)
-        except StopIteration:
-            return
+
+    def trailed(command: Any) -> list[Any]:
         if reader.found and isinstance(command, ReceiveHttp) and isinstance(command.event, _ENDS):
             trailers, reader.found = http.Headers(reader.found), ()
-            yield ReceiveHttp(kind(command.event.stream_id, trailers))
-        reply = yield command
+            return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
+        return [command]
+
+    yield from _altered(_originals[_Connection, "read_body"](self, event), trailed)
 
 
 def _send(self: Any, event: Any) -> Iterator[Any]:
@@ -95,16 +101,13 @@ def _send(self: Any, event: Any) -> Iterator[Any]:
     trailers = None
     if isinstance(event, _ENDS):  # those of a message without chunks have no place, nor in the next message
         trailers, self.stillweb_trailers = getattr(self, "stillweb_trailers", None), None
-    inner = _originals[own, "send"](self, event)
-    reply = None
-    while True:
-        try:
-            command = inner.send(reply)
-        except StopIteration:
-            return
+
+    def ended(command: Any) -> list[Any]:
         if trailers and isinstance(command, commands.SendData) and command.data == _END:
-            command = commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")
-        reply = yield command
+            return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
+        return [command]
+
+    yield from _altered(_originals[own, "send"](self, event), ended)
 
 
 _ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)

@@ -74,6 +74,7 @@ def main(quick: bool, only: str, keep: bool) -> None:
             found = [Row(name, f"could not be measured: {type(error).__name__}: {error}", held=False)]
         rows += found
         click.echo(f"measured: {name}, {time.monotonic() - start:.0f} s", err=True)
+        click.echo(report.table(found), err=True)
     click.echo(report.table(rows))
     worse = report.compared(rows)
     for line in worse:

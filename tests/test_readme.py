@@ -13,6 +13,8 @@ from threading import Thread
 
 import pytest
 
+from tests.support.waiting import STARTS
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = b"<!doctype html><html lang=en><title>Example Domain</title><h1>Example Domain</h1><p>An example page, with words.</p>"
@@ -48,7 +50,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_every_command_runs(site: str, tmp_path: Path) -> None:
     script = "".join(block for block in blocks("sh") if not block.startswith(SET_UP))
     assert script.count(THE_USERS) == 1
@@ -60,7 +62,7 @@ def test_every_command_runs(site: str, tmp_path: Path) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=STARTS,
     )
     assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]
     assert "exit code 1" in shown.stdout

@@ -23,6 +23,7 @@ from proxy.isolation import can_isolate
 from snapshots.snapshot import Snapshot
 from tests.interop.readers import ROOT
 from tests.support.openai_endpoint import Asked, chat_answer
+from tests.support.waiting import STARTS
 
 AGENTS = ROOT / "examples" / "agents"
 QUESTION = "Which penguin is the heaviest?"
@@ -138,7 +139,7 @@ def test_recorded_once_it_replays_with_no_way_out(name: str, origin: Origin, tmp
 
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*stillweb, *words, "--", *command], cwd=AGENTS, env={**environment, **more},
-                              capture_output=True, text=True, timeout=100)  # fmt: skip
+                              capture_output=True, text=True, timeout=STARTS)  # fmt: skip
 
     recorded = run("record", "-o", snap, *origin.options, **SECRETS)
     assert (recorded.returncode, recorded.stdout) == (0, "The Emperor.\n"), recorded.stderr

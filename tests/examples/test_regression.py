@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from proxy.isolation import can_isolate
+from tests.support.waiting import STARTS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "regression"
 
@@ -30,7 +31,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
         "PYTEST_XDIST_WORKER": "",
     }
-    return subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, timeout=100)
+    return subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, timeout=STARTS)
 
 
 def test_its_tests_pass_offline(project: Path) -> None:

@@ -23,7 +23,7 @@ from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import Done, Started, stillweb
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(900)
 
 HTML = [("Content-Type", "text/html")]
 WORDS = b"<title>A page</title><h1>A page</h1><p>" + b"that says something at some length, " * 30

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness.cli import COMMANDS
+from tests.support.waiting import STARTS
 
 
 def stillweb(*words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
 
 
 def test_help_names_every_command() -> None:
@@ -57,7 +58,7 @@ def test_an_unknown_command_is_wrong_usage() -> None:
 )
 def test_wrong_usage_is_one_clear_line(tmp_path: Path, words: list[str], code: int, says: str) -> None:
     command = [sys.executable, "-c", "from harness.cli import main; main()", *words]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS, cwd=tmp_path)
     assert shown.returncode == code, shown.stderr
     assert says in shown.stderr
     assert "Traceback" not in shown.stderr
@@ -81,5 +82,5 @@ def test_an_mcp_client_that_leaves_ends_the_server_quietly(tmp_path: Path) -> No
 
     Writer.open(tmp_path / "snap").close()
     command = [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(tmp_path / "snap")]
-    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STARTS)
     assert (shown.returncode, shown.stderr) == (0, "")

@@ -15,8 +15,6 @@ from snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def answer(asked: Asked) -> Answer:
     if asked.path == "/old":

@@ -24,6 +24,7 @@ from harness.trace import read_trace
 from snapshots.errors import DamagedInput, UsageError
 from tests.support.pages import chromium
 from tests.support.runs import make_run
+from tests.support.waiting import HANG
 
 WORDS = {"cause": "Took the wrong row.", "evidence": "Step 1 has both.", "why_not": "The page was right."}
 
@@ -222,7 +223,7 @@ def test_a_reviewer_fills_the_form_in_a_browser(files):
 
 def post(server, form, **headers):
     address = urlsplit(server.url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=HANG)
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     connection.request("POST", "/review", urlencode(form), {**kind, **headers})
     answer = connection.getresponse()

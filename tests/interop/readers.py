@@ -9,6 +9,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+from tests.support.waiting import STARTS
+
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".venv-peers" / "bin"
 
@@ -61,7 +63,7 @@ def with_fastwarc(archive: Path) -> tuple[Digests, int]:
 def with_pywb(archive: Path) -> tuple[Digests, Digests]:
     """Digests of payloads as pywb serves them (originals of revisits included), and as it indexed them."""
     command = [PEERS / "python", "-W", "ignore", ROOT / "tests" / "interop" / "read_with_pywb.py", archive]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=STARTS)
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     read = {(row["filename"], row["offset"]): row["payload"] for row in rows}
     return read, {(row["filename"], row["offset"]): row["indexed"].partition(":")[2] for row in rows}
@@ -99,6 +101,6 @@ def disagreements(sealed: Path, folder: Path) -> list[str]:
 def wacz_validate(sealed: Path) -> str:
     """What `wacz validate` says, empty when it is content."""
     shown = subprocess.run(
-        [PEERS / "wacz", "validate", "-f", sealed], capture_output=True, text=True, timeout=120
+        [PEERS / "wacz", "validate", "-f", sealed], capture_output=True, text=True, timeout=STARTS
     )
     return "" if shown.returncode == 0 else shown.stdout + shown.stderr

@@ -27,6 +27,7 @@ from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.interop.fetch_site import Origin, calls, envelope
 from tests.interop.readers import ROOT
+from tests.support.waiting import HANG, STARTS
 
 PAGES = int(os.environ.get("STILLWEB_PAGES", "10"))
 CLIENT = Path(__file__).parent / "clients" / "client.py"
@@ -67,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with (
         Writer.open(folder / "site") as writer,
         Recorder(writer, authority=Authority.load_or_create(folder / "state")) as recorder,
-        httpx.Client(proxy=recorder.proxy_url()) as http,
+        httpx.Client(proxy=recorder.proxy_url(), timeout=HANG) as http,
     ):
         for path in ("", "never", "robots.txt", *map(str, range(PAGES))):
             http.get(f"{origin}/{path}")
@@ -91,7 +92,7 @@ def told(server: list[str], asked: list[dict[str, Any]], tmp_path: Path) -> dict
         env={**os.environ, "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=100 + 5 * PAGES,
+        timeout=STARTS + 5 * PAGES,
     )
     assert done.returncode == 0, done.stderr
     value: dict[str, Any] = json.loads(done.stdout)
@@ -105,7 +106,9 @@ def test_the_newer_one_knows_no_other_tool(site: Site, tmp_path: Path) -> None:
         ("mcp-fetch@2026.10.24", [-32602, "Unknown tool: nope"]),
     ):
         job = {"era": "legacy", "command": [*command, "--contract", contract], "calls": [("nope", {})]}
-        done = subprocess.run([sys.executable, str(CLIENT), json.dumps(job)], capture_output=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, str(CLIENT), json.dumps(job)], capture_output=True, timeout=STARTS
+        )
         assert json.loads(done.stdout)["results"][0].get("error") == error
 
 
@@ -121,7 +124,7 @@ def seen(result: dict[str, Any], arguments: dict[str, Any]) -> Any:
     ]
 
 
-@pytest.mark.timeout(100 + 10 * PAGES)
+@pytest.mark.timeout(600 + 10 * PAGES)
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.contract)
 def test_the_frozen_server_is_the_real_one(peer: Peer, site: Site, tmp_path: Path) -> None:
     if not peer.python.exists():

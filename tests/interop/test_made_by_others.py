@@ -27,6 +27,7 @@ from proxy import Gateway
 from snapshots import Snapshot, verify
 from tests.interop.readers import PEERS
 from tests.proxy.origin import Answer, Asked, Origin
+from tests.support.waiting import HANG, STARTS
 
 PAGE = b"<!doctype html><title>Others</title><p>" + "caf\u00e9 ".encode() * 300
 
@@ -84,7 +85,9 @@ def served_as_read(path: Path, archives: list[bytes]) -> int:
     with (
         Snapshot.open(path) as snapshot,
         Gateway(snapshot) as gateway,
-        httpx.Client(proxy=gateway.url, trust_env=False, headers={"Accept-Encoding": "identity"}) as client,
+        httpx.Client(
+            proxy=gateway.url, trust_env=False, timeout=HANG, headers={"Accept-Encoding": "identity"}
+        ) as client,
     ):
         assert snapshot.notes == []
         for url, body in wanted.items():
@@ -109,7 +112,7 @@ def wget(folder: Path, origin: Origin, *options: str) -> Path:
         f"--warc-file={folder / 'x'}",
         *options,
     ]
-    subprocess.run([*command, *(origin.url + p for p in PATHS)], check=False, timeout=60, cwd=folder)
+    subprocess.run([*command, *(origin.url + p for p in PATHS)], check=False, timeout=STARTS, cwd=folder)
     return next(folder.glob("x.warc*"))
 
 
@@ -126,7 +129,7 @@ def test_a_wacz_of_py_wacz(tmp_path: Path, origin: Origin) -> None:
         [PEERS / "wacz", "create", "-o", out, "--detect-pages", warc],
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=STARTS,
     )
     with zipfile.ZipFile(out) as package:
         assert {"indexes/index.cdx.gz", "indexes/index.idx"} <= set(package.namelist())
@@ -142,7 +145,7 @@ def test_warcio_capturing(tmp_path: Path, origin: Origin) -> None:
         "with capture_http(sys.argv[1]):\n    for url in sys.argv[2:]: session.get(url)\n"
     )
     urls = [origin.url + p for p in PATHS]
-    subprocess.run([sys.executable, "-c", script, path, *urls], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, path, *urls], check=True, timeout=STARTS)
     assert served_as_read(path, [path.read_bytes()]) >= 8
 
 
@@ -158,7 +161,7 @@ def program(command: list[str | Path], folder: Path, port: int) -> Iterator[None
         yield
     finally:
         running.terminate()
-        running.wait(30)
+        running.wait(HANG)
 
 
 def free_port() -> int:
@@ -168,7 +171,7 @@ def free_port() -> int:
 
 
 def fetch(origin: Origin, address: Callable[[str], str], **options: str) -> None:
-    with httpx.Client(trust_env=False, timeout=60, **options) as client:  # type: ignore[arg-type]
+    with httpx.Client(trust_env=False, timeout=HANG, **options) as client:  # type: ignore[arg-type]
         for path in PATHS:
             client.get(address(origin.url + path))
     time.sleep(3)  # both write behind the answer

@@ -21,6 +21,7 @@ from harness.tools import Toolset, load
 from snapshots.snapshot import Snapshot
 from tests.interop.readers import ROOT
 from tests.support.every_tool import CALLS, make_every_tool_site
+from tests.support.waiting import HANG, STARTS
 
 CLIENTS = Path(__file__).parent / "clients"
 INSPECTOR = CLIENTS / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
@@ -70,7 +71,7 @@ def address(site: Path) -> Iterator[str]:
         yield process.stderr.readline().strip().removeprefix("serving at ")
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=HANG)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def test_a_client_lists_and_calls_every_tool(
         job["command"] = serving(site)
     else:
         job["url"] = request.getfixturevalue("address")
-    done = subprocess.run([*speaker(client), json.dumps(job)], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([*speaker(client), json.dumps(job)], capture_output=True, text=True, timeout=STARTS)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["server"]["name"] == "stillweb"
@@ -163,16 +164,16 @@ def inspect(target: list[str], era: str, *more: str) -> dict[str, Any]:
         "--format",
         "json",
         "--connect-timeout",
-        "60000",
+        "300000",
         *more,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
     assert done.returncode in (0, 5), done.stderr  # 5: the tool said that it failed
     value: dict[str, Any] = json.loads(done.stdout)
     return value.get("result", value)
 
 
-@pytest.mark.timeout(1200 if WHOLE else 120)
+@pytest.mark.timeout(1200 if WHOLE else 600)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("era", [LEGACY, "modern"])
 @pytest.mark.xdist_group("mcp-clients")

@@ -18,6 +18,7 @@ from proxy.recorder import Recorder
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import Recorded
+from tests.support.waiting import HANG
 
 TEXT = ("A page that is held still says tomorrow what it said today. " * 400).encode()
 
@@ -130,7 +131,7 @@ class Lab:
 def client(recorder: Recorder, session: str = "default", *, http2: bool = True) -> httpx.Client:
     context = ssl.create_default_context(cafile=recorder.ca_path)
     return httpx.Client(
-        proxy=recorder.proxy_url(session), verify=context, http2=http2, timeout=20, trust_env=False
+        proxy=recorder.proxy_url(session), verify=context, http2=http2, timeout=HANG, trust_env=False
     )
 
 

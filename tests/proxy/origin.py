@@ -13,6 +13,8 @@ import h2.config
 import h2.connection
 import h2.events
 
+from tests.support.waiting import HANG
+
 Headers = list[tuple[str, str]]
 
 
@@ -62,12 +64,12 @@ class Origin:
 
     def __enter__(self) -> Origin:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(HANG)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
+        self._thread.join(HANG)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.support.waiting import HANG
+
 Answer = tuple[int, dict[str, str], bytes]
 Handler = Callable[[str, str, bytes, dict[str, str]], Answer]
 
@@ -83,7 +85,7 @@ def forward() -> Iterator[Forward]:
         parts = urlsplit(path)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         kept = {k: v for k, v in headers.items() if not k.startswith("proxy-") and k != "connection"}
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=30)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=HANG)
         try:
             connection.request(method, target or "/", body or None, kept)
             answer = connection.getresponse()

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import wsproto
 from wsproto.events import AcceptConnection, CloseConnection, Message, Request, TextMessage
 
+from tests.support.waiting import HANG
+
 PAGE = """<!DOCTYPE html><title>Live</title><h1>Live</h1><ol id=said></ol><ol id=news></ol><button>More</button><p id=end></p>
 <script>
 const put = (list, text) => { const li = document.createElement("li"); li.textContent = text; list.append(li); };
@@ -116,7 +118,7 @@ def streaming_site() -> Iterator[str]:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(HANG)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(HANG)
         loop.close()

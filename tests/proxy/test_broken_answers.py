@@ -14,6 +14,7 @@ import pytest
 from proxy import Authority, Gateway
 from snapshots import Snapshot, Writer
 from tests.snapshots.making import record
+from tests.support.waiting import HANG
 
 BODY = random.Random(7).randbytes(3 << 20)
 HOST = "https://big.test"
@@ -56,7 +57,9 @@ def ask(gateway: Gateway, path: str, http2: bool = False, **headers: str) -> byt
     import ssl
 
     context = ssl.create_default_context(cafile=str(gateway.ca_path))
-    with httpx.Client(proxy=gateway.url, verify=context, http2=http2, trust_env=False, headers=headers) as c:
+    with httpx.Client(
+        proxy=gateway.url, verify=context, http2=http2, trust_env=False, timeout=HANG, headers=headers
+    ) as c:
         return c.get(HOST + path).content
 
 
@@ -93,7 +96,7 @@ def test_a_bug_while_answering_is_told_everywhere(
     with Writer.open(tmp_path / "site") as writer:
         record(writer, "http://big.test/page", b"<p>all")
     for gateway in serve(tmp_path / "site", authority):
-        with httpx.Client(proxy=gateway.url, trust_env=False) as client:
+        with httpx.Client(proxy=gateway.url, trust_env=False, timeout=HANG) as client:
             assert client.get("http://big.test/page").text == "<p>all"
             with monkeypatch.context() as patched:
                 patched.setattr("snapshots.matching.Matcher.lookup", bug)

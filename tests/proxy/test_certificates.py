@@ -17,6 +17,7 @@ from cryptography import x509
 
 from proxy.certificates import Authority, normal_host, state_dir
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from tests.support.waiting import HANG
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def handshake(
                 bool(connection.session_reused),
             )
     finally:
-        server.join(10)
+        server.join(HANG)
 
 
 def test_key_is_private_and_kept(tmp_path: Path) -> None:

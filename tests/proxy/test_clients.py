@@ -20,6 +20,7 @@ from snapshots.errors import UsageError
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
+from tests.support.waiting import STARTS
 
 PAGE = b"<p>" + b"0123456789" * 1000
 PACKED = gzip.compress(PAGE, mtime=1)
@@ -49,7 +50,7 @@ class Setting:
             env=self.recorder.environment(session, base),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=STARTS,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -177,5 +178,5 @@ def test_an_interrupted_command_keeps_its_exit_code() -> None:
         "command = ['sh', '-c', 'kill -INT $PPID; kill -INT $$']\n"
         "print({run_command(command, os.environ) for _ in range(100)})\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=STARTS)
     assert (done.returncode, done.stdout) == (0, "{130}\n"), done.stderr

@@ -22,7 +22,7 @@ from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
 from tests.support.command_line import stillweb
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(900)
 
 TEXT = ("<p>What was packed on its way is unpacked to the same text. " * 2000).encode()
 PACKED = {"gzip": gzip.compress(TEXT, 6, mtime=1), "br": brotli.compress(TEXT, quality=5)}

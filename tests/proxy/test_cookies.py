@@ -11,6 +11,7 @@ from proxy import Authority, Gateway
 from proxy.cookies import with_ages
 from snapshots import Snapshot, Writer
 from tests.snapshots.making import record
+from tests.support.waiting import HANG
 
 NOON = "20250102120000"
 
@@ -58,7 +59,7 @@ def test_a_login_replays_when_its_day_has_passed(tmp_path: Path) -> None:
     with (
         Snapshot.open(tmp_path / "site") as snapshot,
         Gateway(snapshot, authority=Authority.load_or_create(tmp_path / "state")) as gateway,
-        httpx.Client(proxy=gateway.url, trust_env=False, cookies={"theme": "dark"}) as client,
+        httpx.Client(proxy=gateway.url, trust_env=False, timeout=HANG, cookies={"theme": "dark"}) as client,
     ):
         for _ in range(2):
             answer = client.get("http://a.test/in")

@@ -24,6 +24,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
 from snapshots.writer import Writer
 from tests.proxy.sites import Answer, Handler, mill_site, serve
+from tests.support.waiting import STARTS
 
 clicked: list[str] = []
 
@@ -157,7 +158,7 @@ def test_killed_midway_it_goes_on_and_walks_no_known_way_again(tmp_path: Path) -
                     os.killpg(first.pid, signal.SIGKILL)
         before = len(clicked)
         assert before
-        second = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
+        second = subprocess.run(words, capture_output=True, text=True, timeout=STARTS, check=True)
     assert "ended 6 6 views" in second.stdout, second.stdout
     with Snapshot.open(tmp_path / "snap") as snapshot:
         graph = Graph.from_json(snapshot.metadata(graph_uri(f"{base}/")))

@@ -17,6 +17,7 @@ import pytest
 from proxy import isolation
 from proxy.isolation import Canary, can_isolate, canary, enter_isolation, isolated
 from snapshots.errors import MissingCapability
+from tests.support.waiting import HANG, STARTS
 
 needs_namespaces = pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 
@@ -42,7 +43,7 @@ def run(before: str = "", **options: object) -> tuple[dict[str, object], int]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STARTS,
         check=False,
         **options,  # type: ignore[call-overload]
     )
@@ -93,7 +94,7 @@ def test_works_without_root(tmp_path: Path) -> None:
         input=sources,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STARTS,
         cwd="/",
         preexec_fn=become_nobody,
         check=False,
@@ -153,7 +154,7 @@ def test_shadow_passes_signals_on() -> None:
     with child.stdout:
         assert child.stdout.readline() == "inside\n"
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 128 + signal.SIGTERM
+        assert child.wait(HANG) == 128 + signal.SIGTERM
 
 
 def test_in_a_process_with_threads_nothing_is_left(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from mitmproxy.proxy.layers.http import _events, _http1
 from proxy import Authority, Recorder
 from proxy.mended import mended
 from snapshots import Snapshot, Writer
+from tests.support.waiting import HANG
 
 END = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"
 ANSWERS = {
@@ -29,7 +30,7 @@ ANSWERS = {
 
 
 def talk(port: int, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
         connection.sendall(data)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import proxy
 from tests.proxy.frozen import Site
+from tests.support.waiting import STARTS
 
 ROOT = Path(proxy.__file__).parent
 # everything of `proxy` that runs in the gateway
@@ -145,9 +146,9 @@ def test_a_running_gateway_connects_to_nothing(tmp_path: Path) -> None:
     ]
     subprocess.run(
         ["curl", "-sS", "--proxy", f"http://127.0.0.1:{port}", "--cacert", ca, *urls],
-        capture_output=True, check=True, timeout=30,
+        capture_output=True, check=True, timeout=STARTS,
     )  # fmt: skip
-    out, _ = process.communicate("\n", timeout=30)
+    out, _ = process.communicate("\n", timeout=STARTS)
     assert out.strip() == "[]"
 
 
@@ -161,6 +162,6 @@ def test_the_hook_sees_a_connection(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         arguments = [sys.executable, "-c", PROGRAM, str(tmp_path / "snap"), str(server.getsockname()[1])]
         done = subprocess.run(
-            arguments, input="\n", capture_output=True, text=True, env=env, timeout=30, check=True
+            arguments, input="\n", capture_output=True, text=True, env=env, timeout=STARTS, check=True
         )
     assert done.stdout.split("\n")[-2] == "True"

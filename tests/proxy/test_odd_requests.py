@@ -11,6 +11,7 @@ from pathlib import Path
 
 from proxy import Authority, Gateway, Recorder
 from snapshots import Snapshot, Writer, seal
+from tests.support.waiting import HANG
 
 Answer = tuple[int, list[tuple[str, str]], bytes]
 Handle = Callable[[str, str, dict[str, str], bytes], Answer]
@@ -60,7 +61,7 @@ def raw(port: int, line: str, *fields: str, body: bytes = b"") -> tuple[str, dic
     lines = [line + " HTTP/1.1", f"Host: {HOST}", "Connection: close", *fields]
     if body:
         lines.append(f"Content-Length: {len(body)}")
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape") + body)
         data = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     head, _, rest = data.partition(b"\r\n\r\n")

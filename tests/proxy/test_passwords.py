@@ -15,6 +15,7 @@ import pytest
 from proxy import Authority, Gateway, Recorder
 from snapshots import Request, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, Site, serve
+from tests.support.waiting import HANG
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -29,7 +30,7 @@ class Client:
     def send(self, method: str, path: str, form: dict[str, str] | None = None) -> tuple[str, str]:
         """Verdict ("" while recording) and text."""
         assert self._place.hostname
-        connection = HTTPConnection(self._place.hostname, self._place.port, timeout=30)
+        connection = HTTPConnection(self._place.hostname, self._place.port, timeout=HANG)
         who = base64.b64encode(f"{self._place.username}:x".encode()).decode()
         headers = {"Proxy-Authorization": f"Basic {who}"}
         if self._cookies:

@@ -26,6 +26,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.proxy.recordings import recorded
 from tests.proxy.streaming import streaming_site
+from tests.support.waiting import HANG
 
 
 @dataclass
@@ -68,7 +69,7 @@ def talk(gateway: Gateway, base: str, messages: list[str]) -> list[str]:
     heard: list[str] = []
     host = base.removeprefix("http://")
     with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as peer:
-        peer.settimeout(10)
+        peer.settimeout(HANG)
         peer.sendall(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert b" 200 " in peer.recv(4096)
         ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
@@ -215,7 +216,7 @@ def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_pa
         socket.create_server(("127.0.0.1", 0)) as listener,
         Writer.open(tmp_path / "s") as writer,
         Recorder(writer, resolve={"h.example": ("127.0.0.1", listener.getsockname()[1])}) as recorder,
-        socket.create_connection(("127.0.0.1", recorder.port), timeout=20) as client,
+        socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as client,
     ):
         client.sendall(b"GET http://h.example/events HTTP/1.1\r\nHost: h.example\r\n\r\n")
         origin, _ = listener.accept()

@@ -26,6 +26,7 @@ import pytest
 from proxy import Authority, Gateway, Recorder
 from snapshots import Request, Response, Snapshot, Writer, seal
 from tests.support.stateful_site import GREETINGS, HOST, Site, serve, serve_both
+from tests.support.waiting import HANG
 from tests.support.walks import ALL, Action, Client, Result, Send, perform, random_walk
 
 SESSIONS = 8
@@ -39,7 +40,7 @@ def through(proxy_url: str, ca: Path | None = None) -> Iterator[Send]:
     """Sends requests over one connection to a proxy, in a session; a miss is None. TLS with HTTP/2 if it may."""
     place = urlsplit(proxy_url)
     assert place.hostname
-    plain = HTTPConnection(place.hostname, place.port, timeout=60)
+    plain = HTTPConnection(place.hostname, place.port, timeout=HANG)
     who = base64.b64encode(f"{place.username}:{place.password}".encode()).decode()
     secure: list[httpx.Client] = []
 
@@ -55,7 +56,7 @@ def through(proxy_url: str, ca: Path | None = None) -> Iterator[Send]:
         if not secure:
             trust = ssl.create_default_context(cafile=ca)
             secure.append(
-                httpx.Client(proxy=proxy_url, verify=trust, http2=True, timeout=60, trust_env=False)
+                httpx.Client(proxy=proxy_url, verify=trust, http2=True, timeout=HANG, trust_env=False)
             )
         answer = secure[0].request(
             request.method, request.url, headers=list(request.headers), content=request.body or None

@@ -18,8 +18,9 @@ from proxy.certificates import Authority
 from proxy.gateway import Gateway
 from proxy.ledger import Ledger
 from snapshots.errors import UsageError
-from tests.proxy.frozen import Site, wait_for
+from tests.proxy.frozen import Site
 from tests.proxy.test_gateway import client, raw
+from tests.support.waiting import HANG, until
 
 FORM = (("Content-Type", "application/x-www-form-urlencoded"),)
 
@@ -116,7 +117,7 @@ def test_http2_bad_requests_and_one_session_a_connection(gateway: Gateway) -> No
     assert got.count(b"HTTP/1.1 200 OK") == 2
     assert b"one session" in got
     for _ in range(2):  # the second time what the first session asks for is remembered
-        with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as connection:
             for name, said in ((b"YTp4", b"200 OK"), (b"Yjp4", b"one session")):
                 connection.sendall(one % name)
                 assert said in connection.recv(65536)
@@ -171,7 +172,7 @@ def test_a_worker_that_died_is_no_wrong_answer(gateway: Gateway) -> None:
         c.get("http://plain.example/")
     other = next(f"b{n}" for n in range(20) if gateway._workers.of(f"b{n}") is not worker)
     assert walk(gateway, other)[0] == "all"
-    assert wait_for(lambda: gateway.stats.failures > 0)
+    assert until(lambda: gateway.stats.failures > 0)
 
 
 def test_what_workers_cant_do(site: Site, authority: Authority) -> None:

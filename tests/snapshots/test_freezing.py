@@ -20,6 +20,7 @@ from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.test_text import ARTICLE, make_pdf
+from tests.support.waiting import STARTS
 
 
 def store(
@@ -151,7 +152,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     (tmp_path / "script.py").rename(tmp_path / "elsewhere" / "script.py")
     done = subprocess.run(
         [sys.executable, tmp_path / "elsewhere" / "script.py", tmp_path / "s"],
-        capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        capture_output=True, text=True, timeout=STARTS, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(freezing.__file__).parents[1])},
     )  # fmt: skip
     assert (done.returncode, done.stdout.splitlines()) == (

@@ -16,6 +16,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.view import View
 from snapshots.writer import Writer
 from tests.snapshots.making import exchange, record, small_snapshot
+from tests.support.waiting import HANG
 
 
 def test_reads_back_what_was_recorded(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_an_event_number_does_not_wait_for_a_record_that_is_written(tmp_path: Pa
         with writer._lock:  # as while a large body is appended
             thread = threading.Thread(target=writer.event, args=("s",))
             thread.start()
-            thread.join(timeout=10)
+            thread.join(timeout=HANG)
             assert not thread.is_alive()
         assert writer.event("s") == 2
 

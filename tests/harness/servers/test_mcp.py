@@ -25,6 +25,7 @@ from harness.tools import Toolset, load
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, make_site
+from tests.support.waiting import HANG, STARTS
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def test_over_stdio(site: Path) -> None:
             )
             assert [c.isError for c in calls] == [False, False, True] * 5
 
-    asyncio.run(asyncio.wait_for(check(), 60))
+    asyncio.run(asyncio.wait_for(check(), STARTS))
 
 
 def test_over_http(site: Path) -> None:
@@ -153,15 +154,18 @@ def test_over_http(site: Path) -> None:
         assert process.stderr is not None
         address = process.stderr.readline().strip().removeprefix("serving at ")
         assert address.startswith("http://127.0.0.1:")
-        results = asyncio.run(asyncio.wait_for(check(address), 60))
+        results = asyncio.run(asyncio.wait_for(check(address), STARTS))
         assert results[0] == results[1] == results[2]
         # a client that goes away in the middle does no harm
-        with pytest.raises(httpx.HTTPError), httpx.stream("POST", address, content=iter_then_fail()) as _:
+        with (
+            pytest.raises(httpx.HTTPError),
+            httpx.stream("POST", address, content=iter_then_fail(), timeout=HANG) as _,
+        ):
             pass
-        assert len(asyncio.run(asyncio.wait_for(check(address), 60))) == 3
+        assert len(asyncio.run(asyncio.wait_for(check(address), STARTS))) == 3
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=HANG)
 
 
 def iter_then_fail() -> Any:
@@ -170,7 +174,7 @@ def iter_then_fail() -> Any:
 
 
 def test_clear_errors(site: Path) -> None:
-    done = subprocess.run(command(site, "--contract", "nope"), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command(site, "--contract", "nope"), capture_output=True, text=True, timeout=STARTS)
     assert done.returncode == 2
     assert "unknown contract 'nope'; known are" in done.stderr
     with Snapshot.open(site) as snapshot:

@@ -20,6 +20,7 @@ from proxy import isolation
 from proxy.isolation import can_isolate
 from tests.harness.tools.frozen import BIRDS, SITE, make_site
 from tests.support.runs import bird_task
+from tests.support.waiting import STARTS
 
 NOWHERE = "https://no.test/"
 PROGRAM = f"""
@@ -109,7 +110,7 @@ def test_in_a_namespace_without_a_network(tmp_path: Path, site: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != isolation.MARKER}
     done = subprocess.run(
         [sys.executable, "-c", "from harness.cli import main; main()", *map(str, words)],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
+        env=environment, capture_output=True, text=True, timeout=STARTS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     trace = read_trace(RunFiles(tmp_path / "run").trace_path("one", 1))

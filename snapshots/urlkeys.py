@@ -49,17 +49,25 @@ def _plain_surt(url: str) -> str | None:
     if found is None:
         return None
     host, path, query = found.groups()
-    rest = path.lower() if query is None else f"{path.lower()}?{query.lower()}"
+    path = path.lower()
+    rest = path if query is None else f"{path}?{(query := query.lower())}"
     if host.startswith("www") or _SPECIAL.search(rest) or url.endswith("&"):
         return None
-    path = path.lower()
-    if len(path) > 1 and path.endswith("/"):
+    if path.endswith("/") and path != "/":
         path = path[:-1]
-    key = ",".join(reversed(host.split("."))) + ")" + path
+    key = f"{_turned(host)}){path}"
     if query is None:
         return key
-    pairs = sorted(tuple(pair.split("=", 1)) for pair in query.lower().split("&"))
-    return f"{key}?{'&'.join('='.join(pair) for pair in pairs)}"
+    if "&" in query:
+        query = "&".join(
+            ["=".join(pair) for pair in sorted([pair.split("=", 1) for pair in query.split("&")])]
+        )
+    return f"{key}?{query}"
+
+
+@lru_cache(maxsize=1 << 12)
+def _turned(host: str) -> str:
+    return ",".join(reversed(host.split(".")))
 
 
 def escape(text: str) -> str:

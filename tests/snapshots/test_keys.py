@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from snapshots.bodies import BYTES, FORM, JSON, MULTIPART, canonical_json, typed_body
 from snapshots.groups import group_prefix
-from snapshots.keys import canonical_url, request_key
+from snapshots.keys import canonical_url, parsed_key, plain_key, request_key
 from snapshots.request import Request
 from tests.support.hard_set import multipart
 from tests.support.memory_store import get, post
@@ -273,3 +273,59 @@ def test_a_long_body_is_cut_in_the_index_key_only() -> None:
     assert request_key(one).urlkey == request_key(two).urlkey
     assert len(request_key(one).urlkey) < 4200
     assert not same(one, two)
+
+
+PIECES = [
+    "a",
+    "Z",
+    "0",
+    "..",
+    ".",
+    "%2e",
+    "%2E",
+    "%",
+    "/",
+    "//",
+    "?",
+    "&",
+    "=",
+    "'",
+    "#",
+    "@",
+    ":",
+    ";",
+    "é",
+    " ",
+    "\\",
+    "|",
+    "xn--",
+    "-",
+]
+NAMES = ["a.test", "a", "A.test", "1.2.3.4", "a.0x1", "a.1", "xn--bcher-kva.test", "a.xn--p1ai", "-a.test", "a..test", "a.test.", "ab--c.d", "x_y.test", "a.test:443"]  # fmt: skip
+
+
+@given(
+    st.sampled_from(["http://", "https://", "HTTP://", "ws://", "urn:"]),
+    st.sampled_from(NAMES),
+    st.lists(st.sampled_from(PIECES) | st.text("abcdefghijklmnopqrstuvwxyz-_.~!$&'()*+,;=:@%^`{}\"<>", max_size=6), max_size=9),
+)  # fmt: skip
+def test_the_quick_key_is_the_parsed_one(scheme: str, host: str, rest: list[str]) -> None:
+    url = f"{scheme}{host}/{''.join(rest)}"
+    quick = plain_key(url)
+    assert quick is None or quick == parsed_key(get(url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://a.test/", "https://www.a.test/B/c-_~!$&'()*+,;=:@", "https://a.test/?b=2&a=1&&=", "http://a/b%zz?/?", "http://0x1.b/"],
+)  # fmt: skip
+def test_the_quick_key_is_there_for_plain_urls(url: str) -> None:
+    assert plain_key(url) == parsed_key(get(url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://a.test", "http://a.test/../b", "http://a.test/%2e/b", "http://A.test/", "http://a.test/?'", "http://a.1/", "http://é.test/", "http://a.test/#b", "http://a.test:80/", "http://a.xn--p1ai/"],
+)  # fmt: skip
+def test_there_is_none_for_what_must_be_parsed(url: str) -> None:
+    assert plain_key(url) is None

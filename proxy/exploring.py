@@ -220,7 +220,7 @@ class Exploration:
                 loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
                 status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
             else:
-                sight = await recording.look(driver.page)
+                sight = await recording.look(driver.page, with_picture=False)
             await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
@@ -250,10 +250,11 @@ class Exploration:
         before = self.shown.setdefault(source.address, now)
         if self.noise.learn(before, now):
             self.graph.noise = sorted(self.noise.masks)
-            for node in self.graph.views:
+            nodes = [*self.graph.views, *(n for n in self.looks.values() if n not in self.graph.views)]
+            for node in nodes:  # those being stored too
                 if node.address in self.shown:
                     node.look = self.noise.look(self.shown[node.address])
-            self.looks = {node.look: node for node in reversed(self.graph.views)}
+            self.looks = {node.look: node for node in reversed(nodes)}
 
     async def _try(
         self, driver: Driver, recording: Recording, source: Node, before: list[Step], move: Move
@@ -272,13 +273,13 @@ class Exploration:
                     raise
                 calm = await driver.perform(plain, number)
                 steps.append(plain)
-        sight = await recording.look(driver.page)
+        sight = await recording.look(driver.page, with_picture=False)
         fields = ("select", "radio", "check", "uncheck", "value", "text")
         if move.then and move.kind in fields and self._look(sight) == source.look:
             for step in move.then:
                 calm = await driver.perform(step, len(steps) + 1)
                 steps.append(step)
-            sight = await recording.look(driver.page)
+            sight = await recording.look(driver.page, with_picture=False)
         return sight, steps, calm
 
     def _look(self, sight: Sight) -> str:
@@ -315,12 +316,18 @@ class Exploration:
             self.looks[look] = known  # before anything is waited for: the other worker may see the same
             self.claimed += 1
             self.shown[address] = shown(sight.text, sight.aria)
-            captures = await recording.new_captures()
-            await recording.store(
-                sight, graph.url, steps, source.address if source else None, captures,
-                quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
-                downloads=driver.downloads, lost=driver.traffic.lost(),
-            )  # fmt: skip
+            try:
+                sight = await recording.veil.drawn(sight, driver.page)
+                captures = await recording.new_captures()
+                await recording.store(
+                    sight, graph.url, steps, source.address if source else None, captures,
+                    quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
+                    downloads=driver.downloads, lost=driver.traffic.lost(),
+                )  # fmt: skip
+            except PlaywrightError:
+                self.looks.pop(known.look, None)  # another way may lead there
+                self.claimed -= 1
+                raise
             graph.views.append(known)  # only what is on disk: an interrupted one is found again
             self.progress(len(graph.views), address)
             await self._plan(driver, known)

@@ -90,8 +90,10 @@ class Veil:
         if self.redactor is None:
             return await look_at(page, with_picture=with_picture)
         sight = self.sight(await look_at(page, with_picture=False))
-        if not with_picture:
-            return sight
+        return await self.drawn(sight, page) if with_picture else sight
+
+    async def drawn(self, sight: Sight, page: Page) -> Sight:
+        """What was seen, with a picture of the page, which must have rested since; without secrets."""
         if not sight.veiled:
             return replace(sight, png=await picture(page))
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the recorder."""
+"""Fixtures for the tests of the recorder and of the gateway."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.certificates import Authority
+from proxy.gateway import Gateway
+from tests.proxy.gateways import serving
 from tests.proxy.lab import Lab, answer
 from tests.proxy.origin import Origin
 
@@ -21,3 +23,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         Origin(answer, ca.context_for("demo.example", ("h2", "http/1.1"))) as secure,
     ):
         yield Lab(plain, secure, ca, ours)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The gateway's own."""
+    return Authority.load_or_create(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Gateway]:
+    """A running gateway; each test takes a session of its own."""
+    with serving(tmp_path_factory.mktemp("gateway"), authority) as running:
+        yield running

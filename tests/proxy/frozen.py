@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from snapshots.capture import Capture, Exchange
 from snapshots.request import Request
@@ -68,14 +66,4 @@ class Site:
             yield snapshot
 
 
-def wait_for(condition: Any, seconds: float = 5.0) -> bool:
-    """Whether a condition comes true in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
-__all__ = ["Capture", "Site", "wait_for"]
+__all__ = ["Capture", "Site"]

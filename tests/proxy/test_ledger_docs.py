@@ -13,7 +13,7 @@ from proxy.certificates import Authority
 from proxy.gateway import Gateway
 from proxy.ledger import hash_entries
 from tests.proxy.frozen import Site
-from tests.proxy.test_gateway import client
+from tests.proxy.gateways import client
 
 DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
 

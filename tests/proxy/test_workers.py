@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,7 @@ from proxy.gateway import Gateway
 from proxy.ledger import Ledger
 from snapshots.errors import UsageError
 from tests.proxy.frozen import Site
-from tests.proxy.test_gateway import client, raw
+from tests.proxy.gateways import client, raw
 from tests.support.waiting import HANG, until
 
 FORM = (("Content-Type", "application/x-www-form-urlencoded"),)
@@ -186,8 +185,7 @@ def test_what_workers_cant_do(site: Site, authority: Authority) -> None:
 
 
 def socket_of(gateway: Gateway) -> ssl.SSLSocket:
-    from tests.proxy.test_gateway import tunnel
+    from tests.proxy.gateways import tunnel
 
     sock = tunnel(gateway, "site.example")
-    time.sleep(0.01)
     return sock

@@ -1,0 +1,55 @@
+"""What is remembered of a request never outlives what made it right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxy.certificates import Authority
+from proxy.gateway import Gateway
+from tests.proxy.frozen import Site
+from tests.proxy.gateways import client
+
+
+def test_a_remembered_answer_is_not_given_to_a_session_that_changed_something(
+    tmp_path: Path, authority: Authority
+) -> None:
+    form = (("Content-Type", "application/x-www-form-urlencoded"),)
+    site = Site(tmp_path / "snap")
+    site.add("https://site.example/", b"all")
+    site.add("https://site.example/set", b"ok", method="POST", request_headers=form, request_body=b"f=1")
+    site.add("https://site.example/", b"some")
+    with site.open() as snapshot, Gateway(snapshot, authority=authority, challenge=False) as g:
+
+        def walk(name: str, *bodies: bytes) -> list[str]:
+            said = []
+            with client(g, name) as c:
+                for body in bodies:
+                    url = f"https://site.example/{'set' if body else ''}"
+                    method = "POST" if body else "GET"
+                    said.append(c.request(method, url, content=body, headers=dict(form)).text[:14])
+            return said
+
+        for name in ("a", "b"):
+            assert walk(name, b"", b"", b"", b"f=1", b"", b"") == ["all", "all", "all", "ok", "some", "some"]
+        assert walk("c", b"", b"", b"f=2", b"") == ["all", "all", "stillweb: miss", "stillweb: miss"]
+        assert walk("d", b"", b"f=1") == ["all", "ok"]
+        g.reset("d")
+        assert walk("d", b"", b"") == ["all", "all"]
+
+
+def test_few_bytes_are_kept_and_every_answer_is_still_right(tmp_path: Path, authority: Authority) -> None:
+    site = Site(tmp_path / "snap")
+    pages = {f"https://site.example/{n}": bytes([65 + n % 26]) * (20_000 + n) for n in range(60)}
+    for url, body in pages.items():
+        site.add(url, body)
+    with (
+        site.open() as snapshot,
+        Gateway(snapshot, authority=authority, cache_bytes=100_000) as g,
+        client(g, None) as c,
+    ):
+        for _ in range(3):
+            for url, body in pages.items():
+                assert c.get(url).content == body
+        answerer = g._hub.answerer
+        assert answerer.kept.bytes < 150_000
+        assert sum(map(len, answerer.kept.memos.values())) < 10

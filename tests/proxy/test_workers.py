@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,7 @@ from proxy.gateway import Gateway
 from proxy.ledger import Ledger
 from snapshots.errors import UsageError
 from tests.proxy.frozen import Site
-from tests.proxy.gateways import client, raw
+from tests.proxy.gateways import client, raw, tunnel
 from tests.support.waiting import HANG, until
 
 FORM = (("Content-Type", "application/x-www-form-urlencoded"),)
@@ -156,7 +155,7 @@ def test_processes_end_with_the_gateway(site: Site, authority: Authority) -> Non
         with Gateway(snapshot, authority=authority, workers=2) as gateway:
             assert gateway._workers is not None
             pids = [w.process.pid for w in gateway._workers.all]
-            with socket_of(gateway):
+            with tunnel(gateway, "site.example"):
                 pass
         assert all(not os.path.exists(f"/proc/{pid}") for pid in pids)
 
@@ -182,10 +181,3 @@ def test_what_workers_cant_do(site: Site, authority: Authority) -> None:
             Gateway(snapshot, authority=authority, workers=0)
         with pytest.raises(UsageError):
             Gateway(snapshot, authority=authority, workers=2, virtual_hosts={"a": lambda r, s: None})  # type: ignore[dict-item,return-value,arg-type]
-
-
-def socket_of(gateway: Gateway) -> ssl.SSLSocket:
-    from tests.proxy.gateways import tunnel
-
-    sock = tunnel(gateway, "site.example")
-    return sock

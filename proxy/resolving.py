@@ -6,17 +6,38 @@ For tests and the demo: an origin on a loopback port may be recorded as `https:/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 try:
     import uvloop
 
-    FastLoop: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    class FastLoop(uvloop.Loop):
+        """uvloop's, for task factories of every Python.
+
+        uvloop 0.23 hands `eager_start=None` to them from Python 3.13 on; asyncio's own eager one, which mitmproxy 12
+        sets, takes that argument only since 3.13.3.
+        """
+
+        def set_task_factory(self, factory: Any) -> None:
+            super().set_task_factory(factory and _told_only(factory))
+
 except ImportError:
-    FastLoop = asyncio.SelectorEventLoop
+
+    class FastLoop(asyncio.SelectorEventLoop):  # type: ignore[no-redef]
+        """asyncio's own."""
+
 
 Place = tuple[str, int]
+
+
+def _told_only(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """The same task factory, given no argument that says nothing."""
+
+    def make(loop: Any, coro: Any, **options: Any) -> Any:
+        return factory(loop, coro, **{name: value for name, value in options.items() if value is not None})
+
+    return make
 
 
 def new_loop(resolve: Mapping[str, Place] | None = None) -> asyncio.AbstractEventLoop:
@@ -29,7 +50,7 @@ def new_loop(resolve: Mapping[str, Place] | None = None) -> asyncio.AbstractEven
     if not places:
         return FastLoop()
 
-    class ResolvingLoop(FastLoop):  # type: ignore[misc,valid-type]
+    class ResolvingLoop(FastLoop):
         async def create_connection(
             self, protocol_factory: Any, host: str | None = None, port: int | None = None, **options: Any
         ) -> Any:
@@ -37,6 +58,6 @@ def new_loop(resolve: Mapping[str, Place] | None = None) -> asyncio.AbstractEven
             target = places.get(f"{name}:{port}") or places.get(name)
             if target is not None:
                 host, port = target
-            return await super().create_connection(protocol_factory, host, port, **options)
+            return await super().create_connection(protocol_factory, host, port, **options)  # type: ignore[arg-type]  # its stub knows no connection over a given socket
 
     return ResolvingLoop()

@@ -120,7 +120,8 @@
   if (G.File) {
     const NativeFile = G.File;
     G.File = new Proxy(NativeFile, { construct: (target, [parts, name, options], as) =>
-      Reflect.construct(target, [parts, name, { lastModified: wall(), ...options }], as === G.File ? target : as) });
+      Reflect.construct(target, [parts, name, { ...options, lastModified: options && options.lastModified !== undefined ? options.lastModified : wall() }],
+        as === G.File ? target : as) });
   }
   const stamps = new WeakMap();
   getter(G.Event && Event.prototype, "timeStamp", function () {

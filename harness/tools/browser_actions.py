@@ -10,13 +10,15 @@ from typing import Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from harness.tools.browser import BrowserSession
-from harness.tools.browser_reply import ACTION_MS, Problem, Reply, tab_lines
+from harness.tools.browser_files import drop, file_upload, opens_chooser
+from harness.tools.browser_reply import Reply, tab_lines
+from harness.tools.browser_session import ACTION_MS, Browsing, Problem
 from harness.tools.browser_text import find, is_pattern, quoted, said
 from proxy.freeze import ask_all, pass_time
 
-Action = Callable[[BrowserSession, dict[str, Any], Reply], Awaitable[None]]
-HANDLES_DIALOG = {"browser_handle_dialog", "browser_close", "browser_tabs"}
+Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
+CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers
+NOT_HELD = {"browser_close", "browser_tabs", "browser_navigate"}  # the real server asks these for no tab
 EVALUATE_SECONDS = 30.0
 
 
@@ -27,15 +29,15 @@ def _full(url: str) -> str:
     return f"http://{url}" if url.startswith("localhost") else f"https://{url}"
 
 
-async def navigate(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_navigate."""
     url = _full(given["url"])
-    await session.navigate(url, reply)
+    reply.address = await session.navigate(url)
     reply.with_snapshot = True
     reply.code(f"await page.goto({quoted(url)});")
 
 
-async def navigate_back(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def navigate_back(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_navigate_back."""
     await session.page.go_back(wait_until="commit")
     await session.rest()
@@ -43,7 +45,7 @@ async def navigate_back(session: BrowserSession, given: dict[str, Any], reply: R
     reply.code("await page.goBack();")
 
 
-async def snapshot(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def snapshot(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_snapshot."""
     root = (await session.locate(given["target"]))[0] if given.get("target") else None
     await session.rest()
@@ -51,7 +53,7 @@ async def snapshot(session: BrowserSession, given: dict[str, Any], reply: Reply)
     reply.explicit = (root, depth, given.get("boxes"))
 
 
-async def click(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_click."""
     locator, code = await session.locate(given["target"], given.get("element"))
     button, modifiers = given.get("button"), given.get("modifiers")
@@ -68,11 +70,14 @@ async def click(session: BrowserSession, given: dict[str, Any], reply: Reply) ->
     more = f"{{ {', '.join(shown)} }}" if shown else ""
     reply.code(f"await page.{code}.{verb}({more});")
     action = locator.dblclick if given.get("doubleClick") else locator.click
+    chooses = await opens_chooser(locator)
     await session.until_dialog(action(**options))
+    if chooses:
+        await session.tab.chosen()
     await session.rest()
 
 
-async def hover(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def hover(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_hover."""
     locator, code = await session.locate(given["target"], given.get("element"))
     reply.with_snapshot = True
@@ -81,7 +86,7 @@ async def hover(session: BrowserSession, given: dict[str, Any], reply: Reply) ->
     await session.rest()
 
 
-async def drag(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_drag."""
     start, start_code = await session.locate(given["startTarget"], given.get("startElement"))
     end, end_code = await session.locate(given["endTarget"], given.get("endElement"))
@@ -91,7 +96,7 @@ async def drag(session: BrowserSession, given: dict[str, Any], reply: Reply) -> 
     reply.code(f"await page.{start_code}.dragTo(page.{end_code});")
 
 
-async def type_text(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_type."""
     locator, code = await session.locate(given["target"], given.get("element"))
     text = given["text"]
@@ -109,7 +114,7 @@ async def type_text(session: BrowserSession, given: dict[str, Any], reply: Reply
     await session.rest()
 
 
-async def press_key(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_press_key."""
     key = given["key"]
     reply.code(f"// Press {key}")
@@ -119,7 +124,7 @@ async def press_key(session: BrowserSession, given: dict[str, Any], reply: Reply
     await session.rest()
 
 
-async def select_option(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_select_option."""
     locator, code = await session.locate(given["target"], given.get("element"))
     values = given["values"]
@@ -130,7 +135,7 @@ async def select_option(session: BrowserSession, given: dict[str, Any], reply: R
     await session.rest()
 
 
-async def fill_form(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_fill_form."""
     for one in given["fields"]:
         locator, code = await session.locate(one["target"], one["name"])
@@ -147,7 +152,7 @@ async def fill_form(session: BrowserSession, given: dict[str, Any], reply: Reply
     await session.rest()
 
 
-async def wait_for(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_wait_for: the page's own time passes, not this machine's."""
     assert session.traffic is not None
     time, text, gone = given.get("time"), given.get("text"), given.get("textGone")
@@ -178,7 +183,7 @@ def _number(value: Any) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-async def find_in(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_find."""
     text, regex = given.get("text"), given.get("regex")
     if not text and not regex:
@@ -197,7 +202,7 @@ async def find_in(session: BrowserSession, given: dict[str, Any], reply: Reply) 
         reply.result(find(await session.page.aria_snapshot(mode="ai", timeout=ACTION_MS), text, regex))
 
 
-async def tabs(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def tabs(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_tabs."""
     action, index = given["action"], given.get("index")
     if action == "new":
@@ -215,13 +220,13 @@ async def tabs(session: BrowserSession, given: dict[str, Any], reply: Reply) -> 
     reply.result("\n".join(await tab_lines(session)))
 
 
-def _index(session: BrowserSession, index: float) -> int:
+def _index(session: Browsing, index: float) -> int:
     if index != int(index) or not 0 <= index < len(session.tabs):
         raise Problem(said("no_tab", index=_number(index)))
     return int(index)
 
 
-async def evaluate(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_evaluate; time passes for the page while it is evaluated."""
     expression = given["function"]
     wrapper = """async (%s) => {
@@ -264,7 +269,7 @@ async def evaluate(session: BrowserSession, given: dict[str, Any], reply: Reply)
     reply.result(text)
 
 
-async def network_requests(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def network_requests(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_network_requests."""
     pattern = given.get("filter")
     if pattern and not is_pattern(pattern):
@@ -275,7 +280,7 @@ async def network_requests(session: BrowserSession, given: dict[str, Any], reply
     )
 
 
-async def network_request(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def network_request(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_network_request."""
     text = await session.tab.request(int(given["index"]), given.get("part"))
     if text is None:
@@ -284,12 +289,12 @@ async def network_request(session: BrowserSession, given: dict[str, Any], reply:
         reply.result(text)
 
 
-async def console_messages(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def console_messages(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_console_messages."""
     reply.result(session.tab.console(given.get("level", "info"), bool(given.get("all"))))
 
 
-async def take_screenshot(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_take_screenshot: the picture is in the result, under a name that doesn't depend on the clock."""
     if given.get("fullPage") and given.get("target"):
         raise Problem("Error: fullPage cannot be used with element screenshots.")
@@ -316,11 +321,10 @@ async def take_screenshot(session: BrowserSession, given: dict[str, Any], reply:
     )
 
 
-async def handle_dialog(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def handle_dialog(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_handle_dialog."""
     dialog = session.tab.dialog
-    if dialog is None:
-        raise Problem(said("no_modal", name="browser_handle_dialog"))
+    assert dialog is not None
     session.tab.answered()
     if given["accept"]:
         await dialog.accept(given.get("promptText") or "")
@@ -329,7 +333,7 @@ async def handle_dialog(session: BrowserSession, given: dict[str, Any], reply: R
     await session.rest()
 
 
-async def resize(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_resize."""
     width, height = int(given["width"]), int(given["height"])
     reply.code(f"await page.setViewportSize({{ width: {width}, height: {height} }});")
@@ -337,7 +341,7 @@ async def resize(session: BrowserSession, given: dict[str, Any], reply: Reply) -
     await session.rest()
 
 
-async def close(session: BrowserSession, given: dict[str, Any], reply: Reply) -> None:
+async def close(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_close."""
     await session._close()
     reply.closed = True
@@ -351,6 +355,8 @@ ACTIONS: dict[str, Action] = {
     "browser_console_messages": console_messages,
     "browser_handle_dialog": handle_dialog,
     "browser_evaluate": evaluate,
+    "browser_file_upload": file_upload,
+    "browser_drop": drop,
     "browser_find": find_in,
     "browser_fill_form": fill_form,
     "browser_press_key": press_key,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from harness.tools.browser_session import ACTION_MS, Browsing
 from harness.tools.browser_text import Sections, said
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-    from harness.tools.browser import BrowserSession
-
-ACTION_MS = 5_000
 MATTERS = {
     "document",
     "script",
@@ -23,14 +21,10 @@ MATTERS = {
 }  # a page without them is not the page
 
 
-class Problem(Exception):
-    """A tool failed; the text is the whole "Error" section."""
-
-
 class Reply:
     """What an action builds up."""
 
-    def __init__(self, session: BrowserSession) -> None:
+    def __init__(self, session: Browsing) -> None:
         self.session = session
         self.sections = Sections()
         self.images: list[dict[str, Any]] = []
@@ -65,7 +59,7 @@ class Reply:
         for tab, lines in headers:
             tab.header = lines
         self.sections.modal = session.modal()
-        if (self.with_snapshot or self.explicit) and session.tab.dialog is None:
+        if (self.with_snapshot or self.explicit) and not session.tab.is_held:
             root, depth, boxes = self.explicit or (None, None, None)
             where: Any = root or session.page
             self.sections.snapshot = await where.aria_snapshot(
@@ -79,7 +73,7 @@ class Reply:
         ]
 
 
-async def tab_lines(session: BrowserSession) -> list[str]:
+async def tab_lines(session: Browsing) -> list[str]:
     """The list of open tabs."""
     if not session.tabs:
         return [said("no_tabs")]

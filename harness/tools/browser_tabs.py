@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from harness.tools.browser_text import said
 from proxy.freeze import MARKED
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, Dialog, Page, Request, Response
+    from playwright.async_api import ConsoleMessage, Dialog, FileChooser, Page, Request, Response
 
 LEVELS = ("error", "warning", "info", "debug")
 
@@ -48,7 +49,9 @@ class Tab:
     older: list[Message] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     dialog: Dialog | None = None
-    held: asyncio.Event = field(default_factory=asyncio.Event)
+    held: asyncio.Event = field(default_factory=asyncio.Event)  # by the dialog
+    chooser: FileChooser | None = None
+    choosing: asyncio.Event = field(default_factory=asyncio.Event)
     status: tuple[int, str] | None = None
     header: list[str] = field(default_factory=list)  # what was last told of it
 
@@ -58,6 +61,7 @@ class Tab:
         self.page.on("request", self._request)
         self.page.on("response", self._response)
         self.page.on("dialog", self._dialog)
+        self.page.on("filechooser", self._chooser)
 
     def _console(self, message: ConsoleMessage) -> None:
         place = message.location
@@ -83,6 +87,26 @@ class Tab:
         self.dialog = dialog
         self.held.set()
 
+    def _chooser(self, chooser: FileChooser) -> None:
+        self.chooser = chooser
+        self.choosing.set()
+
+    async def chosen(self) -> None:
+        """Wait for the file chooser that an element just opened."""
+        with contextlib.suppress(TimeoutError):  # the page may have stopped the click
+            await asyncio.wait_for(self.choosing.wait(), 2)
+
+    def took(self) -> FileChooser | None:
+        """The file chooser, which is gone by that."""
+        chooser, self.chooser = self.chooser, None
+        self.choosing.clear()
+        return chooser
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a dialog or a file chooser is to be answered first."""
+        return self.dialog is not None or self.chooser is not None
+
     def answered(self) -> None:
         """The dialog is gone."""
         self.dialog = None
@@ -94,8 +118,8 @@ class Tab:
         return self.page.url
 
     async def title(self) -> str:
-        """The page's title, "" while a dialog holds it."""
-        if self.dialog is not None:
+        """The page's title, "" while a dialog or a file chooser is open."""
+        if self.is_held:
             return ""
         try:
             return await asyncio.wait_for(self.page.title(), 2)

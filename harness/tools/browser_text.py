@@ -243,6 +243,8 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
         for name, one in value.items():
             if name in known:
                 yield from _problems(one, known[name], f"{path}.{name}" if path else name)
+            elif isinstance(others := schema.get("additionalProperties"), dict):
+                yield from _problems(one, others, f"{path}.{name}" if path else name)
     if expected == "array":
         for index, one in enumerate(value):
             yield from _problems(one, schema.get("items", {}), f"{path}[{index}]")

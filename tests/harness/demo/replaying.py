@@ -98,5 +98,26 @@ async def browse(path: str) -> dict[str, Any]:
         }
 
 
+def summary(runs: list[dict[str, Any]]) -> str:
+    """What several replays have in common, for people: how many different ones there are of each thing, and where."""
+    lines = [
+        f"{len(runs)} replays of {len(runs[0]['steps'])} steps, {runs[0]['count']} requests in the first"
+    ]
+    for kind, name in (
+        ("aria", "accessibility snapshots"),
+        ("png", "screenshots"),
+        ("answer", "answers of the tools"),
+    ):
+        different = [
+            number for number, steps in enumerate(zip(*(run["steps"] for run in runs), strict=True), start=1)
+            if len({step[kind] for step in steps}) > 1
+        ]  # fmt: skip
+        lines.append(f"{name}: {f'differ at steps {different}' if different else 'identical'}")
+    for kind, name in (("requests", "requests"), ("order", "requests in their order"), ("misses", "misses")):
+        kinds = len({json.dumps(run[kind]) for run in runs})
+        lines.append(f"{name}: {'identical' if kinds == 1 else f'{kinds} different ones'}")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     sys.stdout.write(json.dumps(asyncio.run(browse(sys.argv[1]))) + "\n")

@@ -7,15 +7,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.demo.walk import MARK
 from snapshots import Snapshot
 from snapshots.verifying import verify
+from tests.harness.demo.replaying import summary
 from tests.interop.readers import disagreements, wacz_validate
+from tests.support.waiting import STARTS
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("demo")]
+pytestmark = [
+    pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200),
+    pytest.mark.xdist_group("demo"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The demo's directory and what it said."""
     out = tmp_path_factory.mktemp("demo") / "demo"
     command = [sys.executable, "-c", "from harness.cli import main; main()", "demo", "-o", str(out)]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
     assert shown.returncode == 0, shown.stderr
     return out, shown.stdout + shown.stderr
 
@@ -75,24 +81,30 @@ def test_outside_readers_agree_on_every_capture(demo: tuple[Path, str], tmp_path
 def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     command = [sys.executable, "-c", "from harness.cli import main; main()", "demo", "-o", str(tmp_path)]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
     assert shown.returncode == 2
     assert "is not empty" in shown.stderr
     assert (tmp_path / "precious").exists()
     assert not (tmp_path / MARK).exists()
 
 
-def test_replays_in_fresh_processes_are_one(demo: tuple[Path, str]) -> None:
-    """The full count by hand: STILLWEB_REPLAYS=10 python -m pytest tests/harness/demo -k replays."""
+def test_replays_in_fresh_processes_are_one(
+    demo: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The full count by hand: STILLWEB_REPLAYS=10 .venv/bin/python -m pytest -q tests/harness/demo -k replays."""
     rounds = int(os.environ.get("STILLWEB_REPLAYS", "1"))
+    together = 4 if rounds > 1 else 2
     command = [sys.executable, "-m", "tests.harness.demo.replaying", str(demo[0] / "site.wacz")]
-    results = []
+    results: list[dict[str, Any]] = []
     for number in range(2 * rounds):  # alternately alone and several at once
-        many = 1 if number % 2 == 0 else (4 if rounds > 1 else 2)
+        many = together if number % 2 else 1
         running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(many)]
-        said = [process.communicate(timeout=240)[0] for process in running]
+        said = [process.communicate(timeout=STARTS)[0] for process in running]
         assert [process.returncode for process in running] == [0] * many
         results += [json.loads(line) for line in said]
+    if "STILLWEB_REPLAYS" in os.environ:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{rounds} alone and {rounds} times {together} at once\n{summary(results)}\n")
     first = results[0]
     assert len(first["steps"]) == 20
     assert first["misses"] == []

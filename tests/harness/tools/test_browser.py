@@ -88,10 +88,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_the_list_is_the_contracts(served: Served) -> None:
     specs = served.toolset.session("list").list()
-    assert [spec.contract for spec in specs] == ["playwright-mcp@0.0.79"] * 21
+    assert [spec.contract for spec in specs] == ["playwright-mcp@0.0.79"] * 23
     names = [spec.name for spec in specs]
     assert names[:3] == ["browser_close", "browser_resize", "browser_console_messages"]
-    assert "browser_run_code_unsafe" not in names
+    assert names[5:7] == ["browser_file_upload", "browser_drop"]
+    assert "browser_run_code_unsafe" not in names  # it is for the server's own process
     click = next(spec for spec in specs if spec.name == "browser_click")
     assert click.input_schema["required"] == ["target"]
 

@@ -1,0 +1,208 @@
+"""One agent's browser on a frozen web: its context, its tabs, and the hand that moves them. Knows no tool.
+
+The calls are in browser.py, what each does in browser_actions.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from playwright.async_api import Error as PlaywrightError
+
+from harness.tools.browser_shared import SharedBrowser
+from harness.tools.browser_tabs import Tab
+from harness.tools.browser_text import code_of, said
+from proxy.acting import Driver, Failed
+from proxy.freeze import Patience, Traffic, settle
+from snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Locator, Page
+
+    from snapshots.snapshot import Snapshot
+
+ACTION_MS = 5_000
+
+
+class Problem(Exception):
+    """A tool failed; the text is the whole "Error" section. A `bare` one is told without what holds the page."""
+
+    def __init__(self, text: str, *, bare: bool = False) -> None:
+        super().__init__(text)
+        self.bare = bare
+
+
+class Serves(Protocol):
+    """What is needed of a gateway."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """The address of a session."""
+
+
+@dataclass(eq=False)
+class Browsing:
+    """A context and its tabs. Everything but `prepare` and `close` belongs to the browser's own event loop."""
+
+    shared: SharedBrowser
+    gateway: Serves
+    snapshot: Snapshot | None
+    name: str
+    profile: Profile
+    patience: Patience = field(default_factory=Patience)
+    tabs: list[Tab] = field(default_factory=list)
+    current: int = 0
+    context: BrowserContext | None = None
+    traffic: Traffic | None = None
+    workspace: Path = field(default_factory=Path.cwd)  # whose files may be given to pages
+    _lock: asyncio.Lock | None = None
+
+    async def prepare(self) -> None:
+        """Open context and page ahead of the first call, which waits for it. Raises what that call would raise."""
+        await self.shared.run(self._prepare())
+
+    async def _prepare(self) -> None:
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            await self._tab_ready()
+
+    async def close(self) -> None:
+        """Drop the context with all that it holds."""
+        await self.shared.run(self._close())
+
+    async def _close(self) -> None:
+        context, self.context = self.context, None
+        self.tabs, self.current = [], 0
+        if context is not None:
+            await context.close()
+
+    def modal(self) -> list[str]:
+        """What holds the current tab, as the "Modal state" section says it."""
+        if not self.tabs:
+            return []
+        lines = [said("chooser")] if self.tab.chooser is not None else []
+        if self.tab.dialog is not None:
+            lines.append(said("dialog", type=self.tab.dialog.type, message=self.tab.dialog.message))
+        return lines
+
+    # ---- for the actions
+
+    @property
+    def tab(self) -> Tab:
+        """The current tab."""
+        return self.tabs[self.current]
+
+    @property
+    def page(self) -> Page:
+        """The current tab's page."""
+        return self.tab.page
+
+    async def _tab_ready(self) -> None:
+        if self.context is None:
+            proxy_url = self.gateway.proxy_url(self.name)
+            self.context = await self.shared.host.context(
+                self.name, proxy_url, self.profile, self.gateway.ca_path
+            )
+            self.context.set_default_timeout(ACTION_MS)
+            self.traffic = Traffic(self.context)
+            self.context.on("page", self._opened)
+        if not self.tabs:
+            await self.context.new_page()
+            self.current = 0
+
+    def _opened(self, page: Page) -> None:
+        tab = Tab(page)
+        self.tabs.append(tab)
+        page.on("close", lambda _: self._gone(tab))
+
+    def _gone(self, tab: Tab) -> None:
+        if tab in self.tabs:
+            index = self.tabs.index(tab)
+            self.tabs.remove(tab)
+            if index < self.current or self.current >= len(self.tabs):
+                self.current = max(0, self.current - 1)
+
+    async def new_tab(self) -> None:
+        """Open a tab and make it the current one."""
+        assert self.context is not None
+        await self.context.new_page()
+        self.current = len(self.tabs) - 1
+
+    async def until_dialog(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do the work, but don't wait for it once a dialog holds the page."""
+        task = asyncio.ensure_future(work)
+        held = asyncio.ensure_future(self.tab.held.wait())
+        try:
+            await asyncio.wait({task, held}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            task.add_done_callback(_forget)
+            return None
+        finally:
+            held.cancel()
+
+    async def rest(self) -> None:
+        """Wait until the current page is quiet, or a dialog holds it."""
+        assert self.traffic is not None
+        if self.tab.dialog is None:
+            await self.until_dialog(settle(self.page, self.traffic, self.patience))
+
+    async def locate(self, target: str, element: str | None = None) -> tuple[Locator, str]:
+        """The element of a reference or selector, and how it is written in code. Raises Problem."""
+        if re.fullmatch(r"(f\d+)?e\d+", target):
+            locator = self.page.locator(f"aria-ref={target}")
+            try:
+                normal = await locator.normalize()
+            except PlaywrightError:
+                raise Problem(said("stale", target=target)) from None
+            return locator, code_of(str(normal._impl_obj._selector))
+        try:
+            locator = self.page.locator(target)
+            if not await locator.count():
+                raise Problem(said("no_match", target=target))
+        except PlaywrightError:
+            raise Problem(said("no_match", target=target)) from None
+        return locator.first, code_of(target)
+
+    async def navigate(self, url: str) -> str | None:
+        """Load a URL, or a view by its address, which is returned. Raises Problem for what the snapshot lacks."""
+        assert self.traffic is not None
+        assert self.context is not None
+        view = self.snapshot.view(url) if self.snapshot is not None and "#view=" in url else None
+        driver = Driver(self.context, patience=self.patience, traffic=self.traffic, page=self.page)
+        try:
+            if view is not None:
+                await self.until_dialog(driver.begin(view.url))
+                for number, step in enumerate(view.steps, start=1):
+                    await self.until_dialog(driver.perform(step, number))
+                return view.address
+            await self.until_dialog(driver.open(url))
+        except Failed as error:
+            text = str(error)
+            if "(miss)" in text:  # an answer that is no page stays unseen
+                with contextlib.suppress(PlaywrightError):
+                    await self.page.set_content("")
+            reason = "net::ERR_INTERNET_DISCONNECTED" if "(miss)" in text else text.rpartition("net::")[2]
+            reason = (
+                reason
+                if reason.startswith("net::")
+                else f"net::{reason.split()[0]}"
+                if "net::" in text
+                else text
+            )
+            raise Problem(said("network", reason=reason, url=url)) from None
+        return None
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # what a dialog interrupted is told by the page, not here

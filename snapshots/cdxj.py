@@ -15,6 +15,7 @@ from typing import Any
 
 from snapshots.capture import Capture
 from snapshots.places import BytesPlace, Place, RemotePlace
+from snapshots.swift_lines import swift_line
 
 BLOCK = 1 << 13  # bisection lands on blocks of this size, then looks within
 PROBE = 1 << 10  # enough for the rest of a line and the key of the next
@@ -115,6 +116,15 @@ def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
         (original[0], original[1], original[2]) if original else None,
         get("truncated", ""),
     )
+
+
+def capture_of(line: bytes) -> Capture | None:
+    """The capture of a line, None for a line of another kind. Raises KeyError, ValueError."""
+    try:
+        return swift_line(line)
+    except ValueError:  # not as we write it: read slowly, or said what is wrong
+        parsed = parse_line(line)
+        return to_capture(*parsed) if is_capture(parsed[2]) else None
 
 
 def is_capture(entry: dict[str, Any]) -> bool:
@@ -261,21 +271,20 @@ class Index:
 
     def candidates(self, urlkey: str) -> list[Capture]:
         """The captures with this urlkey, oldest first."""
-        return [to_capture(*parsed) for parsed in self.entries(urlkey) if is_capture(parsed[2])]
+        found = map(capture_of, self._exact(urlkey.encode(errors="surrogatepass")))
+        return [capture for capture in found if capture is not None]
 
     def prefix(self, start: str) -> Iterator[Capture]:
         """The captures whose urlkey begins with `start`."""
         for line in self.lines(start, prefix=True):
-            parsed = parse_line(line)
-            if is_capture(parsed[2]):
-                yield to_capture(*parsed)
+            if (capture := capture_of(line)) is not None:
+                yield capture
 
     def __iter__(self) -> Iterator[Capture]:
         """All captures, by urlkey and time."""
         for line in self.lines():
-            parsed = parse_line(line)
-            if is_capture(parsed[2]):
-                yield to_capture(*parsed)
+            if (capture := capture_of(line)) is not None:
+                yield capture
 
     def __len__(self) -> int:
         """The number of lines; counted each time."""

@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,20 @@ from hypothesis import strategies as st
 
 from snapshots import cdxj
 from snapshots.capture import Capture
-from snapshots.cdxj import Index, capture_line, entry_line, parse_line, reindex, to_capture
+from snapshots.cdxj import (
+    Index,
+    capture_line,
+    capture_of,
+    entry_line,
+    is_capture,
+    parse_line,
+    reindex,
+    to_capture,
+)
 from snapshots.errors import UsageError
 from snapshots.places import BytesPlace, FilePlace
 from snapshots.snapshot import Snapshot
+from snapshots.swift_lines import swift_line
 from tests.snapshots.making import small_snapshot
 
 SAMPLE = Capture(
@@ -159,3 +169,44 @@ def test_the_index_comes_from_the_records_alone(tmp_path: Path) -> None:
         reindex(tmp_path)
     with Snapshot.open(root) as snapshot:
         assert len(list(snapshot.captures())) == 3
+
+
+@given(captures, st.booleans())
+def test_a_line_read_at_once_is_the_line_read_by_its_members(capture: Capture, escaped: bool) -> None:
+    line = capture_line(capture, "f" * 64)
+    if escaped:
+        urlkey, timestamp, block = line.split(b" ", 2)
+        line = b" ".join((urlkey, timestamp, json.dumps(json.loads(block)).encode()))
+    made = swift_line(line)
+    assert made == to_capture(*parse_line(line)) == capture
+    assert hash(made) == hash(capture)
+    with pytest.raises(FrozenInstanceError):
+        made.url = "another"  # type: ignore[union-attr, misc]
+
+
+VALUES = st.sampled_from([None, True, 0, 1.5, 1e999, "", "1", "x", "\ud800", [], [1], [1, 2], ["f", 1, 2], ["f", 1, 2, 3], [["a", "b"]], [["a", 1]], {}, "200 ", "٣"])  # fmt: skip
+MEMBERS = st.sampled_from(["url", "mime", "status", "digest", "length", "offset", "filename", "method", "type", "orig", "req", "key", "events", "protocol", "vary", "state", "changes", "truncated", "kind", "more"])  # fmt: skip
+
+
+@given(
+    st.dictionaries(MEMBERS, VALUES, max_size=3),
+    st.sets(MEMBERS, max_size=2),
+    st.sampled_from(["", " ", "x"]),
+)
+def test_odd_lines_are_read_alike(members: dict[str, object], missing: set[str], after: str) -> None:
+    """Whatever stands in a line: the quick way gives what the slow one gives, or leaves it to that."""
+    urlkey, timestamp, block = capture_line(SAMPLE, "f" * 64).split(b" ", 2)
+    entry = {n: v for n, v in (json.loads(block) | members).items() if n not in missing}
+    line = b" ".join((urlkey, timestamp, json.dumps(entry).encode() + after.encode()))
+
+    def slowly() -> Capture | None:
+        parsed = parse_line(line)
+        return to_capture(*parsed) if is_capture(parsed[2]) else None
+
+    try:
+        wanted = slowly()
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
+        with pytest.raises(type(error)):
+            capture_of(line)
+    else:
+        assert capture_of(line) == wanted

@@ -276,8 +276,8 @@ class RecordingAddon:
         if draft.response_spool is not None and draft.response_spool.cut:
             draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
         draft.end = self._event(draft.session)
-        self._touch(draft)
         self._archivist.put(draft)
+        self._touch(draft)  # last: who waits for quiet must find it under way or queued at every moment
 
     def _give_up(self, draft: Draft, reason: str, *, by_client: bool = False) -> None:
         draft.discard()

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -43,9 +44,19 @@ async def ticks() -> AsyncIterator[bytes]:
         await asyncio.sleep(0.05)
 
 
-async def slowly() -> AsyncIterator[bytes]:
-    await asyncio.sleep(0.4)
-    yield b"late"
+class Gate:
+    """Holds the answers of /slow back until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        while not self.open.is_set():
+            await asyncio.sleep(0.01)
+        yield b"late"
+
+
+gate = Gate()
 
 
 def answer(asked: Asked) -> Answer:
@@ -84,7 +95,7 @@ def answer(asked: Asked) -> Answer:
         case "/events":
             return Answer(headers=[("Content-Type", "text/event-stream")], body=ticks())
         case "/slow":
-            return Answer(body=slowly())
+            return Answer(body=gate.body())
         case "/login":
             return Answer(
                 headers=[

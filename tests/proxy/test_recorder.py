@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
@@ -13,8 +12,9 @@ import pytest
 from proxy.recorder import RecorderStats, record_command
 from snapshots.errors import UsageError
 from snapshots.writer import Writer
-from tests.proxy.lab import Lab, by_path, client
+from tests.proxy.lab import Lab, by_path, client, gate
 from tests.proxy.recordings import recorded
+from tests.support.waiting import HANG, until
 
 
 def test_protocols_sessions_and_order(lab: Lab, tmp_path: Path) -> None:
@@ -52,12 +52,13 @@ def test_quiet_waits_for_what_is_under_way(lab: Lab, tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder, client(recorder) as c:
         assert recorder.wait_quiet(seconds=0.05)
         thread = threading.Thread(target=lambda: c.get("http://plain.example/slow"))
+        gate.open.clear()
         thread.start()
-        while recorder.stats.under_way == 0:
-            time.sleep(0.005)
+        assert until(lambda: recorder.stats.under_way)
         assert not recorder.wait_quiet(seconds=0, timeout=0.1)
-        assert recorder.wait_quiet("someone else", seconds=0, timeout=0.1)
-        assert recorder.wait_quiet(seconds=0.05, timeout=5)
+        assert recorder.wait_quiet("someone else", seconds=0, timeout=HANG)
+        gate.open.set()
+        assert recorder.wait_quiet(seconds=0.05, timeout=HANG)
         assert [c.url for c in recorder.captures_of()] == ["http://plain.example/slow"]
         thread.join()
 
@@ -76,7 +77,7 @@ def test_its_own_pages(lab: Lab, tmp_path: Path) -> None:
 def test_a_browser_is_asked_for_its_session(lab: Lab, tmp_path: Path) -> None:
     """Browsers send credentials only after a 407; without named sessions nobody is asked."""
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
-        with httpx.Client(proxy=recorder.url, trust_env=False) as c:
+        with httpx.Client(proxy=recorder.url, trust_env=False, timeout=HANG) as c:
             assert c.get("http://plain.example/unasked").status_code == 200
             recorder.proxy_url("tab")
             refused = c.get("http://plain.example/asked")
@@ -102,9 +103,7 @@ def test_status_is_reported(lab: Lab, tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer, on_status=seen.append) as recorder:
         with client(recorder) as c:
             c.get("http://plain.example/x")
-        deadline = time.monotonic() + 5
-        while not (seen and seen[-1].captures) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert until(lambda: seen and seen[-1].captures)
     assert seen[-1].captures == 1
     assert "1 captured" in seen[-1].line()
     assert "queued" in seen[-1].line()

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from snapshots.writer import Writer
 from tests.proxy.lab import PACKED, Lab, by_path, client
 from tests.proxy.recordings import metadata, raw_bytes, recorded
+from tests.support.waiting import HANG, STARTS, until
 
 
 @pytest.mark.parametrize("http2", [True, False])
@@ -121,11 +121,8 @@ def test_event_streams_are_passed_on_at_once_and_kept(lab: Lab, tmp_path: Path) 
         with c.stream("GET", "https://demo.example/events") as response:
             lines = response.iter_lines()
             assert [next(lines) for _ in range(5)] == ["data: 0", "", "data: 1", "", "data: 2"]
-            assert recorder.wait_quiet(seconds=0.1, timeout=5)  # a stream without end is not waited for
-        deadline = time.monotonic() + 5
-        while not recorder.captures_of() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert recorder.captures_of()
+            assert recorder.wait_quiet(seconds=0.1, timeout=HANG)  # a stream without end is not waited for
+        assert until(recorder.captures_of)
         with c.stream("GET", "http://plain.example/events?still-open") as response:
             next(response.iter_lines())
             recorder.close()
@@ -201,7 +198,7 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
             lab.recorder(writer, resolve=place) as recorder,
             socket.create_connection(("127.0.0.1", recorder.port)) as peer,
         ):
-            peer.settimeout(10)
+            peer.settimeout(HANG)
             peer.sendall(b"CONNECT ws.example:80 HTTP/1.1\r\nHost: ws.example:80\r\n\r\n")
             assert b" 200 " in peer.recv(4096)
             ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
@@ -217,12 +214,10 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
                         peer.sendall(
                             ws.send(TextMessage("hello") if len(seen) == 1 else CloseConnection(1000))
                         )
-            deadline = time.monotonic() + 5
-            while recorder.stats.under_way and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert recorder.wait_quiet(seconds=0, timeout=5)
+            assert until(lambda: recorder.stats.under_way == 0)
+            assert recorder.wait_quiet(seconds=0, timeout=HANG)
             assert recorder.failures == []
-        thread.join(10)
+        thread.join(HANG)
     assert seen == ['echo {"password": "correct-horse-battery"}', "echo hello"]
     assert recorded(tmp_path / "s") == []
     ((address, content),) = metadata(tmp_path / "s")
@@ -271,7 +266,7 @@ def test_a_body_of_200_megabytes_in_flat_memory(lab: Lab, tmp_path: Path) -> Non
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=STARTS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

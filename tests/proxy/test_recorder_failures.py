@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
@@ -17,8 +17,11 @@ import pytest
 from snapshots.capture import Capture, Exchange
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.writer import Writer
-from tests.proxy.lab import Lab, client
+from tests.proxy.lab import Lab, client, gate
 from tests.proxy.recordings import recorded
+from tests.support.waiting import HANG, STARTS, until
+
+NO_SUCH_NAME = "ame or service not known|emporary failure in name resolution"  # as the resolver is set up
 
 
 class FullDisk:
@@ -44,10 +47,10 @@ class FullDisk:
         ("http://plain.example/cut-long", "closed", "without sending complete message body"),
         ("http://plain.example/cut-chunks", "closed", "without sending complete message body"),
         ("https://demo.example/cut-long", "(?i)reset", "INTERNAL_ERROR"),
-        ("http://closed.example/", 502, "onnect"),
-        ("https://closed.example/", "502", "onnect"),
-        ("http://no-such-name.invalid/", 502, "ame or service not known"),
-        ("https://no-such-name.invalid/", "502", "ame or service not known"),
+        ("http://closed.example/", 502, "[cC]onnect"),
+        ("https://closed.example/", "502", "[cC]onnect"),
+        ("http://no-such-name.invalid/", 502, NO_SUCH_NAME),
+        ("https://no-such-name.invalid/", "502", NO_SUCH_NAME),
     ],
 )
 def test_failures_of_the_origin_reach_the_client_and_not_the_archive(
@@ -62,7 +65,7 @@ def test_failures_of_the_origin_reach_the_client_and_not_the_archive(
         assert recorder.wait_quiet(seconds=0.05)
         ((failed, why),) = recorder.failures
     assert failed == url
-    assert reason in why
+    assert re.search(reason, why)
     assert recorded(tmp_path / "s") == []
 
 
@@ -81,11 +84,12 @@ def test_certificates_of_origins_are_checked(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_client_that_does_not_trust_us_is_named(lab: Lab, tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
-        with httpx.Client(proxy=recorder.url, trust_env=False) as c, pytest.raises(httpx.ConnectError):
+        with (
+            httpx.Client(proxy=recorder.url, trust_env=False, timeout=HANG) as c,
+            pytest.raises(httpx.ConnectError),
+        ):
             c.get("https://demo.example/")
-        deadline = time.monotonic() + 5
-        while not recorder.failures and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert until(lambda: recorder.failures)
     assert recorder.failures[0][0] == "https://demo.example/"
     assert "client" in recorder.failures[0][1]
 
@@ -94,15 +98,18 @@ def test_a_client_that_does_not_trust_us_is_named(lab: Lab, tmp_path: Path) -> N
     "url", ["https://demo.example/slow", "http://plain.example/slow", "https://demo.example/events"]
 )
 def test_a_client_that_leaves_is_counted(lab: Lab, tmp_path: Path, url: str) -> None:
+    gate.open.clear()
+    command = ["curl", "-sSN", url]
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
-        left = subprocess.run(
-            ["curl", "-sS", "-m", "0.3", url], env=recorder.environment(), capture_output=True, check=False
-        )
-        assert left.returncode == 28
-        assert recorder.wait_quiet(seconds=0.1, timeout=5)
-        deadline = time.monotonic() + 5
-        while recorder.stats.under_way and time.monotonic() < deadline:
-            time.sleep(0.01)
+        with subprocess.Popen(command, env=recorder.environment(), stdout=subprocess.PIPE) as leaving:
+            assert leaving.stdout is not None
+            if "events" in url:
+                assert leaving.stdout.readline() == b"data: 0\n"
+            assert until(lambda: recorder.stats.under_way)
+            leaving.kill()
+        gate.open.set()  # the client is gone before the answer comes
+        assert until(lambda: recorder.stats.under_way == 0)
+        assert recorder.wait_quiet(seconds=0.1, timeout=HANG)
         assert recorder.stats.aborted == ("slow" in url)
         assert recorder.failures == []
     assert len(recorded(tmp_path / "s")) == ("events" in url)
@@ -164,13 +171,13 @@ def test_something_that_is_not_http_is_listed(lab: Lab, tmp_path: Path) -> None:
         thread.start()
         with lab.recorder(writer, resolve={"mail.example": server.getsockname()}) as recorder:
             with socket.create_connection(("127.0.0.1", recorder.port)) as peer:
-                peer.settimeout(10)
+                peer.settimeout(HANG)
                 peer.sendall(b"CONNECT mail.example:25 HTTP/1.1\r\nHost: mail.example:25\r\n\r\n")
-                data = peer.recv(100)
+                data = b""
                 while b"220" not in data:
                     data += peer.recv(100)
                 peer.sendall(b"QUIT\r\n")
-            thread.join(10)
+            thread.join(HANG)
             assert recorder.failures == [("tcp://mail.example:25/", "not HTTP: passed on, not recorded")]
 
 
@@ -207,7 +214,7 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_delivered(lab: Lab, tmp_path: Pa
     for _ in range(20):
         child.stdout.readline()
     os.killpg(child.pid, signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=STARTS)
     assert child.returncode == 130
     assert "proxy/" not in err  # the only traceback is the command's own
     delivered = set(range(20)) | {int(n) for n in out.split()}

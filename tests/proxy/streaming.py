@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import wsproto
 from wsproto.events import AcceptConnection, CloseConnection, Message, Request, TextMessage
@@ -21,12 +22,20 @@ socket.onmessage = (e) => put(said, e.data);
 socket.onclose = (e) => { end.textContent = `closed ${e.code} ${e.reason}`; };
 document.querySelector("button").onclick = () => socket.send("more");
 const source = new EventSource("/events");
+fetch("/said");
 source.onmessage = (e) => put(news, `${e.lastEventId} ${e.data}`);
 source.addEventListener("special", (e) => put(news, `special ${e.data}`));
 </script>"""
 
 
-async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+class Said:
+    """Both streams have said what they say of themselves: only then is /said answered, so that a view waits for it."""
+
+    def __init__(self) -> None:
+        self.talk, self.news = asyncio.Event(), asyncio.Event()
+
+
+async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
     connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
     connection.receive_data(head)
 
@@ -47,8 +56,8 @@ async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
                 match event:
                     case Request():
                         # In one write: apart, a busy machine lets the client speak before the second one.
-                        said = [AcceptConnection(), TextMessage("welcome"), TextMessage("to the room")]
-                        writer.write(b"".join(connection.send(event) for event in said))
+                        hello = [AcceptConnection(), TextMessage("welcome"), TextMessage("to the room")]
+                        writer.write(b"".join(connection.send(event) for event in hello))
                     case TextMessage() if event.data == "more":
                         say("one more")
                     case TextMessage() if event.data == "leave":
@@ -56,6 +65,7 @@ async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
                     case Message():
                         await asyncio.sleep(0.2)
                         say("the list: a, b")
+                        said.talk.set()
                         ticks = asyncio.ensure_future(ticking())
                     case CloseConnection():
                         if connection.state is not wsproto.connection.ConnectionState.CLOSED:
@@ -70,13 +80,13 @@ async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
             ticks.cancel()
 
 
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _serve(said: Said, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ")[1].decode().partition("?")[0]
             if path == "/talk":
-                await _talk(reader, writer, head)
+                await _talk(said, reader, writer, head)
                 return
             if path == "/events":
                 writer.write(
@@ -86,13 +96,17 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 await writer.drain()
                 await asyncio.sleep(0.1)
                 writer.write(b"data: third\n\n")
+                said.news.set()
                 while True:
                     await writer.drain()
                     await asyncio.sleep(60)
                     writer.write(b"data: tick\n\n")
+            if path == "/said":
+                await asyncio.gather(said.talk.wait(), said.news.wait())
             body = PAGE.encode() if path == "/" else b"nothing"
+            status = 200 if path in ("/", "/said") else 404
             writer.write(b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" %
-                         (200 if path == "/" else 404, len(body)) + body)  # fmt: skip
+                         (status, len(body)) + body)  # fmt: skip
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
         return
@@ -104,7 +118,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 def streaming_site() -> Iterator[str]:
     """The running origin's base URL."""
     loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(_serve, "127.0.0.1", 0))
+    server = loop.run_until_complete(asyncio.start_server(partial(_serve, Said()), "127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:

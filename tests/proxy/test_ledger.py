@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from proxy import ledger
 from proxy.ledger import Ledger, hash_entries
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from tests.support.waiting import HANG, until
 
 
 def entry(session: str = "a", seq: int = 0, **more: Any) -> dict[str, Any]:
@@ -45,17 +45,12 @@ def test_a_ledger_without_a_file_can_be_read_too() -> None:
     assert len(book.entries()) == 1
 
 
-def test_lines_are_on_disk_within_fifty_milliseconds(tmp_path: Path) -> None:
+def test_lines_are_on_disk_soon_and_unasked(tmp_path: Path) -> None:
     path = tmp_path / "l.jsonl"
     with Ledger(path) as book:
-        lags = []
         for number in range(5):
             book.write(entry(seq=number))
-            began = time.monotonic()
-            while len(path.read_bytes().splitlines()) <= number:
-                time.sleep(0.001)
-            lags.append(time.monotonic() - began)
-    assert min(lags) < 0.05  # the least: the machine may be busy with others
+            assert until(lambda n=number: len(path.read_bytes().splitlines()) > n)
 
 
 def test_an_older_ledger_is_replaced(tmp_path: Path) -> None:
@@ -108,7 +103,7 @@ def test_sigterm_finds_all_lines_written(tmp_path: Path) -> None:
         process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     told = process.stdout.read().split()
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(HANG) == -signal.SIGTERM
     process.stdout.close()
     assert len(ledger.read(path)) >= (int(told[-1]) + 1 if told else 200)
 

@@ -1,6 +1,7 @@
-"""SIGKILL at random moments under load: what was delivered a second before is there, and the archive is sound.
+"""SIGKILL at random moments under load: what the recorder counted as written is there, and the archive is sound.
 
-`STILLWEB_KILLS=50` for the full number.
+`STILLWEB_KILLS=50` for the full number, and then also for the promise that a second is enough: by the clock, which says
+nothing on a machine that is busy with other things.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from snapshots.verifying import verify
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
+from tests.support.waiting import HANG, until
 
 KILLS = int(os.environ.get("STILLWEB_KILLS", "6"))
+TIMED = "STILLWEB_KILLS" in os.environ
+LOADS = 4
 PROMISE = 1.0  # seconds after delivery from which on an exchange survives
 
 # Imports once, then forks a recorder for each line it reads: the snapshot's directory.
@@ -38,9 +42,11 @@ from snapshots.writer import Writer
 for line in sys.stdin:
     if os.fork() == 0:
         authority = Authority.load_or_create(Path(sys.argv[1]))
-        recorder = Recorder(Writer.open(line.strip()), authority=authority).start()
+        writer = Writer.open(line.strip())
+        told = lambda stats: print(stats.captures, flush=True)
+        recorder = Recorder(writer, authority=authority, on_status=told).start()
         print(os.getpid(), recorder.port, flush=True)
-        time.sleep(600)
+        time.sleep(3600)
     os.wait()
     print("gone", flush=True)
 """
@@ -78,14 +84,14 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[
         yield process
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(20)
+        process.wait(HANG)
 
 
 def load(
     port: int, origin: str, worker: int, delivered: list[tuple[float, str]], rounds: random.Random
 ) -> None:
     """Asks until the proxy is gone; notes when each answer had come whole."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
     number = worker * 1_000_000
     try:
         while True:
@@ -120,24 +126,27 @@ def test_kill(
             threading.Thread(
                 target=load, args=(port, origin.url, worker, delivered, random.Random(rounds.random()))
             )
-            for worker in range(4)
+            for worker in range(LOADS)
         ]
         for worker in workers:
             worker.start()
-        patience = time.monotonic() + 60
-        while len(delivered) < 20 and time.monotonic() < patience:  # however slow the machine
-            time.sleep(0.02)
-        time.sleep(PROMISE + rounds.uniform(0.3, 1.3))
+        assert until(lambda: len(delivered) >= 20)
+        promised = [url for _, url in delivered]
+        # each load may have had one more answer that was not whole yet, written before its last whole one
+        while int(host.stdout.readline()) < len(promised) + LOADS:
+            continue
+        time.sleep(rounds.uniform(0, PROMISE + 0.3) + PROMISE * TIMED)
         killed = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        assert host.stdout.readline() == "gone\n"
+        while host.stdout.readline() != "gone\n":
+            continue
         for worker in workers:
-            worker.join(20)
+            worker.join(HANG)
     with Writer.open(path) as writer:
         repairs = writer.repairs
     found = {one.url: one for one in recorded(path)}
-    promised = [url for moment, url in delivered if moment <= killed - PROMISE]
-    assert promised
+    if TIMED:
+        promised = [url for moment, url in delivered if moment <= killed - PROMISE]
     assert [url for url in promised if url not in found] == []
     record_property("delivered", len(delivered))
     record_property("promised", len(promised))

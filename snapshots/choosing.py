@@ -371,11 +371,9 @@ def choose(captures: list[Capture], now: Situation) -> Capture | None:
     """The capture that answers, or None. What is known of the choice is left in `now`."""
     found = captures
     for step in STEPS:
+        found = step(found, now)
         if not found:
             return None
-        found = step(found, now)
-    if not found:
-        return None
     if found[0].truncated:
         now.unsure = True  # a client would have got more
     if asks_for_fragment(now.request) and not _parted(found[0], captures, now):

@@ -16,7 +16,7 @@ from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.irrelevant import irrelevant, irrelevant_cookie
 from snapshots.issued import SHORTEST, find_issued, named_values
-from snapshots.keys import Parsed, digest, parse
+from snapshots.keys import Parsed, digest, overridden, parse
 from snapshots.learning import Item, path_name
 from snapshots.request import Headers, Request
 from snapshots.rules import Rule, builtin, reduced
@@ -256,7 +256,8 @@ class Evidence:
 
     def _touch(self, item: Item, left: Parsed | None, told: str) -> None:
         capture = item.capture
-        if capture.method in SAFE_METHODS and not 300 <= capture.status < 400:
+        safe = capture.method in SAFE_METHODS and (item.static or not overridden(self.asked(item)))
+        if safe and not 300 <= capture.status < 400:
             return
         request, parsed = self.request(item)
         if irrelevant(request):
@@ -265,7 +266,7 @@ class Evidence:
         if response.status >= 400:
             return
         touch = touch_of(request, parsed, response)
-        if capture.method in SAFE_METHODS and touch.prior == "read":
+        if safe and touch.prior == "read":
             return
         item.touch = touch
         item.slot = short(site_of(capture.url), slot_of(parsed if left is None else left))

@@ -11,7 +11,7 @@ from snapshots.answers import Answers
 from snapshots.capture import Capture, Response
 from snapshots.conditions import UNSET, Conditions, read, short
 from snapshots.evidence import vary_of
-from snapshots.keys import digest, split_url
+from snapshots.keys import digest, request_key, split_url
 from snapshots.request import Request
 from snapshots.rules import Issued, Refused, Rule, RuleSet, builtin, path_of, reduced
 from snapshots.sites import site_of
@@ -54,8 +54,9 @@ class Group:
         """The request of a capture of this path; a GET without body needs no reading."""
         found = self._requests.get(capture.place)
         if found is None:
-            bare = capture.method in ("GET", "HEAD") and capture.url
-            found = Request(capture.method, capture.url) if bare else self._read_request(capture)
+            found = Request(capture.method, capture.url)
+            if capture.method not in ("GET", "HEAD") or request_key(found).canonical != capture.key:
+                found = self._read_request(capture)  # it has a body, or a field that replaces its method
             self._requests[capture.place] = found
         return found
 

@@ -19,7 +19,7 @@ from snapshots.fragments import asks_for_fragment
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
-from snapshots.keys import Key, parse, request_key
+from snapshots.keys import Key, overridden, parse, request_key
 from snapshots.lookup import MISS, Lookup, Near
 from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, mask
@@ -27,7 +27,7 @@ from snapshots.request import Request
 from snapshots.rules import RuleSet, joining, reduced
 from snapshots.sessions import Change, Session
 from snapshots.sites import site_of
-from snapshots.slots import CREDENTIALS, READ, SAFE_METHODS, STRONG, WEAK, slot_of, touch_of
+from snapshots.slots import CREDENTIALS, READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, touch_of
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
 HOT = 1 << 15  # decisions remembered
@@ -94,6 +94,7 @@ class Matcher:
             hot is not None
             and request.method == "GET"
             and not request.body
+            and not overridden(request)
             and accept == "rule"
             and (session is None or not hot[0] or hot[0] not in session.sites)
             and not (hot[0] and asks_for_fragment(request))
@@ -175,6 +176,7 @@ class Matcher:
         if (
             request.method != "GET"
             or request.body
+            or overridden(request)
             or capture is None
             or lookup.verdict not in ("exact", "canonical")
             or len(candidates) > 1  # even of the same bytes: which one, the session decides, and follows it
@@ -191,7 +193,7 @@ class Matcher:
 
     def key(self, request: Request) -> Key:
         """The key of a request; those of plain GETs are remembered."""
-        if request.body or request.method != "GET":
+        if request.body or request.method != "GET" or overridden(request):
             return request_key(request)
         key = self._keys.get(request.url)
         if key is None:
@@ -327,7 +329,7 @@ class Matcher:
         """A request that may change something was not recorded: what follows from it is unknown."""
         group = self.group(request.url)
         method = request.method
-        safe = method in SAFE_METHODS
+        safe = method_of(parse(request)) in SAFE_METHODS
         if safe and not any(">" in c.state or "!" in c.state for c in group.captures):
             return
         left = reduced(request, group.rules(method), group.issued(method))

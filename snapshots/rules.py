@@ -10,20 +10,18 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import combinations
 from typing import Any
-from urllib.parse import quote, quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
-from snapshots.bodies import FORM, JSON, MULTIPART, Body, Pair, Part, form_pairs
+from snapshots.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from snapshots.credentials import PSEUDONYM, PSEUDONYM_TEXT, surely_drawn
 from snapshots.errors import UsageError
 from snapshots.keys import Parsed, digest, parse
 from snapshots.redact import MASK, mask
 from snapshots.request import Request
+from snapshots.spelling import BLANK, one_escape, with_one_escape, with_one_json
 
-BLANK = "\x00"  # stands for a blanked value; no URL or form has it unescaped
 PLACES = ("query", "form", "json", "part", "path")
 
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # They are issued by the site and change at every visit, and yet they are what decides the answer.
 DECIDING = re.compile(
     r"__VIEWSTATE.*|__VSTATE|javax\.faces\.ViewState|.*(?:cursor|page_?token|continuation).*", re.I
@@ -80,12 +78,11 @@ def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
 
 
 def _encoding(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    """Writes every escape in one way."""
-    url = _ESCAPE.sub(_unreserved, parsed.url)
-    query = parsed.query
-    if query is not None:
-        query = tuple(_encoded(pair) for pair in query)
-    return parsed if url == parsed.url and query == parsed.query else replace(parsed, url=url, query=query)
+    return with_one_escape(parsed)
+
+
+def _json_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    return with_one_json(parsed)
 
 
 def _empty_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
@@ -104,24 +101,10 @@ KINDS: dict[str, Callable[[Rule, Parsed, Issued], Parsed]] = {
     "fields": _fields,
     "issued": _issued,
     "encoding": _encoding,
+    "json-query": _json_query,
     "empty-query": _empty_query,
     "redacted": _nothing,
 }
-
-
-def _unreserved(match: re.Match[str]) -> str:
-    char = chr(int(match[0][1:], 16))
-    return char if char in _UNRESERVED else match[0].upper()
-
-
-def _encoded(pair: str) -> str:
-    if BLANK in pair:
-        return pair
-    item = form_pairs(pair.encode("utf-8", "surrogatepass"))[0] if "&" not in pair else None
-    if item is None or item.raw:
-        return pair
-    name, value = quote_from_bytes(item.name, safe=""), quote_from_bytes(item.value, safe="")
-    return f"{name}={value}" if item.equals else name
 
 
 def _text(value: str | bytes) -> str:
@@ -385,5 +368,5 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
 
 def path_of(method: str, url: str) -> str:
     """The path that rules are switched off for: the method and the URL before `?` and `;`, escapes in one form."""
-    base = _ESCAPE.sub(_unreserved, url.partition("?")[0].partition(";")[0])
+    base = one_escape(url.partition("?")[0].partition(";")[0])
     return f"{method} {quote(base, safe=':/%[]@!$&()*+,=~')}"

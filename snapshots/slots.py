@@ -17,7 +17,7 @@ from snapshots.bodies import BYTES, FORM, JSON, MULTIPART
 from snapshots.capture import Response
 from snapshots.credentials import looks_random, secret_cookie
 from snapshots.irrelevant import irrelevant, irrelevant_cookie
-from snapshots.keys import Parsed
+from snapshots.keys import METHODS, Parsed
 from snapshots.request import Headers, Request
 from snapshots.sites import site_of
 
@@ -90,9 +90,21 @@ def field_names(parsed: Parsed) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def method_of(parsed: Parsed) -> str:
+    """The method by which a server acts: what a header field, or `_method` in a POST's form, puts in its place."""
+    for name, value in parsed.operation:
+        if name in METHODS and value:
+            return value.upper()
+    if parsed.method == "POST" and parsed.body.kind == FORM:
+        for pair in parsed.body.value:
+            if pair.name == b"_method" and pair.value.upper() in (b"PUT", b"PATCH", b"DELETE"):
+                return str(pair.value.upper().decode())
+    return parsed.method
+
+
 def slot_of(parsed: Parsed) -> str:
     """The slot that a request writes to, in readable text."""
-    if parsed.method in ("PUT", "PATCH", "DELETE"):
+    if method_of(parsed) in ("PUT", "PATCH", "DELETE"):
         query = "" if parsed.query is None else "?" + "&".join(sorted(parsed.query))
         return f"resource {parsed.url}{query}"
     return f"{parsed.method} {parsed.url} {' '.join(field_names(parsed))}".rstrip()
@@ -103,15 +115,12 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
     words = words_of(parsed.url.partition("//")[2].partition("/")[2])
     slot = slot_of(parsed)
     op = APPEND if words & _APPENDING and not words & _LEAVING else SET
-    if (
-        parsed.method in SAFE_METHODS
-        or irrelevant(request)
-        or (response is not None and response.status >= 400)
-    ):
+    method = method_of(parsed)
+    if method in SAFE_METHODS or irrelevant(request) or (response is not None and response.status >= 400):
         return Touch(slot, op, _safe_prior(request, parsed, response, words))
-    if parsed.method in ("PUT", "DELETE"):
+    if method in ("PUT", "DELETE"):
         return Touch(slot, SET, STRONG)
-    if parsed.method != "POST":
+    if method != "POST":
         return Touch(slot, APPEND, STRONG)
     said = _graphql(parsed)
     if said is not None:

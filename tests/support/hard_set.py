@@ -199,6 +199,20 @@ def escaped_differently(draw: random.Random) -> Made:
     return Request("GET", f"{base}/~x?q=a%20b%c3%a9"), Request("GET", f"{base}/%7Ex?q=a+b%C3%A9")
 
 
+def json_in_a_query(draw: random.Random) -> Made:
+    address, asked = url(draw), document(draw)
+    told = [json.dumps(asked, separators=(",", ":")), json.dumps(dict(reversed(asked.items())))]
+    one, two = (Request("GET", f"{address}?{urlencode({'variables': t})}") for t in told)
+    return one, two
+
+
+def json_leaf_in_a_query(draw: random.Random) -> Made:
+    address, asked, name = url(draw), document(draw), word(draw, 3)
+    told = [json.dumps({**asked, name: leaf}) for leaf in draw.sample([1, 2, "1", "2", None, True], 2)]
+    one, two = (Request("GET", f"{address}?{urlencode({'variables': t})}") for t in told)
+    return one, two
+
+
 def empty_query(draw: random.Random) -> Made:
     base = url(draw)
     return Request("GET", base), Request("GET", base + "?")
@@ -345,9 +359,8 @@ def multipart_content(draw: random.Random) -> Made:
 
 def bytes_changed(draw: random.Random) -> Made:
     data = bytes(draw.randrange(256) for _ in range(draw.randint(5, 6000)))
-    one = with_body(
-        draw, data, draw.choice(["application/octet-stream", "application/x-protobuf", "text/xml"])
-    )
+    media = draw.choice(["application/octet-stream", "application/x-protobuf", "text/xml"])
+    one = with_body(draw, data, media)
     at = draw.randrange(len(data))
     return one, other(one, body=data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
@@ -365,16 +378,10 @@ def type_of_the_body(draw: random.Random) -> Made:
 def values_that_look_volatile(draw: random.Random) -> Made:
     base = url(draw)
     a, b = draw.sample(range(1, 999), 2)
-    return draw.choice(
-        [
-            (Request("GET", f"{base}?_={a}"), Request("GET", f"{base}?_={b}")),
-            (Request("GET", f"{base}?sid={a}"), Request("GET", f"{base}?sid={b}")),
-            (Request("GET", f"{base}?from={10**12 + a}"), Request("GET", f"{base}?from={10**12 + b}")),
-            (Request("GET", f"{base}?token={a}"), Request("GET", f"{base}?token={b}")),
-            (Request("GET", f"{base}?width={a}"), Request("GET", f"{base}?width={b}")),
-            (Request("GET", f"{base}?r={a}"), Request("GET", f"{base}?r={b}")),
-        ]
-    )
+    name = draw.choice(["_", "sid", "from", "token", "width", "r"])
+    if name == "from":
+        a, b = 10**12 + a, 10**12 + b
+    return Request("GET", f"{base}?{name}={a}"), Request("GET", f"{base}?{name}={b}")
 
 
 Kind = Callable[[random.Random], Made]
@@ -382,12 +389,12 @@ Kind = Callable[[random.Random], Made]
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
-    id_of_the_request, escaped_differently, empty_query,
+    id_of_the_request, escaped_differently, json_in_a_query, empty_query,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,
     case_of_path_or_query, slash_at_the_end, another_origin, another_method, overridden_method, another_form_value,
     form_value_with_separators, form_value_late, form_pair_repeated, json_leaf_of_another_type, json_leaf_elsewhere,
-    json_array_in_another_order, json_member_twice, json_number_beyond_doubles, graphql_variable, view_state,
+    json_array_in_another_order, json_member_twice, json_number_beyond_doubles, json_leaf_in_a_query, graphql_variable, view_state,
     multipart_content, bytes_changed, body_or_none, type_of_the_body, values_that_look_volatile,
 ]  # fmt: skip

@@ -24,6 +24,7 @@ class Recorded:
     response: Response
     session: str = "s"
     layer: int = 1
+    events: tuple[int, int] | None = None  # of its session, where it was under way beside others
 
 
 def html(text: str, status: int = 200, *more: tuple[str, str]) -> Response:
@@ -63,7 +64,8 @@ class MemoryStore:
         events: dict[str, int] = {}
         for number, one in enumerate(recorded):
             begin = events.get(one.session, 0) + 1
-            events[one.session] = begin + 1
+            begin, end = one.events or (begin, begin + 1)
+            events[one.session] = max(events.get(one.session, 0), end)
             key = request_key(one.request)
             capture = Capture(
                 urlkey=key.urlkey,
@@ -80,7 +82,7 @@ class MemoryStore:
                 exact=key.exact,
                 session=one.session,
                 begin=begin,
-                end=begin + 1,
+                end=end,
                 vary=vary_values(vary_of(one.response.headers), one.request.headers),
             )
             self._recorded[capture.place] = one

@@ -1,0 +1,188 @@
+"""What the choice says beside its answer: why there is none, and when the evidence does not decide."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+
+from snapshots.capture import Response
+from snapshots.matching import Matcher
+from snapshots.request import Request
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+LIST = get(f"{A}/list")
+
+
+def test_a_miss_says_what_left_nothing_and_nothing_else() -> None:
+    vary = ("Vary", "Accept-Language")
+    pages = [(get(f"{A}/p", accept_language=value), html(value, 200, vary)) for value in ("en", "fr")]
+    replay = Replay(matcher(*pages))
+    assert replay.ask(get(f"{A}/p", accept_language="de")) == "miss"
+    assert replay.last.why == ("header",)
+
+
+def test_of_a_body_that_another_recorder_cut_short_more_would_have_come() -> None:
+    store = MemoryStore([Recorded(get(f"{A}/p"), html("the beginn"))])
+    store.changed(0, truncated="length")
+    for _ in range(2):  # what a replay remembers of an address changes nothing
+        replay = Replay(Matcher(store))
+        assert replay.ask(get(f"{A}/p")) == "the beginn"
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", True)
+
+
+def test_a_file_is_the_same_for_a_script_that_asks_for_a_fragment() -> None:
+    css = Response(200, "OK", (("Content-Type", "text/css"),), b"p {}")
+    replay = Replay(matcher((get(f"{A}/a.css"), css)))
+    assert replay.ask(get(f"{A}/a.css", hx_request="true")) == "p {}"
+    assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+
+
+def test_what_was_asked_while_a_change_was_under_way_answers_in_no_state() -> None:
+    """Whether the list that was under way beside the first filter was made before or after it, nobody knows."""
+    recorded = [
+        Recorded(LIST, html("all")),
+        Recorded(post(f"{A}/filter", "by=x"), redirect("/list"), events=(3, 6)),
+        Recorded(LIST, html("between"), events=(4, 5)),
+        Recorded(LIST, html("x")),
+    ]
+    over = Matcher(MemoryStore(recorded))
+    for asked in ([], [post(f"{A}/filter", "by=x")]):
+        replay = Replay(over)
+        for request in asked:
+            replay.ask(request)
+        assert [replay.ask(LIST) for _ in range(3)] == ["x" if asked else "all"] * 3
+
+
+def _steps(*names: str) -> list[Request]:
+    return [post(f"{A}/{name}", f"{name}=1") for name in names]
+
+
+@pytest.mark.parametrize("order", [("sort", "group"), ("group", "sort")])
+def test_in_which_order_two_choices_were_made_counts_where_it_was_not_seen_to_be_indifferent(
+    order: tuple[str, str],
+) -> None:
+    recorded = [Recorded(LIST, html("plain"), "s1")]
+    for session, names in (("s1", ("sort", "group")), ("s2", ("group", "sort"))):
+        recorded += [Recorded(step, redirect("/list"), session) for step in _steps(*names)]
+        recorded.append(Recorded(LIST, html(" then ".join(names)), session))
+    replay = Replay(Matcher(MemoryStore(recorded)))
+    for step in _steps(*order):
+        replay.ask(step)
+    assert replay.ask(LIST) == " then ".join(order)
+    alone = Replay(Matcher(MemoryStore([r for r in recorded if r.session == "s1"])))
+    for step in _steps(*order):
+        alone.ask(step)
+    assert alone.ask(LIST) == ("sort then group" if order == ("sort", "group") else "miss")
+
+
+# A method in place of another one: in a header field, or in the form.
+
+OVERRIDES = ["X-HTTP-Method-Override", "X-Http-Method", "X-METHOD-OVERRIDE"]
+
+
+@pytest.mark.parametrize("field", OVERRIDES)
+def test_a_field_that_replaces_the_method_makes_another_request(field: str) -> None:
+    thing = f"{A}/things/1"
+    deleting, plain = Request("GET", thing, ((field, "DELETE"),)), get(thing)
+    for recorded, asked in ((deleting, plain), (plain, deleting)):
+        over = matcher((recorded, html("told")))
+        for _ in range(2):  # nor does what is remembered of an address speak for the other
+            assert Replay(over).ask(recorded) == "told"
+            assert Replay(over).ask(asked) == "miss"
+        tagged = Request("GET", f"{thing}?utm_source=x", asked.headers)
+        assert Replay(over).ask(tagged) == "miss", "nor by a rule"
+        assert Replay(over).ask(Request("GET", tagged.url, recorded.headers)) == "told"
+
+
+def _replaced(how: str) -> Request:
+    if how == "form":
+        return post(f"{A}/things/1", "_method=delete")
+    if how == "get":
+        return Request("GET", f"{A}/things/1", ((OVERRIDES[0], "DELETE"),))
+    return Request("POST", f"{A}/things/1", ((how, "DELETE"), ("Content-Type", "application/json")), b"{}")
+
+
+@pytest.mark.parametrize("how", [*OVERRIDES, "form", "get"])
+def test_what_deletes_under_another_method_changes_the_state(how: str) -> None:
+    thing = get(f"{A}/things/1")
+    long = Response(200, "OK", (("Content-Type", "application/json"),), b'{"done": "%s"}' % (b"x" * 300))
+    gone = (thing, html("gone", 404))
+    replay = Replay(matcher((thing, html("there")), (_replaced(how), long), gone))
+    assert [replay.ask(thing) for _ in range(2)] == ["there"] * 2
+    replay.ask(_replaced(how))
+    assert replay.ask(thing) == "gone"
+    other = Replay(matcher((thing, html("there")), gone, (post(f"{A}/x", "x=1"), redirect("/"))))
+    assert other.ask(thing) == "there"
+    assert other.ask(_replaced(how)) == "miss"
+    assert other.ask(thing) == "miss", (
+        "what was deleted by a request that was not recorded is not known to be there"
+    )
+
+
+def test_a_long_question_that_is_posted_in_place_of_a_get_changes_nothing() -> None:
+    search = post(f"{A}/search", "q=tools", x_http_method_override="GET")
+    other = post(f"{A}/search", "q=toys", x_http_method_override="GET")
+    replay = Replay(matcher((LIST, html("all")), (search, html("tools")), (other, html("toys"))))
+    for request, text in ((other, "toys"), (LIST, "all"), (search, "tools"), (LIST, "all")):
+        assert replay.ask(request) == text
+        assert not replay.last.ambiguous
+    assert replay.ask(post(f"{A}/search", "q=tools")) == "miss"
+
+
+# Queries of GraphQL that the server knows by their hash, asked for by GET.
+
+HASHED = (
+    '{"persistedQuery":{"version":1,"sha256Hash":"'
+    + "ecf4edb46db40b5132295c0291d62fb65d6759a9eedfa4d5d612dd5ec54a6b38"
+    + '"}}'
+)
+
+
+def _known(variables: str, extensions: str = HASHED, name: str = "Item") -> Request:
+    return get(
+        f"{A}/graphql?" + urlencode({"operationName": name, "variables": variables, "extensions": extensions})
+    )
+
+
+def test_a_query_known_by_its_hash_is_the_same_however_its_json_is_written() -> None:
+    replay = Replay(
+        matcher(
+            (_known('{"id":"1","first":10}'), html("one")), (_known('{"id":"2","first":10}'), html("two"))
+        )
+    )
+    for variables, text, verdict in (
+        ('{"id":"1","first":10}', "one", "exact"),
+        ('{"first": 10, "id": "2"}', "two", "rule:json-query"),
+        ('{"id":"3","first":10}', "miss", "miss"),
+        ('{"id":"1","first":"10"}', "miss", "miss"),
+        ('{"id":"1"}', "miss", "miss"),
+        ('{"id":"1","first":10,"first":10}', "miss", "miss"),
+        ('{"id":"1","first":10', "miss", "miss"),
+    ):
+        assert replay.ask(_known(variables)) == text
+        assert (replay.last.verdict, replay.last.ambiguous) == (verdict, False)
+    assert replay.ask(_known('{"id":"1","first":10}', HASHED.replace("ecf4", "0000"))) == "miss"
+    assert replay.ask(_known('{"id":"1","first":10}', name="Items")) == "miss"
+
+
+def test_a_hash_that_the_server_does_not_know_yet_is_told_and_then_known() -> None:
+    variables = '{"id":"1"}'
+    told = post(
+        f"{A}/graphql",
+        '{"operationName":"Item","variables":{"id":"1"},"extensions":'
+        + HASHED
+        + ',"query":"query Item { a }"}',
+        "application/json",
+    )
+    unknown = Response(
+        200, "OK", (("Content-Type", "application/json"),), b'{"errors":["PersistedQueryNotFound"]}'
+    )
+    found = Response(200, "OK", (("Content-Type", "application/json"),), b'{"data":1}')
+    over = matcher((_known(variables), unknown), (told, found), (_known(variables), found))
+    replay = Replay(over)
+    assert [replay.ask(r) for r in (_known(variables), told, _known(variables))] == [
+        '{"errors":["PersistedQueryNotFound"]}', '{"data":1}', '{"data":1}',
+    ]  # fmt: skip
+    assert replay.ask(_known('{"id":"2"}')) == "miss"

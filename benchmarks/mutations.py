@@ -2,12 +2,14 @@
 
 Each part of the key, each rule and each of its fields, each step of the variant choice, and each condition in the
 code that decides (see `DECIDING`) is taken away in turn in a copy of the sources; a test must fail. Prints a table of
-what was found out and what survived; exits with 1 if anything survived. About 10 CPU seconds a mutation.
+what was found out and what survived; exits with 1 if anything survived. Conditions are tried with the tests in which
+they are ever true, found by one run of all tests: some 3 CPU seconds each, 10 for anything else.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import io
 import multiprocessing
 import os
@@ -15,12 +17,14 @@ import re
 import shutil
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,12 +38,12 @@ SLOW = (
 )  # fmt: skip
 FIRST = [
     *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "recognising", "explain", "keys", "header_fields",
-                                     "logins", "fragments", "acceptance")),
+                                     "logins", "fragments", "acceptance", "choosing")),
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
     f"{TESTS}test_matching.py", f"{TESTS}test_state.py", "tests/proxy/test_passwords.py", "tests/proxy/test_walks.py",
-    "-k", f"walks or passwords or {' or '.join(SLOW[1:])} and not {SLOW[0]}",
+    "-k", f"(walks or passwords or {' or '.join(SLOW[1:])}) and not {SLOW[0]}",
 ]  # fmt: skip
 DECIDING = {
     "snapshots/choosing.py": None,  # all its functions
@@ -56,7 +60,6 @@ SAME = {
     "choosing.py highest_layer: if len(captures) < 2": "shortcut",
     "choosing.py same_headers: if not any((c.vary for c in captures))": "shortcut",
     "choosing.py _repeated: if not request.body and '&' not in request.url": "shortcut",
-    "choosing.py choose: if not captures": "every step leaves an empty list empty",
     "choosing.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
     "choosing.py whole_or_asked: if whole and (not asked)": "shortcut: a part that nobody asked for aside",
     "choosing.py whole_or_asked: if now.read_request is None": "every store can read requests",
@@ -69,7 +72,8 @@ SAME = {
     "exact without _method(parsed)": "the canonical key has it",
     "exact without _operation(parsed)": "the canonical key has it",
     "exact without _body_type(parsed)": "the canonical key has it",
-    "keys.py parse: if not request.body and request.method in ('GET', 'HEAD')": "shortcut",
+    "keys.py parse: if not request.body and request.method in ('GET', 'HEAD') and (not overridden(request))": "shortcut",
+    "choosing.py _same_accept: if now.read_request is None": "every store can read requests",
 }
 
 
@@ -152,6 +156,13 @@ def _rules() -> Iterator[Mutation]:
 def _conditions(file: str, functions: set[str] | None) -> Iterator[Mutation]:
     """Each `if` never taken."""
     source = _source(file)
+    for name, test in _tests_of(file, functions, source):
+        yield Mutation("condition", name, file, _replaced(source, test, "False"))
+
+
+def _tests_of(file: str, functions: set[str] | None, source: str) -> list[tuple[str, ast.expr]]:
+    """What is asked by each `if` of the functions of a file, with its name."""
+    found = []
     for function in ast.walk(ast.parse(source)):
         if not isinstance(function, ast.FunctionDef) or (
             functions is not None and function.name not in functions
@@ -161,7 +172,46 @@ def _conditions(file: str, functions: set[str] | None) -> Iterator[Mutation]:
             if isinstance(node, ast.If):
                 name = f"{Path(file).name} {function.name}: if {ast.unparse(node.test)}"
                 if name not in SAME:
-                    yield Mutation("condition", name, file, _replaced(source, node.test, "False"))
+                    found.append((name, node.test))
+    return found
+
+
+class _Listener:
+    """Told by the conditions themselves when one is true, and by pytest in which test, and how long it took."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, set[str]] = defaultdict(set)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.now = ""
+
+    def heard(self, name: str, value: object) -> object:
+        if value and self.now:
+            self.tests[name].add(self.now)
+        return value
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.now = nodeid
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] += report.duration
+
+
+def _heard(base: str) -> dict[str, list[str]]:
+    """The tests in which each condition is ever true, the quickest first."""
+    listener = _Listener()
+    builtins.__dict__["heard_by_mutations"] = listener.heard
+    with tempfile.TemporaryDirectory(prefix="stillweb-mutation-") as folder:
+        shutil.copytree(base, folder, dirs_exist_ok=True)
+        for file, functions in DECIDING.items():
+            text = Path(folder, file).read_text()
+            found = _tests_of(file, functions, text)
+            for name, test in sorted(found, key=lambda f: (f[1].lineno, f[1].col_offset), reverse=True):
+                text = _replaced(text, test, f"heard_by_mutations({name!r}, ({ast.unparse(test)}))")
+            Path(folder, file).write_text(text)
+        told = _tested(folder, FIRST, [listener], first=False)
+        if told:
+            raise click.ClickException(f"the tests fail without any mutation: {told}")
+    return {name: sorted(ids, key=lambda i: (listener.seconds[i], i)) for name, ids in listener.tests.items()}
 
 
 def _replaced(source: str, node: ast.expr, new: str) -> str:
@@ -185,41 +235,51 @@ def _copied(base: str) -> str:
     return base
 
 
-def _attempt(mutation: Mutation, base: str) -> tuple[Mutation, str]:
+def _attempt(mutation: Mutation, base: str, heard: dict[str, list[str]]) -> tuple[Mutation, str]:
     """The first test that failed with a mutation, "" if none did."""
+    with tempfile.TemporaryDirectory(prefix="stillweb-mutation-") as folder:
+        shutil.copytree(base, folder, copy_function=os.link, dirs_exist_ok=True)
+        Path(folder, mutation.file).unlink()
+        Path(folder, mutation.file).write_text(mutation.text)
+        first = heard.get(mutation.name, []) if mutation.kind == "condition" else FIRST
+        for arguments in (first, THEN):
+            if arguments and (told := _tested(folder, arguments)):
+                return mutation, told
+    return mutation, ""
+
+
+def _tested(
+    folder: str, arguments: list[str], plugins: list[object] | None = None, *, first: bool = True
+) -> str:
+    """The first test that fails in a folder, "" if none does. Once in a process."""
     import pytest
     from hypothesis import settings
 
     settings.register_profile("few", max_examples=25, deadline=None)
     settings.load_profile("few")
-    with tempfile.TemporaryDirectory(prefix="stillweb-mutation-") as folder:
-        shutil.copytree(base, folder, copy_function=os.link, dirs_exist_ok=True)
-        Path(folder, mutation.file).unlink()
-        Path(folder, mutation.file).write_text(mutation.text)
-        os.chdir(folder)
-        os.environ["XDG_CACHE_HOME"] = folder
+    os.chdir(folder)
+    os.environ["XDG_CACHE_HOME"] = folder
+    if folder not in sys.path:
         sys.path.insert(0, folder)
-        sys.dont_write_bytecode = True
-        options = [
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "--basetemp",
-            f"{folder}/tmp",
-            "-W",
-            "ignore",
-        ]
-        for arguments in (FIRST, THEN):
-            seen = io.StringIO()
-            with redirect_stdout(seen), redirect_stderr(seen):
-                code = pytest.main([*options, *arguments])
-            if code != 0:
-                told = re.search(r"(?m)^(?:FAILED|ERROR) (\S+)", seen.getvalue())
-                return mutation, told[1] if told else f"pytest: {int(code)}"
-    return mutation, ""
+    sys.dont_write_bytecode = True
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--basetemp",
+        f"{folder}/tmp",
+        "-W",
+        "ignore",
+    ]
+    seen = io.StringIO()
+    with redirect_stdout(seen), redirect_stderr(seen):
+        code = pytest.main([*options, *(["-x"] if first else []), *arguments], plugins=plugins)
+    if code == 0:
+        return ""
+    told = re.search(r"(?m)^(?:FAILED|ERROR) (\S+)", seen.getvalue())
+    return told[1] if told else f"pytest: {int(code)}"
 
 
 @click.command()
@@ -237,7 +297,9 @@ def main(only: str, jobs: int, keep: bool) -> None:
         tempfile.TemporaryDirectory(prefix="stillweb-mutations-") as base,
         multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool,
     ):
-        attempt = partial(_attempt, base=_copied(base))
+        copied = _copied(base)
+        heard = pool.apply(_heard, (copied,)) if any(m.kind == "condition" for m in chosen) else {}
+        attempt = partial(_attempt, base=copied, heard=heard)
         for mutation, by in pool.imap_unordered(attempt, [control, *chosen], chunksize=1):
             if mutation.kind == "control":
                 if by:

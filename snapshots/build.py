@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from snapshots import keys
+from snapshots.appending import repair
 from snapshots.cache import derived
 from snapshots.capture import Capture
 from snapshots.cdxj import Index, sorted_lines
 from snapshots.changing import open_table, table_of
-from snapshots.container import CHANGING, INDEX, SMALL, Container
+from snapshots.container import ARCHIVE, CHANGING, INDEX, SMALL, Container, open_container
 from snapshots.indexing import VERSION, Findings, Progress, resolve
 from snapshots.pairing import Answer
 from snapshots.parallel import scan_file, scan_files
@@ -124,12 +126,36 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
 
 def build(container: Container, progress: Progress | None = None) -> Built:
     """The sorted lines of all archives, and what else their records say."""
-    return assemble(scans(container, progress), Archives(container.archives))
+    return assemble(scans(container, progress).values(), Archives(container.archives))
 
 
-def scans(container: Container, progress: Progress | None = None) -> list[Findings]:
-    """What a scan of each archive finds, large ones in several processes."""
-    total = container.size
+def mend(container: Container, progress: Progress | None = None) -> tuple[Container, Built, list[str]]:
+    """As `build`, of a directory that may be written: records that a kill left unfinished are cut off first.
+
+    The container is another one where something was; the texts say what.
+    """
+    parts = scans(container, progress)
+    folder = Path(container.path) / ARCHIVE
+    cut = {name for name, part in parts.items() if part.cut and (folder / name).is_file()}
+    repairs = [note for name in sorted(cut) if (note := repair(folder / name))]
+    if repairs:
+        plain = {
+            n for n, p in container.archives.items() if isinstance(p, FilePlace) and p.path != folder / n
+        }
+        container.close()
+        container = open_container(container.path)
+        for name in sorted(plain - cut):
+            container.make_plain(name)
+        parts |= scans(container, names=cut)
+    return container, assemble(parts.values(), Archives(container.archives)), repairs
+
+
+def scans(
+    container: Container, progress: Progress | None = None, names: Collection[str] | None = None
+) -> dict[str, Findings]:
+    """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes."""
+    archives = {n: container.archives[n] for n in sorted(container.archives if names is None else names)}
+    total = sum(place.size for place in archives.values())
     done = 0
 
     def advance(size: int) -> None:
@@ -138,12 +164,12 @@ def scans(container: Container, progress: Progress | None = None) -> list[Findin
         if progress is not None:
             progress(min(done, total), total)
 
-    parts = []
-    for name, found in [*scan_files(container.archives, advance)]:
+    parts = {}
+    for name, found in [*scan_files(archives, advance)]:
         if found is None:
             container.make_plain(name)
             found = scan_file(container.archives[name], name, lambda _: None)
-        parts.append(found)
+        parts[name] = found
     return parts
 
 

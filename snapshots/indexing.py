@@ -42,6 +42,7 @@ class Findings:
     profile: Profile | None = None  # the last one in a warcinfo record
     settings: dict[str, Any] = field(default_factory=dict)
     reached: int = 0  # where the last record ends
+    cut: bool = False  # the file ends within a record
 
 
 def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
@@ -75,6 +76,7 @@ def find(
             passed = item.offset
         if inspect is not None:
             inspect(item)
+        found.cut = isinstance(item, Damage) and item.truncated
         if isinstance(item, Damage):
             found.reached = item.end
             found.notes.append(f"{name}: offset {item.offset}: {item.message}")

@@ -113,6 +113,7 @@ def _settled(parts: list[Findings]) -> Findings:
         whole.notes += part.notes
         whole.profile = part.profile or whole.profile
         whole.settings = part.settings or whole.settings
+        whole.cut = part.cut
     whole.answers += settle((part.questions, part.alone) for part in parts)
     whole.answers.sort(key=attrgetter("offset"))
     return whole
@@ -129,6 +130,7 @@ def _to_plain(found: Findings) -> list[Any]:
         found.profile.to_json() if found.profile else None,
         found.settings,
         found.reached,
+        found.cut,
     ]
 
 
@@ -150,7 +152,7 @@ def _plain_question(question: Question) -> tuple[Any, ...]:
 
 
 def _from_plain(value: list[Any]) -> Findings:
-    answers, others, alone, questions, notes, profile, settings, reached = value
+    answers, others, alone, questions, notes, profile, settings, reached, cut = value
     return Findings(
         [_answer(a) for a in answers],
         others,
@@ -160,6 +162,7 @@ def _from_plain(value: list[Any]) -> Findings:
         Profile.from_json(profile) if profile else None,
         settings,
         reached,
+        cut,
     )
 
 

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from snapshots import indexing, warc
-from snapshots.appending import FULL_DISK, AppendFile, full_disk, repair, write_whole
-from snapshots.build import build, fits, join_lines, open_index
+from snapshots.appending import FULL_DISK, AppendFile, full_disk, write_whole
+from snapshots.build import fits, join_lines, mend, open_index
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import parse_line
 from snapshots.container import ARCHIVE, INDEX, PAGES, open_container
@@ -142,10 +142,8 @@ class Writer:
                 index, known = open_index(container)
                 lines = list(index.lines())
             else:
-                container.close()
-                self.repairs += [note for note in map(repair, files) if note]
-                container = open_container(self.path)
-                built = build(container, progress)
+                container, built, repairs = mend(container, progress)
+                self.repairs += repairs
                 lines, known = built.lines, built
                 self.repairs += built.notes
             others = [

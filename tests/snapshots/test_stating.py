@@ -38,7 +38,7 @@ def test_several_processes_give_the_lines_of_one(root: Path, monkeypatch: pytest
     monkeypatch.setattr(stating, "MANY", 1)
     container = open_container(root)
     try:
-        parts = scans(container)
+        parts = list(scans(container).values())
         one = _lines(container, parts, 1)
         assert _lines(container, parts, 2) == one
         assert any(b'"changes":true' in line for line in one)
@@ -56,7 +56,7 @@ def test_an_archive_that_is_damaged_meanwhile_is_told_as_it_is(
     monkeypatch.setattr(stating, "MANY", 1)
     container = open_container(root)
     try:
-        parts = scans(container)
+        parts = list(scans(container).values())
         archive = root / "archive" / "data-00000.warc.gz"
         archive.write_bytes(bytes(len(archive.read_bytes())))
         with pytest.raises(DamagedInput, match=r"data-00000\.warc\.gz"):

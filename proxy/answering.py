@@ -15,6 +15,7 @@ from proxy.cookies import AGED, with_ages
 from proxy.kept import Kept
 from proxy.ledger import Ledger, encode
 from proxy.misses import body_entry, masked_key, masked_url, near_entry
+from proxy.permissions import is_preflight, permission
 from proxy.pieces import cut, read_head, stored_pieces
 from proxy.replies import Hot, Line, Memo, Reply, failure
 from snapshots import encodings
@@ -137,28 +138,15 @@ class Answerer:
                     return self._miss(request, line, missed, "")
                 self.note(line, self.tail(request, lookup, lookup.verdict, derived, reply.status, missed))
                 return reply
-        elif responses.is_preflight(request):
-            asked = (request.header("access-control-request-method") or "").upper()
-            capture = self.captured(request.url, asked)
-            if capture is not None:
-                made = responses.preflight(request)
-                reply = self._made(made, "synthetic", capture)
-                self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
-                return reply
+        elif is_preflight(request):
+            found = permission(self.snapshot, request)
+            if isinstance(found, str):
+                return self._miss(request, line, missed, found)
+            made, capture = found
+            reply = self._made(made, "synthetic", capture)
+            self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
+            return reply
         return self._miss(request, line, missed, "")
-
-    def captured(self, url: str, method: str) -> Capture | None:
-        """A capture of that very URL (in canonical form) with that method, whatever its body."""
-        from snapshots.keys import canonical_url, request_key
-
-        wanted = canonical_url(url)
-        if method == "GET":
-            key = request_key(Request("GET", url)).urlkey
-            found: Iterator[Capture] = iter(self.snapshot.candidates(key))
-        else:
-            # an index key of another method is that of the URL with __wb_method and the body in its query
-            found = self.snapshot.prefix(request_key(Request(method, url)).urlkey)
-        return next((c for c in found if c.method == method and canonical_url(c.url) == wanted), None)
 
     def _reply(
         self, request: Request, lookup: Lookup, verdict: str, derived: str

@@ -349,31 +349,6 @@ def _without_length(headers: Headers) -> Headers:
     return tuple((n, v) for n, v in headers if n.lower() != "content-length")
 
 
-def is_preflight(request: Request) -> bool:
-    """Whether this asks for permission to send another request (Fetch standard, CORS-preflight)."""
-    return (
-        request.method == "OPTIONS"
-        and request.header("origin") is not None
-        and request.header("access-control-request-method") is not None
-    )
-
-
-def preflight(request: Request) -> Response:
-    """The permission for what a preflight asks; to be given only for requests that were captured."""
-    headers = [
-        ("Access-Control-Allow-Origin", request.header("origin") or "*"),
-        ("Access-Control-Allow-Methods", request.header("access-control-request-method") or "GET"),
-        ("Access-Control-Allow-Credentials", "true"),
-    ]
-    fields = request.header("access-control-request-headers")
-    if fields:
-        headers.append(("Access-Control-Allow-Headers", fields))
-    if (request.header("access-control-request-private-network") or "").lower() == "true":
-        headers.append(("Access-Control-Allow-Private-Network", "true"))
-    headers.append(("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"))
-    return Response(204, "No Content", tuple((n, _UNSAFE.sub(" ", v)) for n, v in headers), b"")
-
-
 def with_headers(response: Response, *more: tuple[str, str]) -> Response:
     """The answer with further headers."""
     return replace(response, headers=(*response.headers, *more))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from proxy.gateway import Gateway
@@ -126,24 +125,6 @@ def test_a_large_encoded_body_is_decoded_as_it_goes(gateway: Gateway) -> None:
         assert c.get(url, headers=plainly | {"Range": "bytes=-3"}).content == plain[-3:]
         assert c.head(url, headers=plainly).headers["content-length"] == str(len(plain))
         assert c.get(url).content == plain
-
-
-def test_a_preflight_is_made_up_only_for_what_was_captured(gateway: Gateway) -> None:
-    def ask(method: str, path: str) -> httpx.Response:
-        headers = {"Origin": "https://x.example", "Access-Control-Request-Method": method}
-        return c.request("OPTIONS", f"https://forms.example{path}", headers=headers)
-
-    with client(gateway, "cors") as c:
-        for method, path in (("PUT", "/api"), ("POST", "/form"), ("GET", "/page")):
-            answer = ask(method, path)
-            assert answer.status_code == 204
-            assert answer.headers["stillweb-verdict"] == "synthetic"
-            assert answer.headers["access-control-allow-methods"] == method
-        for method, path in (("DELETE", "/api"), ("PUT", "/"), ("GET", "/none"), ("POST", "/for")):
-            assert ask(method, path).status_code == 504
-        assert c.options("https://site.example/").status_code == 504
-    verdicts = [e["verdict"] for e in gateway.ledger if e["session"] == "cors"]
-    assert verdicts == ["synthetic"] * 3 + ["miss"] * 5
 
 
 def test_a_web_socket_is_a_miss(gateway: Gateway) -> None:

@@ -1,4 +1,4 @@
-"""What is served of a stored answer: HEAD, ranges, conditions, encodings, preflights; and what is refused."""
+"""What is served of a stored answer: HEAD, ranges, conditions, encodings; and what is refused."""
 
 from __future__ import annotations
 
@@ -293,23 +293,6 @@ def test_a_recorded_416_is_for_the_same_range() -> None:
     for request in (get(), get(Range="bytes=0-1")):
         with pytest.raises(Refusal):
             answer(recorded, request, asked)
-
-
-def test_a_preflight_permits_what_it_asks_for() -> None:
-    request = get(
-        "OPTIONS",
-        Origin="https://b.example",
-        Access_Control_Request_Method="PUT",
-        Access_Control_Request_Headers="x-a, content-type",
-    )
-    assert responses.is_preflight(request)
-    made = responses.preflight(request)
-    assert made.status == 204
-    assert made.header("access-control-allow-origin") == "https://b.example"
-    assert made.header("access-control-allow-methods") == "PUT"
-    assert made.header("access-control-allow-headers") == "x-a, content-type"
-    assert not responses.is_preflight(get("OPTIONS", Origin="https://b.example"))
-    assert not responses.is_preflight(get("GET", Origin="b", Access_Control_Request_Method="PUT"))
 
 
 @given(st.binary(max_size=200), st.text(alphabet="bytes=0123456789-, ", max_size=30))

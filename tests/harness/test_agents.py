@@ -20,6 +20,7 @@ from snapshots.errors import UsageError
 from snapshots.request import Request
 from snapshots.writer import Writer
 from tests.support.runs import bird_task, make_run, write_script
+from tests.support.waiting import until
 
 MARKDOWN = "words\n\n| id | name |\n|---|:--:|\n| 1 | a \\| b |\n| 2 |  |\n\nmore\n\nx | y\n--|--\n3 | 4\n"
 HTML = "<html><table><tr><th>id<th>name</tr><tr><td> 1 </td><td><a>a</a> b</td></tr></table></html>"
@@ -280,6 +281,13 @@ def test_how_a_program_ends_is_how_its_attempt_ends(
         assert answer["text"] in ("7|3900", "one")
 
 
+def ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapshot, monkeypatch):
     code = (
         "import subprocess, sys, time, pathlib\n"
@@ -287,12 +295,16 @@ def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapsh
         "pathlib.Path(__file__).with_suffix('.pid').write_text(str(child.pid))\n"
         "time.sleep(600)\n"
     )
-    files = program_run(tmp_path, snapshot, code, monkeypatch, limits=Limits(seconds=1.5))
+    for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
+        folder = tmp_path / f"{seconds}"
+        folder.mkdir()
+        files = program_run(folder, snapshot, code, monkeypatch, limits=Limits(seconds=seconds))
+        if (folder / "agent.pid").exists():
+            break
     assert read_trace(files.trace_path("one", 1)).last("answer")["end"] == "seconds"
 
-    pid = int((tmp_path / "agent.pid").read_text())
-    status = Path(f"/proc/{pid}/stat")
-    assert not status.exists() or status.read_text().split(")")[1].split()[0] == "Z"
+    pid = int((folder / "agent.pid").read_text())
+    assert until(lambda: ended(pid))
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):

@@ -21,6 +21,7 @@ from proxy.certificates import Authority
 from snapshots import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Asked, Origin
+from tests.support import waiting
 from tests.support.command_line import Done, Started, stillweb
 
 pytestmark = pytest.mark.timeout(900)
@@ -384,12 +385,14 @@ def run_words(tmp_path: Path, step: str) -> list[str | Path]:
 # Ctrl-C
 
 
-def until(condition: Callable[[], bool], started: Started, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert started.process.poll() is None, started.end()
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def until(condition: Callable[[], bool], started: Started) -> None:
+    assert waiting.until(lambda: condition() or started.process.poll() is not None, waiting.STARTS)
+    assert started.process.poll() is None, started.end()
+
+
+def sleeper(folder: Path) -> list[str]:
+    """A program that tells that it has begun."""
+    return ["sh", "-c", 'touch "$0"; exec sleep 600', str(folder / "began")]
 
 
 def archived(path: Path) -> int:
@@ -408,7 +411,7 @@ def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: i
     seen = {capture.url for capture in Snapshot.open(path).captures()}
     started.interrupt()
     if times == 2:
-        time.sleep(0.1)
+        time.sleep(0.1)  # into whatever it is doing then
         started.interrupt()
     done = started.end()
     assert (done.code, done.said) == (130, INTERRUPTED)
@@ -442,7 +445,7 @@ def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_sealing(tmp_path: Path) -> None:
-    path = make(tmp_path / "s", 150, body=WORDS * 20)
+    path = make(tmp_path / "s", 600, body=WORDS * 20)  # more than is done before the signal comes
     before, size = urls(path), archived(path)
     started = Started("seal", path)
     until(lambda: archived(path) > size + 2000, started)  # some texts are frozen
@@ -466,9 +469,8 @@ def test_ctrl_c_while_serving(tmp_path: Path) -> None:
     started.interrupt()
     assert started.end().code == 130
     assert json.loads(ledger.read_text())["verdict"] == "miss"
-    started = Started("replay", path, "--ledger", ledger, "--", "sleep", "60")
-    until(ledger.exists, started)
-    time.sleep(1)
+    started = Started("replay", path, "--ledger", ledger, "--", *sleeper(tmp_path))
+    until((tmp_path / "began").exists, started)
     started.interrupt()
     assert started.end().code == 130
 
@@ -481,9 +483,8 @@ def test_a_server_that_is_told_to_end_has_done_its_work(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
-    started = Started("record", "-o", tmp_path / "s", "--", "sleep", "60")
-    until((tmp_path / "s" / "archive").exists, started)
-    time.sleep(1)
+    started = Started("record", "-o", tmp_path / "s", "--", *sleeper(tmp_path))
+    until((tmp_path / "began").exists, started)
     started.process.terminate()
     assert started.end().code == 143
     assert sound(tmp_path / "s")
@@ -492,7 +493,7 @@ def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
 def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
     program = tmp_path / "agent.sh"
-    program.write_text("#!/bin/sh\n[ -e slow ] || { echo A page; exit; }\necho $$ >> began\nsleep 60\n")
+    program.write_text("#!/bin/sh\n[ -e slow ] || { echo A page; exit; }\necho $$ >> began\nsleep 600\n")
     program.chmod(0o755)
     words[words.index("--agent") + 1] = f"command:{program}"
     (tmp_path / "slow").touch()

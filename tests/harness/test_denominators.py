@@ -42,7 +42,7 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = start_run(folder / "run", ready, [bird_task(name) for name in names])
     run_attempts(files.path, display=SilentDisplay(), unsolvable={"lacking": "not captured"})
     hasty = Settings(
-        agent=script, contracts=(SHELF,), limits=Limits(seconds=0.05), tool_options={"wait": 9.0}
+        agent=script, contracts=(SHELF,), limits=Limits(seconds=0.05), tool_options={"wait": 600.0}
     )
     slow = start_run(folder / "slow", hasty, [bird_task("slow")])
     run_attempts(slow.path, display=SilentDisplay())

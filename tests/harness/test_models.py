@@ -22,6 +22,7 @@ from harness.trace import read_trace
 from snapshots.errors import MissingCapability, UsageError
 from tests.support.openai_endpoint import Asked, Endpoint
 from tests.support.runs import SHELF, bird_task
+from tests.support.waiting import HANG
 
 KEY = "sk-test-0123456789abcdef"
 LIST = "https://shelf.example/list?year=2012&page=1"
@@ -139,9 +140,9 @@ def test_limits_of_steps_tokens_money_and_calls_end_an_attempt(tmp_path, limits,
     assert (trace.last("answer")["end"], trace.last("score")["status"]) == (end, "zero")
 
 
-def ask(tape, url, text="hello", session="s/1", **options):
+def ask(tape, url, text="hello", session="s/1", patience=HANG, **options):
     async def once():
-        client = ModelClient(tape, base_url=url, retry=Retry(3, 0.01, 0.02), timeout=0.5, **options)
+        client = ModelClient(tape, base_url=url, retry=Retry(3, 0.01, 0.02), timeout=patience, **options)
         try:
             return await client.chat(session, {"model": "m", "messages": [{"role": "user", "content": text}]})
         finally:
@@ -153,7 +154,7 @@ def ask(tape, url, text="hello", session="s/1", **options):
 @pytest.mark.parametrize("faults", [[429], [500, 503], ["hang"], ["cut"], ["html"], ["empty"], ["nonsense"]])
 def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
     with Endpoint(lambda asked: "hi", faults) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
-        assert ask(tape, endpoint.url).text == "hi"
+        assert ask(tape, endpoint.url, patience=10.0 if "hang" in faults else HANG).text == "hi"
         assert len(endpoint.requests) == len(faults) + 1
     with Tape.open(tmp_path / "tape", "replay") as tape:
         assert ask(tape, endpoint.url).text == "hi"
@@ -180,7 +181,7 @@ def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message
         Tape.open(tmp_path / "tape", "record") as tape,
         pytest.raises(ModelError, match=message) as error,
     ):
-        ask(tape, endpoint.url)
+        ask(tape, endpoint.url, patience=0.5 if "hang" in faults else HANG)
     assert KEY not in str(error.value)
 
 

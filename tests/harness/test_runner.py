@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from harness.task import Task
 from harness.trace import read_trace, replace_events
 from snapshots.errors import DamagedInput, UsageError
 from tests.support.runs import SHELF, bird_task, make_run, write_script
+from tests.support.waiting import STARTS, until
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
@@ -160,7 +160,7 @@ def test_tasks_are_chosen_by_id_and_limit(tmp_path):
     ("limits", "wait", "end", "status"),
     [
         (Limits(calls=1), 0.0, "calls", "zero"),
-        (Limits(seconds=0.15), 5.0, "seconds", "timeout"),
+        (Limits(seconds=0.15), 600.0, "seconds", "timeout"),
     ],
 )
 def test_a_limit_ends_an_attempt_and_is_its_reason(tmp_path, limits, wait, end, status):
@@ -240,18 +240,19 @@ run_attempts(Path(sys.argv[1]), display=SilentDisplay())
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_loses_no_finished_attempt_and_the_same_call_ends_it(tmp_path, how):
     names = [f"t{i}" for i in range(40)]
-    files = make_run(tmp_path, names, run=False, tool_options={"wait": 0.05})
+    hold = tmp_path / "hold"
+    hold.touch()
+    files = make_run(tmp_path, names, run=False, tool_options={"hold": str(hold), "rush": 24})
     process = subprocess.Popen(
         [sys.executable, "-c", CODE, str(files.path)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while len(list(files.traces.glob("*.jsonl"))) < 6 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert until(lambda: len(list(files.traces.glob("*.jsonl"))) >= 6, STARTS)
     process.send_signal(how)
-    process.wait(timeout=30)
+    process.wait(timeout=STARTS)
+    hold.unlink()
     finished = {path: path.read_bytes() for path in files.traces.glob("*.jsonl")}
     assert 6 <= len(finished) < 40
     parts = len(list(files.traces.glob("*.part")))

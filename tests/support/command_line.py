@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-GONE = 10.0  # seconds in which everything that was started must have ended
+from tests.support.waiting import STARTS, until
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Started:
         """Ctrl-C: the terminal sends the signal to all that run in the foreground."""
         os.killpg(self.process.pid, signal.SIGINT)
 
-    def end(self, timeout: float = 90) -> Done:
+    def end(self, timeout: float = STARTS) -> Done:
         """Waits for the end, and sees that nothing is left and that there was no traceback."""
         try:
             out, err = self.process.communicate(timeout=timeout)
@@ -63,12 +62,7 @@ class Started:
             os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()
             raise AssertionError(f"it did not end: {out}\n{err}") from None
-        left = self._left()
-        until = time.monotonic() + GONE
-        while left and time.monotonic() < until:
-            time.sleep(0.05)
-            left = self._left()
-        assert not left, left
+        assert until(lambda: not self._left()), self._left()
         assert "Traceback" not in err, err
         return Done(self.process.returncode, out, err)
 

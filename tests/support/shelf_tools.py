@@ -37,16 +37,17 @@ class Result:
 
 
 class ShelfSession:
-    def __init__(self, wait: float) -> None:
-        self.wait = wait
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.calls = 0
         self.closed = False
 
     def list(self) -> list[Spec]:
         return [Spec()]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Result:
-        if self.wait:
-            await asyncio.sleep(self.wait)
+        self.calls += 1
+        await self.shelf.ready(self.calls)
         url = arguments["url"]
         text = PAGES.get(url)
         if text is None:
@@ -70,11 +71,26 @@ class ShelfSession:
 
 
 class Shelf:
-    def __init__(self, snapshot: Any = None, wait: float = 0.0) -> None:
-        self.wait = wait
+    """Calls of a session after the first `free` take `wait` seconds; calls of all sessions after the first `rush` take as
+    long as the file `hold` exists.
+    """
+
+    def __init__(
+        self, snapshot: Any = None, wait: float = 0.0, free: int = 0, hold: str = "", rush: int = 0
+    ) -> None:
+        self.wait, self.free = wait, free
+        self.hold, self.rush = hold, rush
 
     def session(self, name: str) -> ShelfSession:
-        return ShelfSession(self.wait)
+        return ShelfSession(self)
+
+    async def ready(self, number: int) -> None:
+        """When the answer to a session's call number `number`, from 1, is there."""
+        if self.wait and number > self.free:
+            await asyncio.sleep(self.wait)
+        self.rush -= 1
+        while self.rush < 0 and self.hold and os.path.exists(self.hold):
+            await asyncio.sleep(0.01)
 
 
 class Restless(Shelf):

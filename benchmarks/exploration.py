@@ -4,13 +4,15 @@
 
 Each application runs on loopback with data of its own. Its list (benchmarks/applications/*.yaml) was written by hand;
 each way in it is walked in the running application, and counts as found if a stored view shows the same. Then every
-view is replayed offline and compared (`stillweb check`). An exploration that ran out of
-time goes on when called again with the same --keep. Exit code 1 below 95 % found, 98 % of texts, 90 % of pictures.
+view is replayed offline and compared (`stillweb check`). With the same --keep, an exploration that ran out of time goes
+on (`--seconds 0` only walks and compares), one that is done is not done again, and what was walked is kept.
+Exit code 1 below 95 % found, 98 % of texts, 90 % of pictures.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import tempfile
 import time
@@ -20,13 +22,13 @@ from pathlib import Path
 import click
 
 from benchmarks.applications.servers import HERE, NAMES, present, serving
-from benchmarks.applications.states import States, load, missing, walk
+from benchmarks.applications.states import States, load, missing, named, walk
 from proxy.browser import BrowserHost, complete
 from proxy.certificates import Authority
 from proxy.checking import CheckReport, check
 from proxy.explorer import Explorer, Limits
 from proxy.gateway import Gateway
-from proxy.graph import Graph
+from proxy.graph import Graph, graph_uri
 from proxy.moves import Choices
 from proxy.noise import Noise, shown
 from proxy.recorder import Recorder
@@ -69,49 +71,107 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float) -
     """Explore, walk the list, check."""
     states = states.within(depth)
     outcome = Outcome(name, states.count)
-    base = f"http://{name}.test"
+    kept = Kept(work / "kept.json")
     authority = Authority.load_or_create(work / "state")
     profile = complete(Profile())
     with serving(name, work / "application") as port:
         places = {f"{name}.test": ("127.0.0.1", port)}
-        began = time.monotonic()
-        with (
-            Writer.open(work / "snap", profile=profile) as writer,
-            Recorder(writer, authority=authority, resolve=places) as recorder,
-        ):
-            explorer = Explorer(
-                recorder, writer, profile, limits=Limits(states.views, depth, seconds, delay=0.0, parallel=4), choices=Choices(states.values)
-            )  # fmt: skip
-            for page in states.pages:
-
-                def tell(count: int, address: str) -> None:
-                    if count % 50 == 0:
-                        click.echo(f"  {count} views, {time.monotonic() - began:.0f} s", err=True)
-
-                graph = explorer.explore(base + page.url, tell)
-                outcome.graphs.append(graph)
-                click.echo(f"  {page.url}: {len(graph.views)} views, {graph.ended}", err=True)
-        outcome.seconds = time.monotonic() - began
+        outcome.graphs = _explore(
+            work / "snap", profile, authority, places, name, states, depth, seconds, kept
+        )
+        outcome.seconds = kept.seconds
         with (
             Writer.open(work / "walks", profile=profile) as writer,
             Recorder(writer, authority=authority, resolve=places) as recorder,
-            Snapshot.open(work / "snap") as snapshot,
         ):
-            for page, graph in zip(states.pages, outcome.graphs, strict=True):
-                walked = asyncio.run(_walk(recorder, profile, base + page.url, page.states))
-                stored = [
-                    shown(_text(snapshot, "text", node.address), _text(snapshot, "aria", node.address))
-                    for node in graph.views
-                ]
-                outcome.lost += [f"{page.url}: {one}" for one in missing(walked, stored, Noise(graph.noise))]
-    with Snapshot.open(work / "snap") as snapshot, Gateway(snapshot, authority=authority) as gateway:
-        outcome.report = check(snapshot, gateway)
+            asyncio.run(_walk(recorder, profile, f"http://{name}.test", states, kept))
+    with Snapshot.open(work / "snap") as snapshot:
+        for page, graph in zip(states.pages, outcome.graphs, strict=True):
+            stored = [
+                shown(_text(snapshot, "text", node.address), _text(snapshot, "aria", node.address))
+                for node in graph.views
+            ]
+            walked = {named(way): kept.walks[page.url][named(way)] for way in page.states}
+            outcome.lost += [f"{page.url}: {one}" for one in missing(walked, stored, Noise(graph.noise))]
+        with Gateway(snapshot, authority=authority) as gateway:
+            outcome.report = check(snapshot, gateway)
     return outcome
 
 
-async def _walk(recorder: Recorder, profile: Profile, url: str, ways: tuple) -> dict[str, str]:  # type: ignore[type-arg]
+class Kept:
+    """What a run leaves to the next beside its snapshot: seconds of exploring, and what each walked way showed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds = 0.0
+        self.walks: dict[str, dict[str, str]] = {}
+        if path.exists():
+            known = json.loads(path.read_text(encoding="utf-8"))
+            self.seconds, self.walks = known["seconds"], known["walks"]
+
+    def save(self) -> None:
+        """Write it down."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps({"seconds": self.seconds, "walks": self.walks}), encoding="utf-8")
+
+
+def _explore(
+    place: Path,
+    profile: Profile,
+    authority: Authority,
+    places: dict[str, tuple[str, int]],
+    name: str,
+    states: States,
+    depth: int,
+    seconds: float,
+    kept: Kept,
+) -> list[Graph]:
+    done: dict[str, Graph] = {}
+    if (place / "datapackage.json").exists():
+        with Snapshot.open(place) as snapshot:
+            for page in states.pages:
+                known = snapshot.metadata(graph_uri(f"http://{name}.test{page.url}"))
+                if known and not known["ended"].endswith(" s"):
+                    done[page.url] = Graph.from_json(known)
+    with (
+        Writer.open(place, profile=profile) as writer,
+        Recorder(writer, authority=authority, resolve=places) as recorder,
+    ):
+        explorer = Explorer(
+            recorder, writer, profile, limits=Limits(states.views, depth, seconds, delay=0.0, parallel=4), choices=Choices(states.values)
+        )  # fmt: skip
+        for page in states.pages:
+            if page.url in done:
+                continue
+            began = time.monotonic()
+
+            def tell(count: int, address: str, began: float = began) -> None:
+                if count % 50 == 0:
+                    click.echo(f"  {count} views, {time.monotonic() - began:.0f} s", err=True)
+
+            graph = done[page.url] = explorer.explore(f"http://{name}.test{page.url}", tell)
+            kept.seconds += time.monotonic() - began
+            kept.save()
+            click.echo(f"  {page.url}: {len(graph.views)} views, {graph.ended}", err=True)
+    return [done[page.url] for page in states.pages]
+
+
+async def _walk(recorder: Recorder, profile: Profile, base: str, states: States, kept: Kept) -> None:
+    """Walk the ways that are not kept yet, four at a time."""
+    few = asyncio.Semaphore(4)
     async with BrowserHost(ca=recorder.ca_path) as host:
-        return await walk(host, recorder.proxy_url("hand"), profile, url, ways)
+
+        async def one(number: int, url: str, way: tuple) -> None:  # type: ignore[type-arg]
+            async with few:
+                session = f"hand-{number}"
+                kept.walks.setdefault(url, {})[named(way)] = await walk(
+                    host, session, recorder.proxy_url(session), profile, base + url, way
+                )
+                kept.save()
+
+        ways = [(page.url, way) for page in states.pages for way in page.states]
+        left = [(url, way) for url, way in ways if named(way) not in kept.walks.get(url, {})]
+        await asyncio.gather(*(one(number, url, way) for number, (url, way) in enumerate(left)))
 
 
 def _text(snapshot: Snapshot, kind: str, address: str) -> str:
@@ -129,7 +189,7 @@ def table(outcomes: list[Outcome]) -> str:
         report = one.report
         assert report is not None
         lines.append(
-            f"| {one.name} | {one.listed} | {one.found:.1%} | {views} | {views / one.seconds:.1f} | "
+            f"| {one.name} | {one.listed} | {one.found:.1%} | {views} | {views / max(1.0, one.seconds):.1f} | "
             f"{report.share('text'):.1%} | {report.share('pixels'):.1%} | {len(report.views) / report.seconds:.1f} |"
         )
     return "\n".join(lines)

@@ -6,15 +6,14 @@ import asyncio
 import hashlib
 import json
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.acting import Driver, Failed, first_line
+from proxy.agenda import Agenda
 from proxy.browser import BrowserHost
 from proxy.freeze import Calm
 from proxy.graph import Edge, Graph, Node
@@ -61,7 +60,7 @@ class Exploration:
         self.shown: dict[str, str] = {}  # address -> what that view shows
         self.looks = {node.look: node for node in graph.views}
         self.tried = set(graph.done)
-        self.queue: deque[tuple[Node, Move]] = deque()
+        self.queue = Agenda()
         self.trying: list[tuple[Node, Move]] = []
         self.busy = 0
         self.claimed = len(graph.views)  # stored, or being stored
@@ -75,10 +74,8 @@ class Exploration:
 
     def _take_up(self, known: dict[str, Any]) -> None:
         nodes = {node.address: node for node in self.graph.views}
-        for address, move in known.get("queue", ()):
-            if address in nodes:
-                self.queue.append((nodes[address], Move.from_json(move)))
-                self.tried.add(_key([*nodes[address].steps, *self.queue[-1][1].steps]))
+        for node, move in self.queue.take_up(known, nodes):
+            self.tried.add(_key([*node.steps, *move.steps]))
         self.held.update(known.get("held", {}))
 
     @property
@@ -88,8 +85,8 @@ class Exploration:
 
     def to_json(self) -> dict[str, Any]:
         """The graph, and what is left to try."""
-        left = [(node.address, asdict(move)) for node, move in (*self.trying, *self.queue)]
-        return self.graph.whole().to_json() | {"queue": left, "held": self.held}
+        left = self.queue.to_json(self.trying)
+        return self.graph.whole().to_json() | left | {"held": self.held}
 
     async def go(self) -> None:
         """Explore until nothing is left, or a limit is reached."""
@@ -133,7 +130,7 @@ class Exploration:
                 if self._over() or not self.queue:
                     self.changed.notify_all()
                     return
-                node, move = self.queue.popleft()
+                node, move = self.queue.take()
                 self.busy += 1
                 self.trying.append((node, move))
             try:
@@ -188,7 +185,7 @@ class Exploration:
                 if move.href not in self.graph.robots:
                     self.graph.robots.append(move.href)
                 continue
-            self.queue.append((node, move))
+            self.queue.add(node, move)
 
     async def _visit(self, source: Node | None, move: Move | None) -> None:
         """Reach a view, make a move on it, store what that shows if it is new."""
@@ -221,9 +218,11 @@ class Exploration:
                 status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
             else:
                 sight = await recording.look(driver.page, with_picture=False)
-            await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
+            new = await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
+            if source is not None and move is not None and self.queue.again(source, move):
+                return
             way = _key([*before, *(move.steps if move else ())])
             self.graph.failed.append((way, said))
             if source is None:
@@ -231,6 +230,7 @@ class Exploration:
         finally:
             await context.close()
         if move is not None:
+            self.queue.tell(move, new=new)
             self.graph.done.append(_key([*before, *move.steps]))
 
     def _save(self) -> None:
@@ -296,20 +296,22 @@ class Exploration:
         status: int,
         calm: Calm,
         loaded: bool,
-    ) -> None:
+    ) -> bool:
+        """Store what is new, and draw the edge; whether it was new."""
         graph = self.graph
         if urlsplit(sight.url).netloc != urlsplit(graph.url).netloc:
             graph.left.append((_key(steps), f"leaves the site for {sight.url}"))
-            return
+            return False
         look = self._look(sight)
         known = self.looks.get(look)
+        new = known is None
         if known is None:
             wall = examine(status, sight.text, sight.html)
             if wall is not None:
                 graph.walls.append((_key(steps), f"{wall.kind}: {wall.reason}"))
-                return
+                return False
             if self.claimed >= self.limits.views:
-                return
+                return False
             depth = 0 if source is None else source.depth + 1
             address = recording.address(graph.url, steps)
             known = Node(address, steps, sight.title, sight.url, depth, look)
@@ -335,6 +337,7 @@ class Exploration:
             self.landed[_same_link(move.href), self.held.get(source.address, "")] = known
         if source is not None and move is not None:
             self._edge(source, known, move, steps[len(source.steps) :])
+        return new
 
     def _edge(self, source: Node, target: Node, move: Move, steps: list[Step]) -> None:
         if target is not source:

@@ -73,27 +73,28 @@ def load(path: Path) -> States:
     return States(tuple(data["values"]), data["views"], tuple(pages))
 
 
-async def walk(host: BrowserHost, proxy_url: str, profile: Profile, url: str, ways: Iterable[tuple[Step, ...]]) -> dict[str, str]:  # fmt: skip
-    """What each way leads to in the running application: its steps in words -> what the page then shows.
+def named(way: tuple[Step, ...]) -> str:
+    """A way in words."""
+    return " > ".join(describe(step) for step in way) or "the page"
+
+
+async def walk(host: BrowserHost, session: str, proxy_url: str, profile: Profile, url: str, way: tuple[Step, ...]) -> str:  # fmt: skip
+    """What a way leads to in the running application: what the page then shows.
 
     A way that can't be walked is an error of the list: Failed names it.
     """
-    found: dict[str, str] = {}
-    for number, way in enumerate(ways):
-        name = " > ".join(describe(step) for step in way) or "the page"
-        context = await host.context(f"hand-{number}", proxy_url, profile)
-        try:
-            driver = Driver(context)
-            await driver.begin(url)
-            for place, step in enumerate(way, start=1):
-                await driver.perform(step, place)
-            sight = await look_at(driver.page, with_picture=False)
-        except Failed as error:
-            raise Failed(f"{url}: {name}: {error}") from None
-        finally:
-            await context.close()
-        found[name] = shown(sight.text, sight.aria)
-    return found
+    context = await host.context(session, proxy_url, profile)
+    try:
+        driver = Driver(context)
+        await driver.begin(url)
+        for place, step in enumerate(way, start=1):
+            await driver.perform(step, place)
+        sight = await look_at(driver.page, with_picture=False)
+    except Failed as error:
+        raise Failed(f"{url}: {named(way)}: {error}") from None
+    finally:
+        await context.close()
+    return shown(sight.text, sight.aria)
 
 
 def missing(walked: dict[str, str], stored: Iterable[str], noise: Noise) -> list[str]:

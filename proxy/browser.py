@@ -47,6 +47,7 @@ FEATURES_OFF = (
     "OptimizationHints",
     "PaintHolding",
     "PreconnectToSearch",
+    "SpareRendererForSitePerProcess",  # a process beside each context that is hardly ever used
     "ThirdPartyStoragePartitioning",
     "WebUIOmniboxAimPopup",  # pages of the address bar's own, in a process beside each context
     "WebUIOmniboxFullPopup",

@@ -67,7 +67,7 @@ class Outcome:
         )
 
 
-def explore(name: str, states: States, work: Path, depth: int, seconds: float) -> Outcome:
+def explore(name: str, states: States, work: Path, depth: int, seconds: float, parallel: int = 4) -> Outcome:
     """Explore, walk the list, check."""
     states = states.within(depth)
     outcome = Outcome(name, states.count)
@@ -84,7 +84,7 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float) -
             Writer.open(work / "walks", profile=profile) as writer,
             Recorder(writer, authority=authority, resolve=places) as recorder,
         ):
-            asyncio.run(_walk(recorder, profile, f"http://{name}.test", states, kept))
+            asyncio.run(_walk(recorder, profile, f"http://{name}.test", states, kept, parallel))
     with Snapshot.open(work / "snap") as snapshot:
         for page, graph in zip(states.pages, outcome.graphs, strict=True):
             stored = [
@@ -94,7 +94,7 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float) -
             walked = {named(way): kept.walks[page.url][named(way)] for way in page.states}
             outcome.lost += [f"{page.url}: {one}" for one in missing(walked, stored, Noise(graph.noise))]
         with Gateway(snapshot, authority=authority) as gateway:
-            outcome.report = check(snapshot, gateway)
+            outcome.report = check(snapshot, gateway, parallel=parallel)
     return outcome
 
 
@@ -122,8 +122,7 @@ def _explore(
     places: dict[str, tuple[str, int]],
     name: str,
     states: States,
-    depth: int,
-    seconds: float,
+    limits: Limits,
     kept: Kept,
 ) -> list[Graph]:
     done: dict[str, Graph] = {}
@@ -137,9 +136,7 @@ def _explore(
         Writer.open(place, profile=profile) as writer,
         Recorder(writer, authority=authority, resolve=places) as recorder,
     ):
-        explorer = Explorer(
-            recorder, writer, profile, limits=Limits(states.views, depth, seconds, delay=0.0, parallel=4), choices=Choices(states.values)
-        )  # fmt: skip
+        explorer = Explorer(recorder, writer, profile, limits=limits, choices=Choices(states.values))
         for page in states.pages:
             if page.url in done:
                 continue
@@ -156,9 +153,11 @@ def _explore(
     return [done[page.url] for page in states.pages]
 
 
-async def _walk(recorder: Recorder, profile: Profile, base: str, states: States, kept: Kept) -> None:
-    """Walk the ways that are not kept yet, four at a time."""
-    few = asyncio.Semaphore(4)
+async def _walk(
+    recorder: Recorder, profile: Profile, base: str, states: States, kept: Kept, parallel: int
+) -> None:
+    """Walk the ways that are not kept yet, some at a time."""
+    few = asyncio.Semaphore(parallel)
     async with BrowserHost(ca=recorder.ca_path) as host:
 
         async def one(number: int, url: str, way: tuple) -> None:  # type: ignore[type-arg]
@@ -199,8 +198,9 @@ def table(outcomes: list[Outcome]) -> str:
 @click.argument("names", nargs=-1, type=click.Choice(NAMES))
 @click.option("--depth", default=2, show_default=True)
 @click.option("--seconds", default=1500.0, show_default=True, help="Most time for one page.")
+@click.option("--parallel", default=4, show_default=True, help="Browser sessions at a time.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Where the snapshots are to stay.")
-def main(names: tuple[str, ...], depth: int, seconds: float, keep: Path | None) -> None:
+def main(names: tuple[str, ...], depth: int, seconds: float, parallel: int, keep: Path | None) -> None:
     """Explores, counts, checks, prints."""
     outcomes = []
     for name in names or NAMES:
@@ -208,7 +208,7 @@ def main(names: tuple[str, ...], depth: int, seconds: float, keep: Path | None) 
             raise click.ClickException(f"{name} is not installed: ./setup.sh --peers")
         with tempfile.TemporaryDirectory() as temporary:
             work = (keep / name) if keep else Path(temporary)
-            outcome = explore(name, load(HERE / f"{name}.yaml"), work, depth, seconds)
+            outcome = explore(name, load(HERE / f"{name}.yaml"), work, depth, seconds, parallel)
         outcomes.append(outcome)
         for one in outcome.lost:
             click.echo(f"  not found: {one}", err=True)

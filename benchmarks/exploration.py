@@ -76,9 +76,8 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float, p
     profile = complete(Profile())
     with serving(name, work / "application") as port:
         places = {f"{name}.test": ("127.0.0.1", port)}
-        outcome.graphs = _explore(
-            work / "snap", profile, authority, places, name, states, depth, seconds, kept
-        )
+        limits = Limits(states.views, depth, seconds, delay=0.0, parallel=parallel)
+        outcome.graphs = _explore(work / "snap", profile, authority, places, name, states, limits, kept)
         outcome.seconds = kept.seconds
         with (
             Writer.open(work / "walks", profile=profile) as writer,

@@ -34,16 +34,18 @@ class _Patterns:
 @lru_cache(maxsize=4096)
 def irrelevant_url(url: str) -> bool:
     """Whether a URL is in the list: its host or a parent of it, host and start of path, or its path."""
-    hosts, paths, _ = _lists()
-    host = host_of(url).partition(":")[0]
+    starts = _starts(host_of(url))
     path = "/" + url.partition("//")[2].partition("/")[2].partition("?")[0]
-    first = path.split("/", 2)[1]
-    labels = host.split(".")
-    for start in range(len(labels)):
-        parent = ".".join(labels[start:])
-        if parent in hosts or f"{parent}/{first}" in hosts:
-            return True
-    return path in paths
+    return "" in starts or (bool(starts) and path.split("/", 2)[1] in starts) or path in _lists()[1]
+
+
+@lru_cache(maxsize=4096)
+def _starts(netloc: str) -> frozenset[str]:
+    """What paths of a host in the list begin with; "" where all of it is in the list."""
+    labels = netloc.partition(":")[0].split(".")
+    parents = {".".join(labels[start:]) for start in range(len(labels))}
+    found = (host.partition("/") for host in _lists()[0])
+    return frozenset(start for host, _, start in found if host in parents)
 
 
 def irrelevant(request: Request) -> bool:

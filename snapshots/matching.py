@@ -15,6 +15,7 @@ from snapshots.choosing import Situation, choose, layer_of
 from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
+from snapshots.evident import evident
 from snapshots.fragments import asks_for_fragment
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
@@ -111,6 +112,8 @@ class Matcher:
         site = site_of(request.url)
         state = session.sites.get(site) if session is not None else None
         candidates = self._same(request, key)
+        if len(candidates) == 1 and state is None and evident(request, key, candidates[0]):
+            return self._evidently(request, key, candidates[0], site)
         if not candidates or any(_guarded(c) for c in candidates):
             known = self._recognised(request, candidates, session)
             if candidates:
@@ -168,6 +171,17 @@ class Matcher:
         if stateless and not now.unsure and rule is None:
             lookup.timeless = True
             self._remember(request, lookup, candidates, "" if conditions.lasting else site)
+        return lookup
+
+    def _evidently(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
+        """What all the steps come to where there is one capture and nothing that could speak against it."""
+        lookup = Lookup(
+            "exact", capture, None, False, "", key, irrelevant_url(request.url.partition("?")[0]), request,
+            timeless=True, inert=True, site=site, matcher=self,
+        )  # fmt: skip
+        if len(self._hot) >= HOT:
+            self._hot.clear()
+        self._hot[request.url] = ("" if capture.state else site, lookup)
         return lookup
 
     def _remember(self, request: Request, lookup: Lookup, candidates: list[Capture], site: str) -> None:

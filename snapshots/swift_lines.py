@@ -50,11 +50,11 @@ def swift_line(line: bytes) -> Capture | None:
     block = _decode(text)
     if block.kind is not msgspec.UNSET:
         return None
-    mime: str | msgspec.UnsetType = block.mime
+    mime = block.mime
     if block.orig is not None:
-        mime = block.type
-        if mime is msgspec.UNSET:
+        if isinstance(block.type, msgspec.UnsetType):
             raise ValueError("the type of the payload is not told")
+        mime = block.type
     request, events = block.req, block.events
     return swift_capture(
         urlkey.decode(errors="surrogatepass"),

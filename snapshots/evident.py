@@ -1,0 +1,26 @@
+"""The short way of a lookup: one capture, and nothing that could speak against it.
+
+Most requests of most snapshots are such. What is said here is what the steps of `snapshots.choosing` come to; a test
+holds one against the other.
+"""
+
+from __future__ import annotations
+
+from snapshots.acceptance import accepts
+from snapshots.capture import PARTIAL, Capture
+from snapshots.conditions import ANY
+from snapshots.fragments import asks_for_fragment
+from snapshots.keys import Key, overridden
+from snapshots.request import Request
+
+
+def evident(request: Request, key: Key, capture: Capture) -> bool:
+    """Whether the only capture of a request is its exact answer in every session that has changed nothing on its site."""
+    return (
+        capture.state in ("", ANY)
+        and capture.exact == key.exact
+        and request.method == "GET"
+        and not (request.body or capture.vary or capture.truncated or capture.status in PARTIAL)
+        and accepts(request, capture)
+        and not (overridden(request) or asks_for_fragment(request))
+    )

@@ -17,7 +17,7 @@ import ada_url
 
 from snapshots.bodies import EMPTY, Body, canonical_body, netstring, typed_body
 from snapshots.request import Request
-from snapshots.urlkeys import request_urlkey, surt
+from snapshots.urlkeys import IPV4, PORT, request_urlkey, surt
 
 VERSION = 1
 
@@ -135,10 +135,11 @@ def exact_digest(request: Request, parsed: Parsed) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-# A URL that WHATWG's parser gives back as it is: a lower-case name that is no address, no port, no dot segment
-# (written %2e neither), and nothing that it would escape. A test holds it against the parser.
+# A URL that WHATWG's parser gives back as it is: a lower-case name or a plain IPv4 address, no usual port, no dot
+# segment (written %2e neither), and nothing that it would escape. A test holds it against the parser.
 _AS_IT_IS = re.compile(
-    r"(https?://(?!(?:[^/]*\.)?xn--)(?:[a-z0-9-]+\.)*[a-z][a-z0-9-]*(?:/(?![.%])[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+)"
+    rf"(https?://(?:(?!(?:[^/]*\.)?xn--)(?:[a-z0-9-]+\.)*[a-z][a-z0-9-]*|{IPV4})(?:{PORT})?"
+    r"(?:/(?![.%])[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+)"
     r"(?:\?([A-Za-z0-9._~!$&()*+,;=:@%/?-]*))?"
 )
 

@@ -36,9 +36,15 @@ def surt(url: str) -> str:
         return escape(url)
 
 
-# What the surt package only lowers, reverses and sorts: no port, escape, session id or dot segment.
+# An IPv4 address and a port as WHATWG's parser writes them; one that may be the scheme's own is left to it.
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+PORT = r":(?!(?:80|443)/)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3})(?=/)"
+
+# What the surt package only lowers, reverses and sorts: no usual port, escape, session id or dot segment.
 _PLAIN = re.compile(
-    r"https?://(?:www[0-9]*\.)?((?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*)(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&-]+))?"
+    rf"https?://(?:(?:www[0-9]*\.)?((?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*)|({IPV4}))({PORT})?"
+    r"(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&-]+))?"
 )
 _SPECIAL = re.compile(r"//|/\.|&&|sid|cfid|aspsession")
 
@@ -48,14 +54,15 @@ def _plain_surt(url: str) -> str | None:
     found = _PLAIN.fullmatch(url)
     if found is None:
         return None
-    host, path, query = found.groups()
+    name, address, port, path, query = found.groups()
+    host = name or address
     path = path.lower()
     rest = path if query is None else f"{path}?{(query := query.lower())}"
     if host.startswith("www") or _SPECIAL.search(rest) or url.endswith("&"):
         return None
     if path.endswith("/") and path != "/":
         path = path[:-1]
-    key = f"{_turned(host)}){path}"
+    key = f"{_turned(host)}{port or ''}){path}"
     if query is None:
         return key
     if "&" in query:

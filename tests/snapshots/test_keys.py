@@ -301,7 +301,9 @@ PIECES = [
     "xn--",
     "-",
 ]
-NAMES = ["a.test", "a", "A.test", "1.2.3.4", "a.0x1", "a.1", "xn--bcher-kva.test", "a.xn--p1ai", "-a.test", "a..test", "a.test.", "ab--c.d", "x_y.test", "a.test:443"]  # fmt: skip
+NAMES = ["a.test", "a", "A.test", "1.2.3.4", "a.0x1", "a.1", "xn--bcher-kva.test", "a.xn--p1ai", "-a.test", "a..test", "a.test.", "ab--c.d", "x_y.test", "a.test:443",
+    "a.test:80", "a.test:8080", "a.test:080", "a.test:65536", "a.test:59999", "a.test:0", "127.0.0.1:8000", "255.255.255.255",
+    "256.0.0.1", "01.2.3.4", "1.2.3", "1.2.3.4.", "1.2.3.4.5", "0.0.0.0:443"]  # fmt: skip
 
 
 @given(
@@ -317,7 +319,8 @@ def test_the_quick_key_is_the_parsed_one(scheme: str, host: str, rest: list[str]
 
 @pytest.mark.parametrize(
     "url",
-    ["http://a.test/", "https://www.a.test/B/c-_~!$&'()*+,;=:@", "https://a.test/?b=2&a=1&&=", "http://a/b%zz?/?", "http://0x1.b/"],
+    ["http://a.test/", "https://www.a.test/B/c-_~!$&'()*+,;=:@", "https://a.test/?b=2&a=1&&=", "http://a/b%zz?/?", "http://0x1.b/",
+     "http://a.test:8080/", "https://127.0.0.2:44444/a?b", "http://10.200.255.0/"],
 )  # fmt: skip
 def test_the_quick_key_is_there_for_plain_urls(url: str) -> None:
     assert plain_key(url) == parsed_key(get(url))
@@ -325,7 +328,8 @@ def test_the_quick_key_is_there_for_plain_urls(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://a.test", "http://a.test/../b", "http://a.test/%2e/b", "http://A.test/", "http://a.test/?'", "http://a.1/", "http://é.test/", "http://a.test/#b", "http://a.test:80/", "http://a.xn--p1ai/"],
+    ["http://a.test", "http://a.test/../b", "http://a.test/%2e/b", "http://A.test/", "http://a.test/?'", "http://a.1/", "http://é.test/", "http://a.test/#b", "http://a.test:80/", "http://a.xn--p1ai/",
+     "https://a.test:443/", "http://01.2.3.4/", "http://1.2.3.256/", "http://1.2.3/", "http://a.test:/", "http://a.test:65536/"],
 )  # fmt: skip
 def test_there_is_none_for_what_must_be_parsed(url: str) -> None:
     assert plain_key(url) is None

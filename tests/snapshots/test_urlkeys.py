@@ -18,6 +18,11 @@ HOSTS = [
     "1.2.3.com",
     "localhost",
     "example.com:8080",
+    "www.example.com:8443",
+    "example.com:80",
+    "example.com:443",
+    "127.0.0.2:44444",
+    "255.25.249.0",
 ]
 PAIRS = [
     "sid=0123456789abcdef0123456789abcdef",

@@ -1,10 +1,11 @@
 """`python -m benchmarks.identity [--pairs N]`: the hard set asked of Stillweb and of its peers.
 
-A wrong answer is an answer given to a request that is another one; a miss is none given to the same request. The
-pairs are those of the tests (tests/support/hard_set.py), each on hosts of its own. What can be run is run:
-mitmproxy's server playback here, pywb and vcrpy with the Python of .venv-peers, Playwright's HAR in Chromium. Of
-wabac.js the published rule is applied (the same URL with the body in its query, else any capture that begins with
-the part before "?").
+A wrong answer is an answer given to a request that is another one; a miss is none given to the same request. What is
+given and said to be unsure (`ambiguous`, which no peer can say) is counted apart. The pairs are those of the tests
+(tests/support/hard_set.py), each on hosts of its own. What can be run is run: mitmproxy's server playback here, pywb and
+vcrpy with the Python of .venv-peers, wabac.js in Node (`npm ci --ignore-scripts --prefix benchmarks/wabac` first),
+Playwright's HAR in Chromium. Where wabac.js can't be run its published rule is applied (the same URL with the body in its
+query, else any capture that begins with the part before "?").
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,16 @@ def own_hosts(number: int, pair: Pair) -> Pair:
     return replace(pair, recorded=moved(pair.recorded), asked=moved(pair.asked))
 
 
-def stillweb(asked: list[Pair], accept: str = "rule") -> list[bool]:
-    """Ours, with its default accept level; what it recorded is what the site says, where the site was asked."""
+def stillweb(asked: list[Pair], accept: str = "rule") -> list[bool | None]:
+    """Ours, with its default accept level; what it recorded is what the site says, where the site was asked.
+
+    None is an answer that it says to be unsure.
+    """
     from snapshots.matching import Matcher
     from tests.support.memory_store import MemoryStore, Recorded, html
     from tests.support.stateful_site import HOST, Site
 
-    found = []
+    found: list[bool | None] = []
     for pair in asked:
         at = pair.recorded.url.lower().find(HOST.removeprefix("http://"))
         answer = html("answer")
@@ -59,13 +63,14 @@ def stillweb(asked: list[Pair], accept: str = "rule") -> list[bool]:
             path = pair.recorded.url[at + len(HOST) - len("http://") :]
             answer = Site().handle(replace(pair.recorded, url=HOST + path))
         matcher = Matcher(MemoryStore([Recorded(pair.recorded, answer)]))
-        found.append(matcher.lookup(pair.asked, matcher.session(), accept=accept).capture is not None)
+        lookup = matcher.lookup(pair.asked, matcher.session(), accept=accept)
+        found.append(None if lookup.ambiguous else lookup.capture is not None)
     return found
 
 
-def cautious(asked: list[Pair]) -> list[bool]:
-    """Ours with `--accept canonical`: no rule, and no other value of a field that Vary names."""
-    return stillweb(asked, "canonical")
+def cautious(asked: list[Pair]) -> list[bool | None]:
+    """Ours with `--accept canonical+unambiguous`: no rule, no other value of a field that Vary names, nothing unsure."""
+    return stillweb(asked, "canonical+unambiguous")
 
 
 def mitmproxy(asked: list[Pair]) -> list[bool]:
@@ -98,6 +103,11 @@ def _bytes(request: Request) -> list[tuple[bytes, bytes]]:
 
 
 def wabac(asked: list[Pair]) -> list[bool]:
+    """wabac.js in Node: its database, its way of writing a body into a URL, its fuzzy matching."""
+    return _told_by(["node", str(HERE / "wabac" / "ask.mjs")], asked)
+
+
+def published(asked: list[Pair]) -> list[bool]:
     """The published rule of wabac.js, applied to index keys: the same one, else any that shares the path."""
 
     def key(request: Request) -> str:
@@ -171,18 +181,16 @@ def _entry(request: Request) -> dict[str, Any]:
 def peer(name: str) -> Callable[[list[Pair]], list[bool]]:
     """A program in .venv-peers."""
 
-    def run(asked: list[Pair]) -> list[bool]:
-        told = [{"recorded": _plain(p.recorded), "asked": _plain(p.asked)} for p in asked]
-        done = subprocess.run(
-            [str(PEERS), str(HERE / "identity_peers.py"), name],
-            input=json.dumps(told), capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it failed")
-        found: list[bool] = json.loads(done.stdout)
-        return found
+    return lambda asked: _told_by([str(PEERS), str(HERE / "identity_peers.py"), name], asked)
 
-    return run
+
+def _told_by(command: list[str], asked: list[Pair]) -> list[bool]:
+    told = [{"recorded": _plain(p.recorded), "asked": _plain(p.asked)} for p in asked]
+    done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it failed")
+    found: list[bool] = json.loads(done.stdout)
+    return found
 
 
 def _plain(request: Request) -> dict[str, Any]:
@@ -190,13 +198,14 @@ def _plain(request: Request) -> dict[str, Any]:
     return {"method": request.method, "url": request.url, "headers": request.headers, "body": body}
 
 
-CONTESTANTS: dict[str, Callable[[list[Pair]], list[bool]]] = {
+CONTESTANTS: dict[str, Callable[[list[Pair]], Sequence[bool | None]]] = {
     "Stillweb": stillweb,
-    "Stillweb --accept canonical": cautious,
+    "Stillweb --accept canonical+unambiguous": cautious,
     "mitmproxy server playback": mitmproxy,
     "vcrpy (default matchers)": peer("vcrpy"),
     "pywb": peer("pywb"),
-    "wabac.js (published rule)": wabac,
+    "wabac.js (ReplayWeb.page)": wabac,
+    "wabac.js (published rule)": published,
     "Playwright route_from_har": playwright,
 }
 
@@ -205,8 +214,8 @@ def measure(asked: list[Pair]) -> str:
     """The table of some pairs, as Markdown."""
     asked = [own_hosts(n, p) for n, p in enumerate(asked)]
     lines = [
-        "| | pairs | wrong answers | misses of the same request | wrong most often |",
-        "|---|---|---|---|---|",
+        "| | pairs | wrong answers | said to be unsure: wrong, right | misses of the same request | wrong most often |",
+        "|---|---|---|---|---|---|",
     ]
     for name, run in CONTESTANTS.items():
         mine = asked[:IN_A_BROWSER] if run is playwright else asked
@@ -214,14 +223,16 @@ def measure(asked: list[Pair]) -> str:
         try:
             found = run(mine)
         except (RuntimeError, OSError, ImportError) as error:
-            lines.append(f"| {name} | could not be run: {error} | | | |")
+            lines.append(f"| {name} | could not be run: {error} | | | | |")
             continue
         apart = sum(not p.same for p in mine)
         wrong = Counter(p.kind for p, hit in zip(mine, found, strict=True) if hit and not p.same)
-        missed = sum(p.same and not hit for p, hit in zip(mine, found, strict=True))
+        missed = sum(p.same and hit is False for p, hit in zip(mine, found, strict=True))
+        doubted = Counter(p.same for p, hit in zip(mine, found, strict=True) if hit is None)
+        unsure = f"{doubted[False]}, {doubted[True]}" if run in (stillweb, cautious) else ""
         often = ", ".join(kind.replace("_", " ") for kind, _ in wrong.most_common(3))
         lines.append(
-            f"| {name} | {len(mine)} | {sum(wrong.values())} of {apart} | {missed} of {len(mine) - apart} | {often} |"
+            f"| {name} | {len(mine)} | {sum(wrong.values())} of {apart} | {unsure} | {missed} of {len(mine) - apart} | {often} |"
         )
     return "\n".join(lines)
 
@@ -234,8 +245,9 @@ SERVED = """## The site's own word
 
 Here a server decides: our stateful site is asked both requests, as a client that it does not know, and they are the
 same if it says the same. It also says the same to parameters that it ignores, which no client can know to be ignored:
-those are misses of whoever is careful. Stillweb's wrong answers here are `varies:` ones, served under that verdict
-where one value of a field that Vary names was recorded and another is asked for; `--accept canonical` refuses them."""
+those are misses of whoever is careful. Where one value of a field that Vary names was recorded and another is asked for,
+Stillweb gives the recorded answer and calls it `ambiguous`, in the ledger and to whoever asks: that is what is said to be
+unsure here, and `--accept rule+unambiguous` refuses it."""
 
 
 @click.command()

@@ -87,6 +87,8 @@
       if (!e.checked) add("radio", e, byLabel(e), { submit: submitOf(e) });
     } else if (type === "checkbox") {
       add(e.checked ? "uncheck" : "check", e, byLabel(e), { submit: submitOf(e) });
+    } else if (type === "text" && e.form && /^\d{1,5}$/.test(e.value)) { // a number in all but name: rows of a page
+      add("value", e, byLabel(e), { type: "number", min: "", max: "", step: "", value: e.value, submit: submitOf(e) });
     } else if (type === "search" || (type === "text" && e.form)) {
       add("text", e, byLabel(e), { submit: submitOf(e), search: type === "search" || /search|query|find|^q$|suche|keyword/i.test(`${e.name} ${e.id} ${e.placeholder} ${label(e)} ${e.form ? about(e.form) : ""}`) });
     } else if (/^(number|range|date|month|week|time|datetime-local)$/.test(type)) {

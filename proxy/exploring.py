@@ -214,11 +214,15 @@ class Exploration:
                     found = [(named, why) for why in dict.fromkeys(guard.stopped)]
                     self.graph.left += [one for one in found if one not in self.graph.left]
                     return
+                if self._half_loaded(driver) and self.queue.again(source, move):
+                    return
                 loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
                 status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
             else:
                 sight = await recording.look(driver.page, with_picture=False)
             new = await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
+            if new and source is not None and move is not None and not loaded:
+                self._then_send(source, move, steps)
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
             if source is not None and move is not None and self.queue.again(source, move):
@@ -232,6 +236,19 @@ class Exploration:
         if move is not None:
             self.queue.tell(move, new=new)
             self.graph.done.append(_key([*before, *move.steps]))
+
+    def _half_loaded(self, driver: Driver) -> bool:
+        """Whether the site itself failed to give something: what is seen may lack a script."""
+        site = urlsplit(self.graph.url).netloc
+        return any(urlsplit(url).netloc == site for url in driver.traffic.lost())
+
+    def _then_send(self, source: Node, move: Move, steps: list[Step]) -> None:
+        """A field that changed the page a little is one view, and its form sent with it another, as near."""
+        done = tuple(steps[len(source.steps) :])
+        key = _key([*steps, *move.then])
+        if move.then and len(done) == len(move.steps) and key not in self.tried:
+            self.tried.add(key)
+            self.queue.add(source, Move(move.kind, (*done, *move.then), (*done, *move.then)))
 
     def _save(self) -> None:
         """Keep what is known so far, not more often than it costs."""

@@ -85,7 +85,7 @@ class Choices:
 
     values: Sequence[str] = ()
     links: str = "near"
-    most_options: int = 12
+    most_options: int = 24
     most_words: int = 2
     clock: str = "2025-01-01"
 

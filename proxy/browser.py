@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
 
+START_SECONDS = 180.0  # a browser that has not come up by then never will, however slow the machine
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 ADVICE = (
     "no Chromium found: run 'playwright install chromium' or 'apt-get install chromium', "
@@ -128,7 +129,7 @@ def build_of(executable: Path) -> str:
     """A browser's build without starting it, as `BrowserHost.build` names it; "" when it doesn't say."""
     try:
         said = subprocess.run(
-            [executable, "--version"], capture_output=True, text=True, timeout=20, check=False
+            [executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -216,6 +217,7 @@ class BrowserHost:
             self._browser = await self._playwright.chromium.launch(
                 executable_path=executable,
                 headless=self._headless,
+                timeout=START_SECONDS * 1000,
                 args=arguments,
                 handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
                 handle_sigterm=False,

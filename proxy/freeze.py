@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.misses import MARKED
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 WORKER = re.compile(
     r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
 )  # how freeze.js marks the script of a worker
-MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")  # that, and of a stream
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 LISTEN = 0.5  # s of this machine's time in which streams must be silent while recording
+ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
 LISTENINGS = 6  # of those, at most
+LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 
 
@@ -276,7 +278,7 @@ async def _ask(frame: Frame, call: str) -> State | None:
     """One call of the freeze script in one frame; None when the frame is gone, busy or has no script."""
     try:
         answer = await asyncio.wait_for(
-            frame.evaluate(f"async () => {{ const s = {_CONTROL}; return s ? await s.{call} : null; }}"), 5
+            frame.evaluate(f"async () => {{ const s = {_CONTROL}; return s ? await s.{call} : null; }}"), ASK
         )
     except PlaywrightError:
         return None
@@ -318,7 +320,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience.real
     spent = since = 0.0
-    loading = loop.time() + 1.5
+    loading = loop.time() + LOADING
     rounds = settled = listened = 0
     while True:
         rounds += 1
@@ -360,9 +362,11 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             continue
         if traffic.streams and not after["replay"] and listened < LISTENINGS:
             listened += 1  # a stream speaks when it likes: quiet is when it has said nothing for a while
+            begun = loop.time()
             await asyncio.sleep(LISTEN)
+            held_up = loop.time() - begun > 1.5 * LISTEN  # so were they, and may be about to speak
             again = await ask_all(page, "frames()")
-            if again is None or again["mutations"] != after["mutations"]:
+            if again is None or again["mutations"] != after["mutations"] or held_up:
                 continue
         hanging = traffic.hanging
         return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")

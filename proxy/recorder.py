@@ -6,8 +6,6 @@ import asyncio
 import atexit
 import contextlib
 import errno
-import os
-import ssl
 import tempfile
 import threading
 import time
@@ -17,19 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-import certifi
-from cryptography import x509
 from mitmproxy import exceptions, options
 
 from proxy.addresses import DEFAULT_SESSION, with_session
 from proxy.archiving import Archivist, Writes
 from proxy.certificates import Authority
 from proxy.clients import client_environment, run_command
+from proxy.hooking import hooks_at_once
 from proxy.master import RecordingMaster, complaints_to, without_self_checks
 from proxy.mended import mended
 from proxy.recording import RecordingAddon
 from proxy.redacting import ExchangeRedactor
 from proxy.resolving import Place, new_loop
+from proxy.trust import system_directory, write_bundle
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.redact import Redactor
@@ -265,7 +263,7 @@ class Recorder:
 
             with contextlib.suppress(RuntimeError):  # it has just stopped
                 loop.call_soon_threadsafe(tell)
-                done.wait(5.0)
+                done.wait(60.0)
 
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:
         """What has been written for a session, in written order: exchanges that began at event `since` or later."""
@@ -293,7 +291,7 @@ class Recorder:
         try:
             complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
             refused = mended(lambda words: self._failed("client", words))
-            with without_self_checks(), refused, complaints:
+            with without_self_checks(), hooks_at_once(), refused, complaints:
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)
@@ -311,12 +309,14 @@ class Recorder:
             ssl_insecure=self._insecure,
             upstream_cert=False,  # leaves name what the client asked for, not all that the origin serves
         )
+        trusted = Path(self._scratch.name) / "trusted.pem"
+        write_bundle(trusted, self._upstream_ca)
         master = RecordingMaster(settings, asyncio.get_running_loop(), self._broke)
         master.begin([self._addon, _Ready(self)])
         settings.update(  # type: ignore[no-untyped-call]
             connection_strategy="eager",  # the origin chooses the protocol that the client then speaks
-            ssl_verify_upstream_trusted_ca=str(self._trusted()),
-            ssl_verify_upstream_trusted_confdir=_system_directory(),
+            ssl_verify_upstream_trusted_ca=str(trusted),
+            ssl_verify_upstream_trusted_confdir=system_directory(),
         )
         self._master = master
         try:
@@ -335,25 +335,6 @@ class Recorder:
             self._port = instance.listen_addrs[0][1]
         self._started.set()
 
-    def _trusted(self) -> Path:
-        """A file with the authorities that origins may be certified by: the usual ones, and what was asked for."""
-        parts = [Path(certifi.where()).read_bytes()]
-        named = os.environ.get("SSL_CERT_FILE")
-        for path in (Path(named) if named else None, self._upstream_ca):
-            if path is None or (path != self._upstream_ca and not path.is_file()):
-                continue
-            try:
-                content = path.read_bytes()
-                x509.load_pem_x509_certificates(content)
-            except OSError as e:
-                raise UsageError(f"{path}: can't be read ({e.strerror})") from e
-            except ValueError as e:
-                raise UsageError(f"{path}: holds no certificate in PEM form") from e
-            parts.append(content)
-        bundle = Path(self._scratch.name) / "trusted.pem"
-        bundle.write_bytes(b"\n".join(parts))
-        return bundle
-
 
 class _Ready:
     """Tells the recorder that mitmproxy has tried to listen. Comes last, after all others' `running`."""
@@ -369,19 +350,13 @@ class _Ready:
 def record_command(command: Sequence[str], recorder: Recorder, session: str = DEFAULT_SESSION) -> int:
     """Runs a command through a started recorder; its exit code. Whatever it fetched is written when this returns."""
     code = run_command(command, recorder.environment(session))
-    recorder.wait_quiet(session, seconds=0.0, timeout=10.0)
+    recorder.wait_quiet(session, seconds=0.0, timeout=30.0)
     return code
 
 
 def _directory_of(writer: Writes) -> Path | None:
     path = getattr(writer, "path", None)
     return Path(path) if path is not None and Path(path).is_dir() else None
-
-
-def _system_directory() -> str | None:
-    """The system's directory of trusted certificates, where companies add theirs."""
-    path = ssl.get_default_verify_paths().capath
-    return path if path and os.path.isdir(path) else None
 
 
 def _explain(error: Exception, host: str, port: int) -> Exception:

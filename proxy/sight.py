@@ -16,6 +16,9 @@ from playwright.async_api import Error as PlaywrightError
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
 
+READ_SECONDS = (
+    60.0  # a frame that says nothing for so long is left out of what is seen: never one that is only slow
+)
 _BODY = re.compile(r"<!doctype[^>]*>|</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
 _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 
@@ -64,12 +67,12 @@ def without_references(aria: str) -> str:
 
 async def accessibility(page: Page) -> str:
     """The accessibility snapshot of a page and its frames, without references."""
-    return without_references(await page.aria_snapshot(mode="ai", timeout=10_000))
+    return without_references(await page.aria_snapshot(mode="ai", timeout=READ_SECONDS * 1000))
 
 
 async def _read(frame: Frame) -> dict[str, Any] | None:
     try:
-        return await asyncio.wait_for(frame.evaluate(reader()), 10)
+        return await asyncio.wait_for(frame.evaluate(reader()), READ_SECONDS)
     except (PlaywrightError, TimeoutError):
         return None  # a frame that went away, or shows what has no document
 
@@ -79,7 +82,12 @@ async def picture(page: Page, *, full: bool = False) -> bytes:
     for last in (False, True):
         try:
             return await page.screenshot(
-                animations="disabled", caret="hide", scale="css", type="png", full_page=full, timeout=15_000
+                animations="disabled",
+                caret="hide",
+                scale="css",
+                type="png",
+                full_page=full,
+                timeout=READ_SECONDS * 1000,
             )
         except PlaywrightError:
             if last:

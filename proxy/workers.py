@@ -21,8 +21,8 @@ from proxy.connection import PATIENCE
 from proxy.http1 import MAX_HEAD
 from snapshots.errors import MissingCapability
 
-START_SECONDS = 30.0
-STOP_SECONDS = 10.0
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
 MESSAGE = MAX_HEAD + (1 << 17)  # of the channel: a head, and what came with it
 
 _CREDENTIALS = re.compile(rb"(?im)^proxy-authorization:[ \t]*([^\r\n]*)")

@@ -310,6 +310,6 @@ def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:
     from harness.missing import record_misses
 
     recorded, missing = record_misses(recorder, entries, say)
-    recorder.wait_quiet(seconds=0.0, timeout=10.0)
+    recorder.wait_quiet(seconds=0.0, timeout=30.0)
     say(f"{recorded} of {missing} missing requests recorded")
     return 0 if recorded == missing else 1

@@ -21,7 +21,7 @@ from snapshots.errors import MissingCapability
 HERE = Path(__file__).parent
 DATASETTE_HOST = "data.example"
 DESK_HOST = "desk.example"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 _METADATA = {
     "title": "Open data",
@@ -144,7 +144,7 @@ class Origin:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
             try:
-                with socket.create_connection(("127.0.0.1", port), timeout=1) as raw:
+                with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
                     context.wrap_socket(raw, server_hostname=host).close()
                     return
             except OSError:

@@ -42,7 +42,7 @@ class SharedBrowser:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(self.host.close(), loop).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(self.host.close(), loop).result(timeout=120)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout=10)
+        thread.join(timeout=120)
         loop.close()

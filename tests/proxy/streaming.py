@@ -45,7 +45,7 @@ async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.Stream
     async def ticking() -> None:
         number = 0
         while True:
-            await asyncio.sleep(60)  # later than any view is looked at, however busy the machine
+            await asyncio.sleep(3600)  # later than any view is looked at, however busy the machine
             number += 1
             say(f"tick {number}")
 
@@ -99,7 +99,7 @@ async def _serve(said: Said, reader: asyncio.StreamReader, writer: asyncio.Strea
                 said.news.set()
                 while True:
                     await writer.drain()
-                    await asyncio.sleep(60)
+                    await asyncio.sleep(3600)
                     writer.write(b"data: tick\n\n")
             if path == "/said":
                 await asyncio.gather(said.talk.wait(), said.news.wait())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from snapshots.view import View
 IN_PROCESS = 24  # below this many pages, starting workers takes longer than the work
 CHUNK_BYTES = 1 << 20  # jobs sent to a worker together
 CHUNK_JOBS = 8
+AHEAD = 3  # such chunks for each worker
 NO_TEXT = "none"  # the extractor of a text that could not be made
 UNTOLD = ("", "application/octet-stream", "binary/octet-stream", "application/download", "unk")
 
@@ -162,8 +163,8 @@ def extract_all(
         return
     waiting: deque[tuple[list[Job], list[Sent], Future[list[FrozenText | None]]]] = deque()
     with Pool(workers) as pool:
-        for batch, sent in _chunks(source, todo):
-            if len(waiting) >= workers * 2:
+        for batch, sent in _chunks(source, todo, workers):
+            if len(waiting) >= workers * AHEAD:
                 yield from _finished(*waiting.popleft())
             waiting.append((batch, sent, pool.submit(work_all, sent)))
         while waiting:
@@ -195,16 +196,18 @@ def _no_text(sent: Sent, why: str) -> FrozenText:
     return FrozenText(sent[0], "", extractor=NO_TEXT, version="0", warnings=(why,), meta=sent[4])
 
 
-def _chunks(source: Source, todo: Iterable[Job]) -> Iterator[tuple[list[Job], list[Sent]]]:
+def _chunks(source: Source, todo: Sequence[Job], workers: int) -> Iterator[tuple[list[Job], list[Sent]]]:
+    """Small ones towards the end, so that all workers finish together."""
     batch: list[Job] = []
     sent: list[Sent] = []
     size = 0
-    for job in todo:
+    for number, job in enumerate(todo):
         data = _load(source, job)
         batch.append(job)
         sent.append(data)
         size += len(data[2].body) if data[2] else len(data[3])
-        if size >= CHUNK_BYTES or len(batch) >= CHUNK_JOBS:
+        most = min(CHUNK_JOBS, 1 + (len(todo) - number) // (4 * workers))
+        if size >= CHUNK_BYTES or len(batch) >= most:
             yield batch, sent
             batch, sent, size = [], [], 0
     if batch:

@@ -77,6 +77,15 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 _BAD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
+# lxml.html asks a Python function for the class of each element, so that forms have their own; here all are of one
+_CLASSES = etree.ElementDefaultClassLookup(
+    element=lxml_html.HtmlElement,
+    comment=lxml_html.HtmlComment,
+    pi=lxml_html.HtmlProcessingInstruction,
+    entity=lxml_html.HtmlEntity,
+)
+
+
 def parse(text: str) -> Element | None:
     """The tree of a page; None when there is no element in it."""
     text = _BAD.sub("", text)
@@ -84,7 +93,8 @@ def parse(text: str) -> Element | None:
         text = re.sub(r"\A\s*<\?xml[^>]*>", "", text)  # lxml refuses a declared encoding in text
     if not text.strip():
         return None
-    parser = lxml_html.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True)
+    parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False)
+    parser.set_element_class_lookup(_CLASSES)
     try:
         tree = lxml_html.document_fromstring(text, parser=parser)
     except etree.ParserError:  # only white space or comments
@@ -102,23 +112,69 @@ def make_links_absolute(tree: Element, address: str) -> None:
             with contextlib.suppress(ValueError):
                 address = urljoin(address, element.get("href").strip())
         element.drop_tree()
-    known: dict[str, str] = {}
+    joined = Joiner(address)
     for element in tree.xpath("//*[@href or @src]"):
         for name in ("href", "src"):
             link = element.get(name)
-            if link is None:
-                continue
-            if link not in known:
-                known[link] = link.strip()
-                with contextlib.suppress(ValueError):  # no URL, such as `http://[`
-                    known[link] = urljoin(address, known[link])
-            if known[link] != link:
-                element.set(name, known[link])
+            if link is not None and (absolute := joined(link)) != link:
+                element.set(name, absolute)
+
+
+_SEGMENTS = r"(?:[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*/)*(?:[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*)?"  # none empty or of dots alone
+_BELOW = re.compile(_SEGMENTS)
+_FROM_ROOT = re.compile(f"/{_SEGMENTS}")
+_WHOLE = re.compile(rf"https?://[A-Za-z0-9.-]+/{_SEGMENTS}")
+
+
+class Joiner:
+    """`urljoin(address, link.strip())` for many links of one page; a link that is no URL (`http://[`) stays, stripped.
+
+    What documents are full of (fragments, plain paths) is joined by putting two strings together.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._known: dict[str, str] = {}
+        folder, root = self._join("x"), self._join("/x")
+        plain = folder.endswith("/x") and root.endswith("/x") and address.startswith(("http://", "https://"))
+        self._folder, self._root = (folder[:-1], root[:-2]) if plain else ("", "")
+
+    def __call__(self, link: str) -> str:
+        """The link from its page's address on."""
+        known = self._known.get(link)
+        if known is None:
+            known = self._known[link] = self._made(link.strip())
+        return known
+
+    def _made(self, link: str) -> str:
+        path, mark, fragment = link.partition("#")
+        if mark and not (fragment and fragment.isprintable()):
+            return self._join(link)
+        tail = mark + fragment
+        if self._folder and path:
+            if _BELOW.fullmatch(path):
+                return self._folder + path + tail
+            if _FROM_ROOT.fullmatch(path):
+                return self._root + path + tail
+            if _WHOLE.fullmatch(path):
+                return link
+        if not mark:
+            return self._join(link)
+        one = path + "#x"  # a path is joined once, whatever its fragments
+        if one not in self._known:
+            self._known[one] = self._join(one)
+        return self._known[one][:-1] + fragment
+
+    def _join(self, link: str) -> str:
+        try:
+            return urljoin(self._address, link)
+        except ValueError:
+            return link
 
 
 def title_of(tree: Element) -> str:
     """The page's title with its white space collapsed; empty when it has none."""
-    node = tree.find(".//title")
+    node = next(tree.iterdescendants("title"), None)
     return _SPACE.sub(" ", "".join(node.itertext())).strip() if node is not None else ""
 
 
@@ -202,11 +258,11 @@ def _walk(root: Element) -> Iterator[str]:
 
 def is_data_table(table: Element) -> bool:
     """Whether a table holds data, not layout: two rows of two cells or more, and no table within."""
-    if table.find(".//table") is not None:
+    if next(table.iterdescendants("table"), None) is not None:
         return False
     full = 0
     for row in table.iter("tr"):
-        if sum(1 for cell in row if cell.tag in ("td", "th")) >= 2:
+        if sum(1 for _ in row.iterchildren("td", "th")) >= 2:
             full += 1
             if full == 2:
                 return True
@@ -214,6 +270,8 @@ def is_data_table(table: Element) -> bool:
 
 
 def _words(element: Element) -> str:
+    if not len(element) and element.tag in ("td", "th"):  # most cells: what the walk would say of them
+        return "" if _hidden(element) else _SPACE.sub(" ", element.text or "").strip()
     return _SPACE.sub(" ", "".join(_walk(element))).strip()
 
 
@@ -260,7 +318,11 @@ def lost_tables(tree: Element, extracted: str) -> list[str]:
         plain = plain or _SPACE.sub(" ", _LINK.sub("", extracted))
         cells = [_SPACE.sub(" ", _LINK.sub("", cell)).strip() for row in rows(table)[:200] for cell in row]
         cells = [cell for cell in cells if cell]
-        missing = sum(1 for cell in cells if cell not in plain)
-        if cells and missing * 5 >= len(cells):
+        missing, enough = 0, -(-len(cells) // 5)
+        for cell in cells:
+            missing += cell not in plain
+            if missing >= enough:
+                break
+        if cells and missing >= enough:
             lost.append(table_markdown(table))
     return lost

@@ -35,6 +35,7 @@ LISTEN = 0.5  # s of this machine's time in which streams must be silent while r
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
 LISTENINGS = 6  # of those, at most
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
+LOADINGS = 200  # times that it must have answered until then: a busy machine's seconds may give it no turn at all
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 
 
@@ -321,7 +322,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     deadline = loop.time() + patience.real
     spent = since = 0.0
     loading = loop.time() + LOADING
-    rounds = settled = listened = 0
+    rounds = settled = listened = asked = 0
     while True:
         rounds += 1
         left = deadline - loop.time()
@@ -335,7 +336,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if state is None:
             await asyncio.sleep(0.01)
             continue
-        if state["ready"] != "complete" and not traffic.hanging and loop.time() < loading:
+        if state["ready"] != "complete" and not traffic.hanging and (loop.time() < loading or asked < LOADINGS):
+            asked += 1
             await asyncio.sleep(0.01)  # not for ever: a document written to after loading never completes
             continue
         spent += state["moved"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from snapshots.redact import Redactor
 
-ACTION_MS = 5_000
+ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
 _NEXT = (
     'a[rel~="next"]:visible',
     '[aria-label*="next" i]:is(a,button,[role=button],[role=link]):visible',
@@ -356,7 +356,7 @@ class Driver:
         element = await self.locate(given)
         opens = await element.evaluate(_OPENS_A_TAB)
         await element.click(timeout=ACTION_MS)
-        for _ in range(100 if opens else 0):  # the browser tells of a new tab when it likes
+        for _ in range(500 if opens else 0):  # the browser tells of a new tab when it likes
             if self._opened:
                 break
             await asyncio.sleep(0.02)

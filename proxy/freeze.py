@@ -35,7 +35,7 @@ LISTEN = 0.5  # s of this machine's time in which streams must be silent while r
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
 LISTENINGS = 6  # of those, at most
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
-LOADINGS = 200  # times that it must have answered until then: a busy machine's seconds may give it no turn at all
+LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 
 
@@ -336,7 +336,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if state is None:
             await asyncio.sleep(0.01)
             continue
-        if state["ready"] != "complete" and not traffic.hanging and (loop.time() < loading or asked < LOADINGS):
+        still = loop.time() < loading or asked < LOADINGS
+        if state["ready"] != "complete" and not traffic.hanging and still:
             asked += 1
             await asyncio.sleep(0.01)  # not for ever: a document written to after loading never completes
             continue

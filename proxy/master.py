@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from mitmproxy import flow, hooks, http, options
+from mitmproxy import hooks, http, options
 from mitmproxy.addonmanager import AddonManager
 from mitmproxy.addons import disable_h2c, next_layer, proxyserver, tlsconfig
 from mitmproxy.master import Master
+
+Listeners = list[Callable[..., Any]]
+Begun = tuple[Awaitable[Any], Listeners]  # what is waited for, and who is told after that
 
 
 class RecordingMaster(Master):
@@ -39,37 +42,58 @@ class FixedAddons(AddonManager):
     def __init__(self, master: Master, failed: Callable[[Exception], None]) -> None:
         super().__init__(master)  # type: ignore[no-untyped-call]
         self._failed = failed
-        self._listeners: dict[str, list[Callable[..., Any]]] = {}
+        self._listeners: dict[str, Listeners] = {}
+        self._begun: dict[hooks.Hook, Begun] = {}
 
     def register(self, addon: Any) -> Any:
         """See AddonManager."""
         self._listeners.clear()
         return super().register(addon)  # type: ignore[no-untyped-call]
 
+    def answer(self, event: hooks.Hook) -> bool:
+        """Calls all listeners of a hook in order; False if one has to be waited for: `handle_lifecycle` does the rest."""
+        listeners = self._of(event.name)
+        if not listeners:
+            return True
+        left = self._call(listeners, event)
+        if left is not None:
+            self._begun[event] = left
+        return left is None
+
     async def trigger_event(self, event: hooks.Hook) -> None:
         """Calls all listeners of a hook in order."""
-        listeners = self._listeners.get(event.name)
-        if listeners is None:
-            found = (getattr(addon, event.name, None) for addon in self.chain)
-            listeners = self._listeners[event.name] = [f for f in found if callable(f)]
-        if not listeners:
-            return
-        arguments = event.args()
-        for listener in listeners:
+        left = self._begun.pop(event, None) or self._call(self._of(event.name), event)
+        while left is not None:
+            result, listeners = left
             try:
-                result = listener(*arguments)
-                if result is not None and inspect.isawaitable(result):
-                    await result
+                await result
             except Exception as e:  # noqa: BLE001 -- reported: it ends the recording
                 self._failed(e)
+            left = self._call(listeners, event)
 
     async def handle_lifecycle(self, event: hooks.Hook) -> None:
-        """Calls all listeners, and those of `update` if there are any."""
+        """Calls all listeners. Ours have no use for mitmproxy's `update`, which follows each hook of a flow."""
         await self.trigger_event(event)
-        if self._listeners.get("update") != []:
-            (message,) = event.args()
-            if isinstance(message, flow.Flow):
-                await self.trigger_event(hooks.UpdateHook([message]))
+
+    def _of(self, name: str) -> Listeners:
+        listeners = self._listeners.get(name)
+        if listeners is None:
+            found = (getattr(addon, name, None) for addon in self.chain)
+            listeners = self._listeners[name] = [f for f in found if callable(f)]
+        return listeners
+
+    def _call(self, listeners: Listeners, event: hooks.Hook) -> Begun | None:
+        """What a listener waits for and the listeners after that one; None when all are done."""
+        arguments = event.args()
+        for number, listener in enumerate(listeners, 1):
+            try:
+                result = listener(*arguments)
+            except Exception as e:  # noqa: BLE001 -- reported: it ends the recording
+                self._failed(e)
+                continue
+            if result is not None and inspect.isawaitable(result):
+                return result, listeners[number:]
+        return None
 
 
 @contextlib.contextmanager

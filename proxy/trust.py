@@ -1,0 +1,36 @@
+"""The authorities that origins may be certified by while recording: the usual ones, the system's, and what was asked for."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import certifi
+from cryptography import x509
+
+from snapshots.errors import UsageError
+
+
+def write_bundle(bundle: Path, asked: Path | None) -> None:
+    """Writes a PEM file of the usual authorities, those of SSL_CERT_FILE and those asked for. Raises UsageError."""
+    parts = [Path(certifi.where()).read_bytes()]
+    named = os.environ.get("SSL_CERT_FILE")
+    for path in (Path(named) if named else None, asked):
+        if path is None or (path != asked and not path.is_file()):
+            continue
+        try:
+            content = path.read_bytes()
+            x509.load_pem_x509_certificates(content)
+        except OSError as e:
+            raise UsageError(f"{path}: can't be read ({e.strerror})") from e
+        except ValueError as e:
+            raise UsageError(f"{path}: holds no certificate in PEM form") from e
+        parts.append(content)
+    bundle.write_bytes(b"\n".join(parts))
+
+
+def system_directory() -> str | None:
+    """The system's directory of trusted certificates, where companies add theirs."""
+    path = ssl.get_default_verify_paths().capath
+    return path if path and os.path.isdir(path) else None

@@ -225,7 +225,8 @@ class Exploration:
                 self._then_send(source, move, steps)
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
-            if source is not None and move is not None and self.queue.again(source, move):
+            waited = "can't be used" in said  # long enough
+            if source is not None and move is not None and not waited and self.queue.again(source, move):
                 return
             way = _key([*before, *(move.steps if move else ())])
             self.graph.failed.append((way, said))

@@ -15,7 +15,7 @@ from snapshots.cache import derived
 from snapshots.capture import Capture
 from snapshots.cdxj import Index, sorted_lines
 from snapshots.changing import open_table, table_of
-from snapshots.container import ARCHIVE, CHANGING, INDEX, SMALL, Container, open_container
+from snapshots.container import ARCHIVE, CHANGING, INDEX, SMALL, STEPS, Container, open_container
 from snapshots.indexing import VERSION, Findings, Progress, resolve
 from snapshots.pairing import Answer
 from snapshots.parallel import scan_file, scan_files
@@ -24,6 +24,7 @@ from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.request import Request
 from snapshots.stating import stated_lines
+from snapshots.steps import step_for, steps_of
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 
@@ -78,7 +79,7 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
                 container.members.get(CHANGING), container.own["index"].get("changing")
             ),
         )
-        return Index(container.members[INDEX]), known
+        return Index(container.members[INDEX], container.members.get(STEPS)), known
     if container.size < SMALL:
         built = build(container, progress)
         data, built.lines = join_lines(built.lines), []
@@ -109,6 +110,15 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
         container.make_plain(name)
     profile = head["profile"]
     index = Index(FilePlace(path, base=len(first) + 1))
+    if step_for(index.size):
+        alone = index
+
+        def write_steps(out: BinaryIO) -> None:
+            out.write(steps_of(alone.size, alone.key_at))
+
+        steps = derived("steps.txt", f"steps {INDEX_VERSION} {container.stamp}", write_steps)
+        index = Index(FilePlace(path, base=len(first) + 1), FilePlace(steps))
+        alone.close()
 
     def write_table(out: BinaryIO) -> None:
         out.write(table_of(index.lines()))

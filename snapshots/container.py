@@ -22,6 +22,7 @@ from snapshots.scan import unpacked
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"
 CHANGING = "indexes/changing.txt"
+STEPS = "indexes/steps.txt"
 PAGES = "pages/pages.jsonl"
 PACKAGE = "datapackage.json"
 DIGEST = "datapackage-digest.json"

@@ -20,11 +20,12 @@ from snapshots.appending import write_whole
 from snapshots.build import stamp_for
 from snapshots.cdxj import Index
 from snapshots.changing import stamp_of, table_of
-from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, Container, open_container
+from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container, open_container
 from snapshots.dates import iso_date
 from snapshots.places import FilePlace, Place, chunks
 from snapshots.profile import Profile
 from snapshots.rules import builtin
+from snapshots.steps import steps_of
 from snapshots.view import View
 
 WACZ_VERSION = "1.1.1"
@@ -190,6 +191,12 @@ def write_package(
         table = table_of(index.lines())
         write_whole(path / CHANGING, [table])
         container.members[CHANGING] = FilePlace(path / CHANGING)
+        if steps := steps_of(index.size, index.key_at):
+            write_whole(path / STEPS, [steps])
+            container.members[STEPS] = FilePlace(path / STEPS)
+        elif old := container.members.pop(STEPS, None):
+            old.close()
+            (path / STEPS).unlink()
         if rules is None:
             rules = builtin().to_json()
         own = {

@@ -7,6 +7,7 @@ the order of their addresses, by one thread, into one segment, and equal words a
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ from snapshots.text import FrozenText
 TITLE_BOOST = 2.0
 HEAP = 2_000_000_000  # a limit, not a reservation
 SHOWN = 200_000  # code points of a text kept for snippets
+NAMES = "names.json"  # addresses and titles, beside tantivy's files
 SNIPPET = 200  # code points, about what a result page shows
 _CJK = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _KANA = r"\u3040-\u30ff\u31f0-\u31ff"
@@ -122,16 +124,46 @@ class SearchIndex:
     """An index over texts, in files of a temporary directory that goes when it is closed or forgotten.
 
     `texts` are read once and put in the order of their addresses as they come (the order of `Snapshot.texts`).
+    `progress` is told how many are done. In a `folder` of the caller's the files stay, for `kept` to open again.
     Safe for searches from many threads.
     """
 
-    def __init__(self, texts: Iterable[FrozenText], *, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        texts: Iterable[FrozenText],
+        *,
+        progress: Callable[[int], None] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self._open(folder or Path(tempfile.mkdtemp(prefix="stillweb-search-")))
+        self._shown = Shown(Path(self._folder, "shown"))
+        self._remove = weakref.finalize(self, _forget, self._shown, self._folder if folder is None else None)
+        self._addresses: list[str] = []
+        self._titles: list[str] = []
+        self._build(texts, progress)
+        if folder is not None:
+            self._shown.save()
+            names = json.dumps([self._addresses, self._titles], ensure_ascii=True)
+            (folder / NAMES).write_text(names, encoding="ascii")
+        self._index.reload()
+        self._searcher = self._index.searcher()
+
+    @classmethod
+    def kept(cls, folder: Path) -> SearchIndex:
+        """The index that was built in a folder, which must be as it was written. Raises OSError, ValueError."""
+        index = cls.__new__(cls)
+        index._open(folder)
+        index._shown = Shown.saved(folder / "shown")
+        index._remove = weakref.finalize(index, _forget, index._shown, None)
+        index._addresses, index._titles = json.loads((folder / NAMES).read_text(encoding="ascii"))
+        index._searcher = index._index.searcher()
+        return index
+
+    def _open(self, folder: Path) -> None:
         import tantivy
 
         self._tantivy = tantivy
-        self._folder = tempfile.mkdtemp(prefix="stillweb-search-")
-        self._shown = Shown(Path(self._folder, "shown"))
-        self._remove = weakref.finalize(self, _forget, self._shown, self._folder)
+        self._folder = str(folder)
         builder = tantivy.SchemaBuilder()
         for name in ("title", "body", "inurl"):
             builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
@@ -140,17 +172,12 @@ class SearchIndex:
         builder.add_unsigned_field("number", stored=False, indexed=False, fast=True)
         self._schema = builder.build()
         self._index = tantivy.Index(self._schema, path=self._folder)
-        self._addresses: list[str] = []
-        self._titles: list[str] = []
-        self._build(texts, progress)
-        self._index.reload()
-        self._searcher = self._index.searcher()
 
     def __len__(self) -> int:
         return len(self._addresses)
 
     def close(self) -> None:
-        """Removes the files."""
+        """Removes the files, unless they lie in a folder of the caller's."""
         self._remove()
 
     def _build(self, texts: Iterable[FrozenText], progress: Callable[[int], None] | None) -> None:
@@ -242,18 +269,20 @@ class SearchIndex:
         return tantivy.Query.boolean_query(clauses)
 
 
-def _forget(shown: Shown, folder: str) -> None:
+def _forget(shown: Shown, folder: str | None) -> None:
     shown.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sorted_by_address(texts: Iterable[FrozenText]) -> Iterator[FrozenText]:
     """Texts as they come; UsageError when they are not in the order of their addresses."""
     previous = None
     for text in texts:
-        if previous is not None and text.address < previous:
+        place = text.address.replace(" ", "%20").replace("\n", "%0A")  # as an index sorts them
+        if previous is not None and place < previous:
             raise UsageError(f"texts must come by address: {text.address!r} after {previous!r}")
-        previous = text.address
+        previous = place
         yield text
 
 

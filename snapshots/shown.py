@@ -18,6 +18,21 @@ class Shown:
         self._file = Path(path).open("w+b", buffering=BUFFER)  # noqa: SIM115 (closed by its owner)
         self._ends = array("Q", [0])  # of each text, in bytes; the first entry is the start of the first
 
+    def save(self) -> None:
+        """Keeps the ends of the texts beside their file, for `saved`."""
+        self.flush()
+        with Path(f"{self._file.name}.ends").open("wb") as out:
+            self._ends.tofile(out)
+
+    @classmethod
+    def saved(cls, path: str | os.PathLike[str]) -> Shown:
+        """The texts that were saved, to be read only. Raises OSError, ValueError."""
+        shown = cls.__new__(cls)
+        shown._ends = array("Q")
+        shown._ends.frombytes(Path(f"{os.fspath(path)}.ends").read_bytes())
+        shown._file = Path(path).open("rb")  # noqa: SIM115 (closed by its owner)
+        return shown
+
     def add(self, text: str) -> None:
         """The next text."""
         packed = isal_zlib.compress(text.encode("utf-8", "surrogatepass"), 1)

@@ -17,9 +17,11 @@ from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.cdxj import Index, parse_line, to_capture
 from snapshots.changing import changing_lines
 from snapshots.container import Container, is_url, open_container
+from snapshots.conversions import conversions
+from snapshots.conversions import frozen_text as frozen_text
 from snapshots.errors import UsageError
 from snapshots.indexing import Progress, other_key
-from snapshots.package import layered_id, pages_of, snapshot_id, unpack_options, view_from_json
+from snapshots.package import layered_id, pages_of, snapshot_id, view_from_json
 from snapshots.places import BytesPlace
 from snapshots.profile import Profile
 from snapshots.reading import Archives
@@ -268,16 +270,12 @@ class Snapshot:
 
     def conversions(self) -> Iterator[Record]:
         """The last conversion record of each address, by address."""
-        for number, layer in enumerate(self._layers):
-            last: dict[str, Any] | None = None
-            for line in (*layer.index.lines("urn:conversion:", prefix=True), b""):
-                entry = json.loads(line.split(b" ", 2)[2]) if line else None
-                if last is not None and (entry is None or entry["url"] != last["url"]):
-                    higher = self._layers[number + 1 :]
-                    key = other_key("conversion", last["url"])
-                    if not any(above.index.entries(key) for above in higher):
-                        yield self._entry_record(layer, last)
-                last = entry
+        for number, entry in conversions([layer.index for layer in self._layers]):
+            yield self._entry_record(self._layers[number], entry)
+
+    def count_texts(self) -> int:
+        """How many `texts` there are, by the index alone."""
+        return sum(1 for _ in conversions([layer.index for layer in self._layers]))
 
     def text(self, address: str) -> FrozenText | None:
         """The text frozen at sealing for a page, PDF or view."""
@@ -328,16 +326,6 @@ def rules_from(stored: Iterable[Any]) -> RuleSet:
         return found[0] if found else builtin()
     kept = [r for r in found[0].rules if all(any(r.id == o.id for o in other.rules) for other in found)]
     return RuleSet(tuple(kept), tuple(refused for one in found for refused in one.refused))
-
-
-def frozen_text(record: Record) -> FrozenText:
-    """The text in a conversion record; those of other tools have no options of ours."""
-    from snapshots.text import FrozenText
-
-    extractor, _, version = record.fields.get("warc-stillweb-extractor", "").partition("/")
-    text = record.block.decode(errors="replace")
-    options = unpack_options(record.fields.get("warc-stillweb-options", "{}"))
-    return FrozenText.from_record(record.uri, text, extractor, version, options)
 
 
 def _id_of(layer: Layer) -> str:

@@ -55,6 +55,7 @@ def command(
     from harness.datasets import load_tasks
     from harness.needs import tasks_as_asked
     from harness.rubric import compile_rubrics
+    from harness.search_ready import make_search_ready
     from harness.tools import Toolset
     from harness.tools.queries import query_verdict
     from proxy.certificates import CERTIFICATE_FILE, state_dir
@@ -68,6 +69,8 @@ def command(
     day = today.date() if isinstance(today, datetime) else date.today()
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
+        if synthetic_search:
+            make_search_ready(snapshot)
         with progress("looking up") as advance:
             search = query_verdict(Toolset(snapshot, ("serper-mcp",), synthetic_search=synthetic_search))
             found = coverage(tasks, snapshot, search=search, progress=advance)

@@ -52,6 +52,7 @@ def command(
     stillweb mcp site.wacz --contract playwright-mcp --transport http --port 8931
     stillweb mcp site --record --contract fetch                    fetch for real, and keep what came
     """
+    from harness.search_ready import make_search_ready
     from harness.servers.mcp import serve
     from harness.tools import Limits, Toolset
     from snapshots import Snapshot
@@ -71,6 +72,8 @@ def command(
         return
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
+        if synthetic_search:
+            make_search_ready(snapshot)
         toolset = Toolset(
             snapshot, contracts, accept=accept, synthetic_search=synthetic_search, limits=limits
         )

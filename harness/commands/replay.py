@@ -120,8 +120,11 @@ def _services(
         if synthetic_search:
             raise click.UsageError("--synthetic-search needs one worker")
         return None
+    from harness.search_ready import make_search_ready
     from harness.tools import Toolset, http_hosts
 
+    if synthetic_search:
+        make_search_ready(snapshot)
     return http_hosts(Toolset(snapshot, ("serper-mcp",), accept=accept, synthetic_search=synthetic_search))
 
 

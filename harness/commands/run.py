@@ -140,6 +140,7 @@ def command(
     from harness.rubric import compile_rubrics, load_rubrics
     from harness.run_files import Settings
     from harness.runner import run_attempts, start_run
+    from harness.search_ready import make_search_ready
     from snapshots import Snapshot
 
     tasks = load_tasks(source, split=split)
@@ -148,6 +149,8 @@ def command(
     if snapshots:
         with Snapshot.open(*snapshots) as snapshot:
             say_damage(snapshot)
+            if synthetic_search:
+                make_search_ready(snapshot)
     settings = Settings(
         agent=agent,
         snapshots=tuple(os.path.abspath(path) if "://" not in path else path for path in snapshots),

@@ -15,8 +15,11 @@ from harness.console import print_json, progress, say
     "-o", "--out", type=click.Path(path_type=Path), help="The file to write; SNAPSHOT.wacz by default."
 )
 @click.option("--keep-secrets", is_flag=True, help="Seal in spite of secrets that were learned too late.")
+@click.option(
+    "--search-index", is_flag=True, help="Build the search index now; it is kept in the user's cache."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(snapshot: Path, out: Path | None, keep_secrets: bool, as_json: bool) -> None:
+def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: bool, as_json: bool) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
 
     \b
@@ -36,6 +39,12 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, as_json: bool)
         )
     with progress("sealing") as advance:
         report = seal(snapshot, out, progress=advance)
+    if search_index:
+        from harness.search_ready import make_search_ready
+        from snapshots import Snapshot
+
+        with Snapshot.open(report.path) as sealed:
+            make_search_ready(sealed)
     if as_json:
         print_json(report.to_json())
         return

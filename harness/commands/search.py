@@ -21,12 +21,12 @@ def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
     \b
     stillweb search site.wacz "chinstrap body mass" -n 3
     """
+    from harness.search_ready import search_index
     from snapshots import Snapshot
-    from snapshots.search import SearchIndex
 
     with Snapshot.open(snapshot) as opened:
         say_damage(opened)
-        hits = SearchIndex(opened.texts()).search(query, limit)
+        hits = search_index(opened).search(query, limit)
     if as_json:
         print_json([asdict(hit) for hit in hits])
         return

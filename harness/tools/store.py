@@ -141,12 +141,12 @@ class Store:
         return text, view.address
 
     def index(self) -> SearchIndex:
-        """The search index over all frozen texts, made at first use."""
+        """The search index over all frozen texts: the kept one, or made at first use."""
         with self._lock:
             if self._index is None:
-                from snapshots.search import SearchIndex
+                from snapshots.searching import index_of
 
-                self._index = SearchIndex(self.snapshot.texts())
+                self._index = index_of(self.snapshot)
             return self._index
 
     def close(self) -> None:

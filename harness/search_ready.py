@@ -1,0 +1,33 @@
+"""The search index of a large snapshot, made before it is needed, and with a word about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.console import progress, say
+
+if TYPE_CHECKING:
+    from snapshots.search import SearchIndex
+    from snapshots.snapshot import Snapshot
+
+
+def search_index(snapshot: Snapshot) -> SearchIndex:
+    """The index over all frozen texts; where it takes its time to build, a bar shows how far it is."""
+    from snapshots.searching import index_of, is_ready
+
+    if is_ready(snapshot):
+        return index_of(snapshot)
+    say(
+        f"indexing {snapshot.count_texts():,} texts for search; this is kept, and done once for a snapshot "
+        "(stillweb seal --search-index does it beforehand)"
+    )
+    with progress("indexing texts") as advance:
+        return index_of(snapshot, progress=advance)
+
+
+def make_search_ready(snapshot: Snapshot) -> None:
+    """Sees to it that no search has to wait for the index."""
+    from snapshots.searching import is_ready
+
+    if not is_ready(snapshot):
+        search_index(snapshot).close()

@@ -14,7 +14,9 @@ from urllib.parse import urljoin
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from proxy.banners import button_of
 from proxy.freeze import Calm, Patience, Traffic, pass_time, settle
+from proxy.paging import next_page_of
 from proxy.steps import TARGETS
 from snapshots.credentials import PSEUDONYM_TEXT, secret_field
 from snapshots.errors import StillwebError
@@ -26,24 +28,6 @@ if TYPE_CHECKING:
     from snapshots.redact import Redactor
 
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
-_NEXT = (
-    'a[rel~="next"]:visible',
-    '[aria-label*="next" i]:is(a,button,[role=button],[role=link]):visible',
-)
-_NEXT_NAME = re.compile(
-    r"^\W*(next( page)?|older( posts)?|weiter|suivant|siguiente|下一页|次へ|›|»|→|>)\W*$", re.I
-)
-_BANNER = re.compile(r"cookie|consent|privacy|datenschutz|gdpr", re.IGNORECASE)
-_DISMISS = (  # the least consent first
-    re.compile(
-        r"^(reject( all)?|decline( all)?|refuse( all)?|only necessary|necessary only|alle ablehnen|tout refuser)$",
-        re.I,
-    ),
-    re.compile(
-        r"^(accept( all)?( cookies)?|allow all( cookies)?|i agree|agree|got it!?|ok|alle akzeptieren|tout accepter)$",
-        re.I,
-    ),
-)
 # From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
 _SCROLL = """async ([y, end]) => {
   const held = globalThis[Symbol.for("stillweb")];
@@ -191,27 +175,14 @@ class Driver:
 
     async def dismiss_banner(self) -> str | None:
         """Close a cookie banner, saying no where that can be said. The button's name, None without a banner."""
-        words = "document.body ? document.body.innerText.slice(0, 200000) : ''"
-        if not _BANNER.search(await self.page.evaluate(f"() => {words}")):
+        found = await button_of(self.page)
+        if found is None:
             return None
-        for pattern in _DISMISS:
-            buttons = self.page.get_by_role("button", name=pattern)
-            for index in range(min(await buttons.count(), 3)):
-                button = buttons.nth(index)
-                if not await button.is_visible():
-                    continue
-                around = await button.evaluate(
-                    """(e) => { let n = e; for (let i = 0; i < 6 && n.parentElement && n.parentElement !== document.body; i++)
-                    n = n.parentElement; return (n.id + " " + n.className + " " + n.innerText).slice(0, 2000); }"""
-                )
-                if not _BANNER.search(around):
-                    continue
-                name = (await button.inner_text()).strip()
-                await button.click(timeout=ACTION_MS)
-                await self.rest()
-                self.dismissed = name
-                return name
-        return None
+        button, name = found
+        await button.click(timeout=ACTION_MS)
+        await self.rest()
+        self.dismissed = name
+        return name
 
     async def begin(self, url: str) -> tuple[Response | None, Calm]:
         """Load, dismiss a banner, scroll through: the state that a view without steps is in."""
@@ -407,14 +378,10 @@ class Driver:
         if any(way in given for way in TARGETS):
             await self._click(given)
             return
-        candidates = [self.page.locator(selector) for selector in _NEXT]
-        candidates += [self.page.get_by_role(role, name=_NEXT_NAME) for role in ("link", "button")]
-        for found in candidates:
-            for index in range(await found.count()):
-                one = found.nth(index)
-                if await one.is_visible() and await one.is_enabled():
-                    await one.click(timeout=ACTION_MS)
-                    return
+        found = await next_page_of(self.page)
+        if found is not None:
+            await found.click(timeout=ACTION_MS)
+            return
         raise Failed(f"no link or button to a next page on {self.page.url}")
 
 

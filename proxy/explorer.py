@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from proxy.exploring import Exploration, Progress
 from proxy.freeze import Patience
 from proxy.graph import Graph, graph_uri
 from proxy.moves import Choices
+from proxy.politeness import Limits as Limits  # part of this module's face
 from proxy.politeness import Manners
 from proxy.storing import Records
 from proxy.veil import Veil
@@ -28,19 +29,6 @@ if TYPE_CHECKING:
     from snapshots.writer import Writer
 
 STATE_FILE = "explore.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Where an exploration ends, and how politely it goes. `delay` seconds lie between two actions on a host that is
-    not this machine; `seconds` is its whole time."""
-
-    views: int = 50
-    depth: int = 2
-    seconds: float = 900.0
-    delay: float = 0.5
-    parallel: int = 2
-    obey_robots: bool = True
 
 
 class Explorer:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
@@ -17,6 +16,7 @@ from proxy.agenda import Agenda
 from proxy.browser import BrowserHost
 from proxy.freeze import Calm
 from proxy.graph import Edge, Graph, Node
+from proxy.landings import Landings, held_by
 from proxy.moves import Move, controls_of, moves
 from proxy.noise import Noise, shown
 from proxy.politeness import Guard
@@ -27,10 +27,33 @@ from proxy.storing import Recording
 from snapshots.view import Step
 
 if TYPE_CHECKING:
-    from proxy.explorer import Explorer
+    from proxy.freeze import Patience
+    from proxy.moves import Choices
+    from proxy.politeness import Limits, Manners
+    from proxy.storing import Records
+    from snapshots.profile import Profile
+    from snapshots.writer import Writer
 
 COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address
+
+
+class Means(Protocol):
+    """What an exploration works with, and where it leaves what it knows."""
+
+    recorder: Records
+    writer: Writer
+    profile: Profile
+    limits: Limits
+    choices: Choices
+    patience: Patience
+    manners: Manners
+
+    def new_session(self) -> str:
+        """A name that no other exploration of this process has."""
+
+    def save(self, url: str, known: dict[str, Any]) -> None:
+        """Keep what is known of a URL's states."""
 
 
 def _key(steps: list[Step] | tuple[Step, ...]) -> str:
@@ -45,7 +68,7 @@ class Exploration:
 
     def __init__(
         self,
-        explorer: Explorer,
+        explorer: Means,
         host: BrowserHost,
         graph: Graph,
         progress: Progress,
@@ -65,8 +88,7 @@ class Exploration:
         self.busy = 0
         self.claimed = len(graph.views)  # stored, or being stored
         self.compared: dict[str, int] = {}  # address -> how often it was reached again to learn what is noise
-        self.held: dict[str, str] = {}  # address -> cookies and storage that the client has there
-        self.landed: dict[tuple[str, str], Node] = {}  # (link, what the client holds) -> where it led
+        self.landings = Landings()
         self.changed = asyncio.Condition()
         self.save_at = 0.0
         self._take_up(known or {})
@@ -76,7 +98,7 @@ class Exploration:
         nodes = {node.address: node for node in self.graph.views}
         for node, move in self.queue.take_up(known, nodes):
             self.tried.add(_key([*node.steps, *move.steps]))
-        self.held.update(known.get("held", {}))
+        self.landings.held.update(known.get("held", {}))
 
     @property
     def finished(self) -> bool:
@@ -86,7 +108,7 @@ class Exploration:
     def to_json(self) -> dict[str, Any]:
         """The graph, and what is left to try."""
         left = self.queue.to_json(self.trying)
-        return self.graph.whole().to_json() | left | {"held": self.held}
+        return self.graph.whole().to_json() | left | {"held": self.landings.held}
 
     async def go(self) -> None:
         """Explore until nothing is left, or a limit is reached."""
@@ -174,7 +196,7 @@ class Exploration:
         if node.depth >= self.limits.depth:
             return
         found, left = moves(await controls_of(driver.page), self.explorer.choices)
-        self.held[node.address] = await _held(driver)
+        self.landings.held[node.address] = await held_by(driver)
         self.graph.left += [one for one in left if one not in self.graph.left]
         for move in found:
             key = _key([*node.steps, *move.steps])
@@ -352,7 +374,7 @@ class Exploration:
             self.progress(len(graph.views), address)
             await self._plan(driver, known)
         if source is not None and move is not None and move.href and loaded:
-            self.landed[_same_link(move.href), self.held.get(source.address, "")] = known
+            self.landings.tell(source.address, move.href, known)
         if source is not None and move is not None:
             self._edge(source, known, move, steps[len(source.steps) :])
         return new
@@ -362,25 +384,10 @@ class Exploration:
             self.graph.edges.append(Edge(source.address, target.address, move.kind, steps))
 
     def _known(self, source: Node, move: Move) -> bool:
-        """Whether another way has shown where this link leads: the same address, asked for with the same cookies."""
-        target = self.landed.get((_same_link(move.href or ""), self.held.get(source.address, "")))
+        """Whether another way has shown where this link leads."""
+        target = self.landings.of(source.address, move.href)
         if target is None:
             return False
         self._edge(source, target, move, list(move.steps))
         self.graph.done.append(_key([*source.steps, *move.steps]))
         return True
-
-
-def _same_link(href: str) -> str:
-    """A link's address with its query in order."""
-    parts = urlsplit(href)
-    return parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
-
-
-async def _held(driver: Driver) -> str:
-    """A hash of all that the client would send along or remember."""
-    kept = await driver.context.storage_state()
-    session = await driver.page.evaluate(
-        "() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }"
-    )
-    return hashlib.sha256(json.dumps([kept, session], sort_keys=True).encode(errors="replace")).hexdigest()

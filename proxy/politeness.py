@@ -1,9 +1,10 @@
-"""How an exploration treats a site: not too quick, not where robots.txt forbids, and never doing harm."""
+"""How an exploration treats a site: how far, not too quick, not where robots.txt forbids, and never doing harm."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.robotparser import RobotFileParser
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     from snapshots.profile import Profile
 
 HERE = ("127.0.0.1", "localhost", "::1")  # this machine's own addresses need no delay
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an exploration ends, and how politely it goes. `delay` seconds lie between two actions on a host that is
+    not this machine; `seconds` is its whole time."""
+
+    views: int = 50
+    depth: int = 2
+    seconds: float = 900.0
+    delay: float = 0.5
+    parallel: int = 2
+    obey_robots: bool = True
 
 
 class Manners:

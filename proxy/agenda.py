@@ -1,8 +1,9 @@
 """What an exploration has left to try, in the order of promise.
 
-Nearest states first. Among moves on equally near ones, those come last that were made elsewhere and never showed
-anything new (an operator of an empty filter, an option that does what its neighbour does): where an exploration ends by
-its views or its time, they are what it leaves out.
+Nearest states first. Among the moves on equally near ones come first what a state brought with it (a menu's entries),
+then what was there before and stands on another address now (a second filter), then what was there before on the same
+address (all that an open menu leaves as it was), and last what was tried elsewhere and never showed anything new (an
+operator of an empty filter). Where an exploration ends by its views or its time, these are what it leaves out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 from proxy.graph import Node
 from proxy.moves import Move
+
+BROUGHT, ELSEWHERE, HERE, _BARREN, _AGAIN = range(5)  # the order of moves on equally near views
 
 
 def _name(move: Move) -> str:
@@ -33,18 +36,18 @@ class Agenda:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, node: Node, move: Move, *, last: bool = False) -> None:
-        """Queue a move; `last` after all others."""
+    def add(self, node: Node, move: Move, turn: int = BROUGHT) -> None:
+        """Queue a move: one that the view brought, or that its source had too, ELSEWHERE or HERE."""
         self._count += 1
-        heapq.heappush(self._heap, (node.depth, 2 if last else 0, self._count, node, move))
+        heapq.heappush(self._heap, (node.depth, turn, self._count, node, move))
 
     def take(self) -> tuple[Node, Move]:
         """The next to try. Raises IndexError when nothing is left."""
         while True:
             depth, turn, number, node, move = heapq.heappop(self._heap)
-            if turn or self._paid.get(_name(move), True):
+            if turn >= _BARREN or self._paid.get(_name(move), True):
                 return node, move
-            heapq.heappush(self._heap, (depth, 1, number, node, move))
+            heapq.heappush(self._heap, (depth, _BARREN, number, node, move))
 
     def tell(self, move: Move, *, new: bool) -> None:
         """What a move gave: a view that was not known, or none."""
@@ -56,18 +59,24 @@ class Agenda:
         if key in self._failed:
             return False
         self._failed.add(key)
-        self.add(node, move, last=True)
+        self.add(node, move, _AGAIN)
         return True
 
     def to_json(self, first: Iterable[tuple[Node, Move]] = ()) -> dict[str, Any]:
         """All that is left, `first` before the rest (what is being tried)."""
-        left = [*first, *((node, move) for *_, node, move in sorted(self._heap, key=lambda one: one[:3]))]
-        return {"queue": [(node.address, asdict(move)) for node, move in left], "paid": self._paid}
+        left = [(BROUGHT, node, move) for node, move in first]
+        left += [(one[1], one[3], one[4]) for one in sorted(self._heap, key=lambda one: one[:3])]
+        return {
+            "queue": [(node.address, asdict(move), turn) for turn, node, move in left],
+            "paid": self._paid,
+        }
 
     def take_up(self, known: dict[str, Any], nodes: dict[str, Node]) -> list[tuple[Node, Move]]:
         """What `to_json` gave, of the views that are still known."""
         self._paid.update(known.get("paid", {}))
-        found = [(nodes[address], Move.from_json(move)) for address, move in known.get("queue", ()) if address in nodes]  # fmt: skip
-        for node, move in found:
-            self.add(node, move)
+        found = []
+        for address, asked, *turn in known.get("queue", ()):
+            if address in nodes:
+                found.append((nodes[address], Move.from_json(asked)))
+                self.add(*found[-1], *turn)
         return found

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.acting import Driver, Failed, first_line
-from proxy.agenda import Agenda
+from proxy.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
 from proxy.browser import BrowserHost
 from proxy.freeze import Calm
 from proxy.graph import Edge, Graph, Node
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address
+
+
+def _page(url: str) -> str:
+    return url.partition("#")[0]
 
 
 class Means(Protocol):
@@ -191,8 +195,8 @@ class Exploration:
         finally:
             await context.close()
 
-    async def _plan(self, driver: Driver, node: Node) -> None:
-        """Queue what can be tried on the page that is open."""
+    async def _plan(self, driver: Driver, node: Node, source: Node | None = None) -> None:
+        """Queue what can be tried on the page that is open, which was reached from `source`."""
         if node.depth >= self.limits.depth:
             return
         found, left = moves(await controls_of(driver.page), self.explorer.choices)
@@ -207,7 +211,9 @@ class Exploration:
                 if move.href not in self.graph.robots:
                     self.graph.robots.append(move.href)
                 continue
-            self.queue.add(node, move)
+            had = source is not None and _key([*source.steps, *move.steps]) in self.tried
+            moved = source is not None and _page(source.url) != _page(node.url)
+            self.queue.add(node, move, (ELSEWHERE if moved else HERE) if had else BROUGHT)
 
     async def _visit(self, source: Node | None, move: Move | None) -> None:
         """Reach a view, make a move on it, store what that shows if it is new."""
@@ -372,7 +378,7 @@ class Exploration:
                 raise
             graph.views.append(known)  # only what is on disk: an interrupted one is found again
             self.progress(len(graph.views), address)
-            await self._plan(driver, known)
+            await self._plan(driver, known, source)
         if source is not None and move is not None and move.href and loaded:
             self.landings.tell(source.address, move.href, known)
         if source is not None and move is not None:

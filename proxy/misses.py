@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from snapshots.request import Request
 if TYPE_CHECKING:
     from snapshots.lookup import Near
 
+# How frozen pages mark requests for the script of a worker, and for a stream (freeze.js).
+MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
 KEPT_BODY = 1 << 16  # bytes of a missed request's body, to record it later
 
 

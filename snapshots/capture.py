@@ -65,7 +65,7 @@ class Capture:
         None  # of a revisit: filename, offset, length of the payload's record
     )
     truncated: str = (
-        ""  # why the recorder of another archive kept only the first of the body (WARC-Truncated)
+        ""  # why only the first of the body was kept (WARC-Truncated); of ours only event streams
     )
 
     @property

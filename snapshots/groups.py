@@ -103,6 +103,13 @@ class Group:
             return self.joined(request)
         return self._like(request, (*rules, *(r for r in builtin().rules if r.kind == "redacted")), True)
 
+    def indifferent(self, rule: str, chosen: Capture, joined: Iterable[Capture]) -> bool:
+        """Whether requests that only a rule joins were recorded in the state of a capture: then they said the same."""
+        method, state = chosen.method, chosen.state.partition(">")[0]
+        others, issued = [r for r in self.rules(method) if r.id != rule], self.issued(method)
+        alike = [c for c in joined if c.state.partition(">")[0] == state]
+        return len({digest(reduced(self.request(c), others, issued, stored=True)) for c in alike}) > 1
+
     def _like(self, request: Request, rules: tuple[Rule, ...], masked: bool) -> list[Capture]:
         method = request.method
         issued = self.issued(method)

@@ -313,6 +313,8 @@ class Matcher:
                 return None, None
             ids = self._needed(request, chosen, group)
             if ids and ("issued-value" not in ids or self._was_given(request, chosen, session)):
+                if "session-id" in ids and not group.indifferent("session-id", chosen, found):
+                    now.unsure = True  # it may be somebody else's
                 return chosen, "+".join(ids)
         return None, None
 

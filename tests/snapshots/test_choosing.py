@@ -39,20 +39,21 @@ def test_a_file_is_the_same_for_a_script_that_asks_for_a_fragment() -> None:
     assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
 
 
-def test_what_was_asked_while_a_change_was_under_way_answers_in_no_state() -> None:
-    """Whether the list that was under way beside the first filter was made before or after it, nobody knows."""
+@pytest.mark.parametrize("before", [True, False])
+def test_what_was_asked_while_a_change_was_under_way_answers_in_no_state(before: bool) -> None:
+    """Whether the list that was asked for beside the filter was made before or after it, nobody knows."""
     recorded = [
-        Recorded(LIST, html("all")),
         Recorded(post(f"{A}/filter", "by=x"), redirect("/list"), events=(3, 6)),
         Recorded(LIST, html("between"), events=(4, 5)),
         Recorded(LIST, html("x")),
     ]
+    if before:
+        recorded.insert(0, Recorded(LIST, html("all"), events=(1, 2)))
     over = Matcher(MemoryStore(recorded))
-    for asked in ([], [post(f"{A}/filter", "by=x")]):
-        replay = Replay(over)
-        for request in asked:
-            replay.ask(request)
-        assert [replay.ask(LIST) for _ in range(3)] == ["x" if asked else "all"] * 3
+    assert [Replay(over).ask(LIST) for _ in range(2)] == ["all" if before else "miss"] * 2
+    replay = Replay(over)
+    replay.ask(post(f"{A}/filter", "by=x"))
+    assert [replay.ask(LIST) for _ in range(2)] == ["x"] * 2
 
 
 def _steps(*names: str) -> list[Request]:
@@ -186,3 +187,44 @@ def test_a_hash_that_the_server_does_not_know_yet_is_told_and_then_known() -> No
         '{"errors":["PersistedQueryNotFound"]}', '{"data":1}', '{"data":1}',
     ]  # fmt: skip
     assert replay.ask(_known('{"id":"2"}')) == "miss"
+
+
+# Session ids in URLs, and whose they are.
+
+IDS = ["k3v9q0t7m2x8b4n6c1z5r0p7d2", "a8d2f6h1j5l9q3w7e0r4t8y2u6", "z9x8c7v6b5n4m3a2s1d0f9g8h7"]
+
+
+def _as(page: str, number: int) -> Request:
+    return get(f"{A}/{page}?sid={IDS[number]}")
+
+
+def test_a_session_id_in_a_url_may_be_somebody_elses() -> None:
+    over = matcher(
+        (_as("home", 0), html("hello ann"), "s1"),
+        (_as("cart", 0), html("ann's cart"), "s1"),
+        (_as("home", 1), html("hello bob"), "s2"),
+    )
+    for request, text, verdict, ambiguous in (
+        (_as("home", 1), "hello bob", "exact", False),
+        (_as("cart", 0), "ann's cart", "exact", False),
+        (_as("cart", 1), "ann's cart", "rule:session-id", True),  # bob's was not recorded
+        (_as("cart", 2), "ann's cart", "rule:session-id", True),
+        (get(f"{A}/cart"), "ann's cart", "rule:session-id", True),
+        (_as("home", 2), "miss", "miss", False),
+    ):
+        replay = Replay(over)
+        assert replay.ask(request) == text
+        assert (replay.last.verdict, replay.last.ambiguous) == (verdict, ambiguous)
+    assert Replay(over, accept="rule+unambiguous").ask(_as("cart", 1)) == "miss"
+
+
+def test_a_session_id_that_was_seen_not_to_matter_is_anybodys() -> None:
+    def page(number: int, tag: str = "") -> tuple[Request, Response]:
+        return get(f"{A}/home?sid={IDS[number]}{tag}"), html("welcome")
+
+    replay = Replay(matcher(page(0), page(1)))
+    replay.ask(_as("home", 2))
+    assert (replay.last.verdict, replay.last.ambiguous) == ("rule:session-id", False)
+    replay = Replay(matcher(page(0), page(0, "&utm_source=x")))  # one id, twice
+    replay.ask(_as("home", 2))
+    assert (replay.last.verdict, replay.last.ambiguous) == ("rule:session-id", True)

@@ -14,7 +14,7 @@ from proxy import responses
 from proxy.cookies import AGED, with_ages
 from proxy.kept import Kept
 from proxy.ledger import Ledger, encode
-from proxy.misses import body_entry, masked_key, masked_url, near_entry
+from proxy.misses import Missed, body_entry, masked_key, masked_url, missed_of, near_entry
 from proxy.permissions import is_preflight, permission
 from proxy.pieces import cut, read_head, stored_pieces
 from proxy.replies import Hot, Line, Memo, Reply, failure
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
 CACHE_BYTES = 64 << 20
+MISSES_KEPT = 100_000  # of a session
 TAILS = 1 << 13  # ledger lines kept for captures that are asked for again
 NEAREST = 3  # captures named in a miss
 
@@ -78,6 +79,11 @@ class Answerer:
         line = self._lines.get(name)
         if line is not None:
             line.session = self.matcher.session(name)
+
+    def missed(self, name: str) -> list[Missed]:
+        """What a session asked for in vain, in the order in which it was answered."""
+        line = self._lines.get(name)
+        return list(line.missed) if line is not None else []
 
     @property
     def sessions(self) -> dict[str, int]:
@@ -250,8 +256,13 @@ class Answerer:
         self.note(line, self.tail(request, None, verdict, "virtual", reply.status))
         return reply
 
-    def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
+    def _count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
         self.misses += 1
+        if len(line.missed) < MISSES_KEPT:
+            line.missed.append(missed_of(request, bool(lookup is not None and lookup.irrelevant)))
+
+    def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
+        self._count(request, line, lookup)
         url = masked_url(request.url)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
         if why:
@@ -282,14 +293,14 @@ class Answerer:
 
     def _damaged(self, request: Request, line: Line, lookup: Lookup, error: DamagedInput) -> Reply:
         """The capture can't be read: never an empty page, and the ledger says so."""
-        self.misses += 1
+        self._count(request, line, lookup)
         why = f"its capture can't be read: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
 
     def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
         """Answering went wrong, which is our fault: said, and what the site knows by now is not known."""
-        self.misses += 1
+        self._count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
         if request.method not in SAFE_METHODS:
@@ -299,7 +310,7 @@ class Answerer:
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""
-        self.misses += 1
+        self._count(request, line, lookup)
         why = f"the answer broke off after {sent} bytes: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 

@@ -17,6 +17,7 @@ from playwright.async_api import Error as PlaywrightError
 from proxy.acting import Driver, Failed, first_line
 from proxy.browser import BrowserHost, complete
 from proxy.freeze import Answer, Patience
+from proxy.misses import Missed, unseen
 from proxy.pictures import compare_pictures
 from proxy.sight import Sight, look_at
 from proxy.steps import describe
@@ -38,6 +39,9 @@ class Serves(Protocol):
 
     def proxy_url(self, session: str = ...) -> str:
         """The address of a session."""
+
+    def missed(self, session: str = ...) -> list[Missed]:
+        """What a session asked for in vain so far."""
 
 
 @dataclass(slots=True)
@@ -145,11 +149,19 @@ def changes(before: str, after: str, most: int = 12) -> list[str]:
     return [line[:300] for line in lines if not line.startswith(("---", "+++", "@@"))][:most]
 
 
-def compare_captures(view: View, answers: Sequence[Answer], snapshot: Snapshot, result: ViewCheck) -> None:
-    """Fill `result` from what was asked for now and what was recorded for the view."""
+def compare_captures(
+    view: View,
+    answers: Sequence[Answer],
+    snapshot: Snapshot,
+    result: ViewCheck,
+    missed: Sequence[Missed] = (),
+) -> None:
+    """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows."""
     info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
     lost = set(info.get("lost", ()))
     result.missed = [answer.url for answer in answers if answer.verdict == "miss" and answer.url not in lost]
+    told = [answer.url for answer in answers]
+    result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
     result.used = sum(answer.verdict not in ("", "miss") for answer in answers)
     asked = {answer.url for answer in answers}
     result.unasked = sorted({str(capture["url"]) for capture in view.captures} - asked)
@@ -194,8 +206,7 @@ async def _replay(
     }
     context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
     driver = Driver(context, patience=patience)
-    reached = 0
-    since = 0
+    reached = since = seen = 0
     try:
         await driver.begin(chain.url)
         for depth in range(len(chain.steps) + 1):
@@ -203,8 +214,11 @@ async def _replay(
                 await driver.perform(chain.steps[depth - 1], depth)
             if depth in results:
                 result = results[depth]
-                compare_captures(chain.views[depth], driver.traffic.answers[since:], snapshot, result)
-                since = len(driver.traffic.answers)
+                missed = gateway.missed(session)
+                compare_captures(
+                    chain.views[depth], driver.traffic.answers[since:], snapshot, result, missed[seen:]
+                )
+                since, seen = len(driver.traffic.answers), len(missed)
                 sight = await look_at(driver.page)
                 await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)
             reached = depth + 1

@@ -22,6 +22,7 @@ from proxy.connection import Connection
 from proxy.hub import GatewayStats, Hub, sweep
 from proxy.ledger import Ledger
 from proxy.listening import BACKLOG, flush_at_sigterm, listen, new_loop
+from proxy.misses import Missed
 from snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:
@@ -249,6 +250,13 @@ class Gateway:
             sums["malformed"] + own.malformed,
             sums["failures"] + own.failures,
         )
+
+    def missed(self, session: str = DEFAULT_SESSION) -> list[Missed]:
+        """What a session asked for in vain so far, whoever of its page asked: a browser tells not all of it."""
+        if self._workers is not None:
+            answer = self._workers.of(session).ask("missed", session=session)
+            return [Missed(*one) for one in answer.get("missed", ())]
+        return self._hub.answerer.missed(session)
 
     def reset(self, session: str = DEFAULT_SESSION) -> None:
         """Takes a session's state and cursors back to their start."""

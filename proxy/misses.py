@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snapshots.keys import request_key
 from snapshots.redact import mask
@@ -18,6 +19,27 @@ if TYPE_CHECKING:
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
 KEPT_BODY = 1 << 16  # bytes of a missed request's body, to record it later
 
+_KINDS = {  # Sec-Fetch-Dest (Fetch Metadata) -> the browser's name of the kind
+    "": "other", "empty": "fetch", "style": "stylesheet", "iframe": "document", "frame": "document", "embed": "document",
+    "object": "document", "worker": "script", "sharedworker": "script", "video": "media", "audio": "media", "track": "media",
+}  # fmt: skip
+
+
+class Missed(NamedTuple):
+    """A request that got no answer: its URL without secrets, its kind as a browser names it ("other" if unknown), and
+    whether it is one that could matter (no prefetch, nothing that rules call irrelevant)."""
+
+    url: str
+    kind: str
+    matters: bool
+
+
+def missed_of(request: Request, irrelevant: bool) -> Missed:
+    """What a session remembers of a miss."""
+    to = request.header("sec-fetch-dest") or ""
+    ahead = "prefetch" in (request.header("sec-purpose") or request.header("purpose") or "")
+    return Missed(masked_url(request.url), _KINDS.get(to, to), not irrelevant and not ahead)
+
 
 @lru_cache(maxsize=4096)
 def masked_url(url: str) -> str:
@@ -29,6 +51,18 @@ def masked_key(request: Request) -> str | None:
     """The key of a request without the secrets in it; a hash with them would let them be guessed. None if it has none."""
     masked = mask(request)
     return None if masked is request else request_key(masked).canonical
+
+
+def unseen(seen: Iterable[str], missed: Iterable[Missed]) -> list[Missed]:
+    """What was missed beside the URLs that a browser told of: it keeps quiet about answers that another origin may
+    not read, and about shared workers."""
+    known = {masked_url(_plain(url)) for url in seen}
+    return [one._replace(url=url) for one in missed if (url := _plain(one.url)) not in known]
+
+
+def _plain(url: str) -> str:
+    """Without the mark that frozen pages put to requests for streams and workers; a web socket's as its request's."""
+    return MARKED.sub("", re.sub(r"^ws(?=s?:)", "http", url))
 
 
 def near_entry(near: Near) -> dict[str, Any]:

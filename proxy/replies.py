@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.http1 import head
 from proxy.ledger import encode
+from proxy.misses import Missed
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
 from snapshots.sessions import Followed
@@ -61,12 +62,13 @@ def failure(request: Request, status: int, reason: str, why: str) -> Reply:
 class Line:
     """A session as the gateway has it: its replay state, and how many requests it made."""
 
-    __slots__ = ("name", "prefix", "seq", "session", "sockets")
+    __slots__ = ("missed", "name", "prefix", "seq", "session", "sockets")
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
         self.session = session
         self.seq = 0
+        self.missed: list[Missed] = []  # in the order in which they were answered
         self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
         self.prefix = f'{{"session":{encode(name)},"seq":'
 

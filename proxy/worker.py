@@ -79,6 +79,8 @@ def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> N
                 answer = asdict(hub.stats())
             case "reset":
                 hub.answerer.reset(question["session"])
+            case "missed":
+                answer = {"missed": hub.answerer.missed(question["session"])}
             case "challenge":
                 hub.challenge_all()
         questions.sendall(json.dumps(answer).encode() + b"\n")

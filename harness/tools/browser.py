@@ -60,7 +60,7 @@ class BrowserSession(Browsing):
                     arguments.setdefault(key, one["default"])
             await self._tab_ready()
             assert self.traffic is not None
-            since = len(self.traffic.answers)
+            since = self.told
             reply = Reply(self)
             try:
                 self._refuse_held(name)
@@ -76,17 +76,18 @@ class BrowserSession(Browsing):
             except PlaywrightError as error:
                 reply.sections = Sections(errors=[f"Error: browserBackend.callTool: {_plain(error)}"])
             else:
-                await reply.finish(since)
-            return await self._answer(reply, since)
+                await reply.finish()
+            missed = self.new_misses()
+            reply.missed(missed)
+            return await self._answer(reply, since, [one.url for one in missed])
 
     def _error(self, text: str) -> ToolResult:
         sections = Sections(errors=[text])
         return ToolResult([{"type": "text", "text": sections.text()}], True, {"contract": CONTRACT})
 
-    async def _answer(self, reply: Reply, since: int) -> ToolResult:
+    async def _answer(self, reply: Reply, since: int, missed: list[str]) -> ToolResult:
         assert self.traffic is not None
         answers = self.traffic.answers[since:]
-        missed = [one.url for one in answers if one.verdict == "miss"]
         verdicts = [one.verdict.partition(":")[0] for one in answers if one.verdict]
         worst = max(verdicts, key=lambda v: _ORDER.index(v) if v in _ORDER else 0, default=None)
         is_error = bool(reply.sections.errors)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from harness.tools.browser_session import ACTION_MS, Browsing
 from harness.tools.browser_text import Sections, said
+from proxy.misses import Missed
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-MATTERS = {
-    "document",
-    "script",
-    "stylesheet",
-    "xhr",
-    "fetch",
-    "websocket",
-    "eventsource",
-}  # a page without them is not the page
+MOST_MISSES = 25  # named in one result
 
 
 class Reply:
@@ -45,7 +39,7 @@ class Reply:
         """A part of the "Error" section."""
         self.sections.errors.append(text)
 
-    async def finish(self, since: int) -> None:
+    async def finish(self) -> None:
         """Add the sections about the page."""
         session = self.session
         if self.closed or not session.tabs:
@@ -65,12 +59,18 @@ class Reply:
             self.sections.snapshot = await where.aria_snapshot(
                 mode="ai", depth=depth, boxes=boxes, timeout=ACTION_MS
             )
-        assert session.traffic is not None
-        self.sections.events += [
+
+    def missed(self, missed: Iterable[Missed]) -> None:
+        """Name what the page lacks, as far as it matters, so that nobody takes it for whole."""
+        said_already = "\n".join(self.sections.errors)
+        lines = [
             f"- Failed to load: {one.url} ({one.kind})"
-            for one in session.traffic.answers[since:]
-            if one.verdict == "miss" and one.kind in MATTERS
+            for one in missed
+            if one.matters and one.url not in said_already
         ]
+        if len(lines) > MOST_MISSES:
+            lines[MOST_MISSES:] = [f"- Failed to load: {len(lines) - MOST_MISSES} more"]
+        self.sections.events += lines
 
 
 async def tab_lines(session: Browsing) -> list[str]:

@@ -20,6 +20,7 @@ from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
 from proxy.acting import Driver, Failed
 from proxy.freeze import Patience, Traffic, settle
+from proxy.misses import Missed, masked_url, unseen
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 ACTION_MS = 5_000
+NEVER_MISSED = {"ping", "beacon", "cspviolationreport", "manifest"}  # nothing of a page hangs on them
 
 
 class Problem(Exception):
@@ -48,6 +50,9 @@ class Serves(Protocol):
     def proxy_url(self, session: str = ...) -> str:
         """The address of a session."""
 
+    def missed(self, session: str = ...) -> list[Missed]:
+        """What a session asked for in vain so far."""
+
 
 @dataclass(eq=False)
 class Browsing:
@@ -63,6 +68,8 @@ class Browsing:
     current: int = 0
     context: BrowserContext | None = None
     traffic: Traffic | None = None
+    told: int = 0  # answers that calls have told of
+    told_missed: int = 0  # and of the gateway's misses
     workspace: Path = field(default_factory=Path.cwd)  # whose files may be given to pages
     _lock: asyncio.Lock | None = None
 
@@ -81,9 +88,27 @@ class Browsing:
 
     async def _close(self) -> None:
         context, self.context = self.context, None
-        self.tabs, self.current = [], 0
+        self.tabs, self.current, self.told = [], 0, 0
         if context is not None:
             await context.close()
+
+    def new_misses(self) -> list[Missed]:
+        """All that was missed since the last call, by URL: a page's requests come in no order that can be told."""
+        assert self.traffic is not None
+        found = {
+            one.url: Missed(one.url, one.kind, one.kind not in NEVER_MISSED)
+            for one in self.traffic.answers[self.told :]
+            if one.verdict == "miss"
+        }
+        all_of_them = self.gateway.missed(self.name)
+        for one in unseen(found, all_of_them[self.told_missed :]):
+            found.setdefault(one.url, one)
+        small = {masked_url(one.url) for one in all_of_them if not one.matters}
+        self.told, self.told_missed = len(self.traffic.answers), len(all_of_them)
+        return [
+            one._replace(matters=one.matters and masked_url(url) not in small)
+            for url, one in sorted(found.items())
+        ]
 
     def modal(self) -> list[str]:
         """What holds the current tab, as the "Modal state" section says it."""

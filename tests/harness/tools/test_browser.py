@@ -71,7 +71,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         Writer.open(folder / "snap", profile=profile) as writer,
         Recorder(writer, authority=authority) as recorder,
     ):
-        Fetcher(recorder, writer, profile).fetch([f"{base}/"], steps)
+        (result,) = Fetcher(recorder, writer, profile).fetch([f"{base}/"], steps)
+    assert result.error is None
     with (
         Snapshot.open(folder / "snap") as snapshot,
         Gateway(snapshot, authority=authority) as gateway,

@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from harness.scoring import BEST, MEASURED, Score
 from snapshots.errors import GateFailed, UsageError
 
 RESAMPLES = 10_000
@@ -33,11 +34,13 @@ class Outcome:
     status: str
     variant: str = ""
     trace: str = ""
+    language: str = ""
+    best: float = 1.0  # what a metric of its scorer can be at most
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One task in both runs; `a` and `b` are means over its attempts."""
+    """One task in both runs; `a` and `b` are means over its attempts, `traces_a` and `traces_b` where each can be read."""
 
     task_id: str
     base: str
@@ -45,6 +48,8 @@ class Pair:
     b: float
     trace_a: str = ""
     trace_b: str = ""
+    traces_a: tuple[str, ...] = ()
+    traces_b: tuple[str, ...] = ()
 
     @property
     def delta(self) -> float:
@@ -76,12 +81,22 @@ class Comparison:
     @property
     def worse(self) -> tuple[Pair, ...]:
         """What got worse, the most first."""
-        return tuple(sorted((p for p in self.pairs if p.delta < 0), key=lambda p: (p.delta, p.task_id)))
+        return self._moved(-1.0)
 
     @property
     def better(self) -> tuple[Pair, ...]:
         """What got better, the most first."""
-        return tuple(sorted((p for p in self.pairs if p.delta > 0), key=lambda p: (-p.delta, p.task_id)))
+        return self._moved(1.0)
+
+    @property
+    def sense(self) -> float:
+        """1 where more of the metric is better, -1 where less is (a time)."""
+        return -1.0 if self.metric in MEASURED else 1.0
+
+    def _moved(self, way: float) -> tuple[Pair, ...]:
+        way *= self.sense
+        found = [pair for pair in self.pairs if pair.delta * way > 0]
+        return tuple(sorted(found, key=lambda pair: (-pair.delta * way, pair.task_id)))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
@@ -95,19 +110,16 @@ class Comparison:
 def read_outcomes(run: str | Path) -> list[Outcome]:
     """The outcomes of a run, from its traces; what has no trace is `unfinished`."""
     from harness.run_files import RunFiles
-    from harness.scoring import Score
 
     outcomes = []
     for task, attempt, trace in RunFiles(Path(run)).attempts():
         base, variant = task.base or task.id, str(task.meta.get("variant", ""))
+        language = str(task.meta.get("language", ""))
         event = trace.last("score") if trace else None
-        if trace is None or event is None:
-            outcomes.append(Outcome(task.id, base, attempt, {}, "unfinished", variant))
-            continue
-        score = Score.from_json(event)
-        outcomes.append(
-            Outcome(task.id, base, attempt, score.metrics, score.status, variant, str(trace.path))
-        )
+        score = Score.from_json(event) if event else Score({}, "zero")
+        status, path = (score.status, str(trace.path)) if trace and event else ("unfinished", "")
+        best = BEST.get(task.scorer, 1.0)
+        outcomes.append(Outcome(task.id, base, attempt, score.metrics, status, variant, path, language, best))
     return outcomes
 
 
@@ -141,14 +153,7 @@ def compare(
             "only in the first run" if task_id in left or task_id in left_out else "only in the second run"
         )
     pairs = [
-        Pair(
-            task_id,
-            left[task_id][0],
-            left[task_id][1],
-            right[task_id][1],
-            left[task_id][2],
-            right[task_id][2],
-        )
+        _pair(task_id, left[task_id], right[task_id])
         for task_id in left
         if task_id in right and task_id not in out
     ]
@@ -164,31 +169,45 @@ def compare_variants(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Two forms of the same base tasks within one run: `second` against `first`."""
+    """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
     metric = metric or main_metric(outcomes)
     values, out = _by_task(outcomes, metric)
-    forms: dict[str, dict[str, str]] = defaultdict(dict)
+    forms: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    languages: dict[str, set[str]] = defaultdict(set)
     for outcome in outcomes:
-        forms[outcome.base].setdefault(outcome.variant, outcome.task_id)
+        languages[outcome.base].add(outcome.language)
+        there = forms[outcome.base, outcome.language].setdefault(outcome.variant, outcome.task_id)
+        if there != outcome.task_id:
+            out[outcome.task_id] = f"has the same form as {there}"
     pairs = []
-    for base, ids in forms.items():
+    for (base, language), ids in forms.items():
         if first in ids and second in ids:
             one, two = values.get(ids[first]), values.get(ids[second])
+            name = base if len(languages[base]) == 1 else f"{base} ({language})"
             if one and two:
-                pairs.append(Pair(base, base, one[1], two[1], one[2], two[2]))
+                pairs.append(_pair(name, one, two))
+            elif one or two:
+                out[ids[first if one else second]] = "its other form is left out"
+            for variant in ids.keys() - {first, second}:
+                out[ids[variant]] = f"is neither {first} nor {second}"
         else:
             out.update((task_id, "its other form is not in the run") for task_id in ids.values())
     return _compared(metric, pairs, out, seed, resamples)
 
 
-def _by_task(
-    outcomes: Sequence[Outcome], metric: str
-) -> tuple[dict[str, tuple[str, float, str]], dict[str, str]]:
-    """Task -> (base, mean over attempts, first trace), and the tasks left out with the reason."""
+_Value = tuple[str, float, tuple[str, ...]]  # base, mean over attempts, traces
+
+
+def _pair(name: str, a: _Value, b: _Value) -> Pair:
+    return Pair(name, a[0], a[1], b[1], a[2][0], b[2][0], a[2], b[2])
+
+
+def _by_task(outcomes: Sequence[Outcome], metric: str) -> tuple[dict[str, _Value], dict[str, str]]:
+    """The values of tasks, and the tasks left out with the reason."""
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[outcome.task_id].append(outcome)
-    values: dict[str, tuple[str, float, str]] = {}
+    values: dict[str, _Value] = {}
     out: dict[str, str] = {}
     for task_id, group in groups.items():
         lost = [o.status for o in group if o.status in ("unsolvable", "unfinished")]
@@ -196,9 +215,15 @@ def _by_task(
             out[task_id] = f"{lost[0]} ({len(lost)} of {len(group)} attempts)"
         elif any(metric not in o.metrics for o in group):
             out[task_id] = f"has no metric {metric!r}"
+        elif metric in MEASURED and any(o.metrics[metric] is None for o in group):
+            out[task_id] = f"{metric} was not measured"  # counted as 0 it would be the best there is
         else:
             mean = fsum(o.metrics[metric] or 0.0 for o in group) / len(group)
-            values[task_id] = (group[0].base, mean, group[0].trace)
+            values[task_id] = (
+                group[0].base,
+                mean,
+                tuple(o.trace for o in sorted(group, key=lambda o: o.attempt)),
+            )
     return values, out
 
 
@@ -303,40 +328,6 @@ def bootstrap_interval(
     return means[int(cut * (resamples - 1))], means[int((1 - cut) * (resamples - 1) + 0.5)]
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """How a base task fared: attempts with the metric below 1, of how many, and their statuses."""
-
-    base: str
-    wrong: int
-    attempts: int
-    statuses: dict[str, int]
-
-
-def errors_by_base(outcomes: Iterable[Outcome], metric: str) -> list[Cluster]:
-    """Base tasks with errors, the most wrong first."""
-    groups: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        groups[outcome.base].append(outcome)
-    clusters = []
-    for base, group in groups.items():
-        wrong = [o for o in group if (o.metrics.get(metric) or 0.0) < 1]
-        statuses: dict[str, int] = defaultdict(int)
-        for outcome in wrong:
-            statuses[outcome.status] += 1
-        if wrong:
-            clusters.append(Cluster(base, len(wrong), len(group), dict(sorted(statuses.items()))))
-    return sorted(clusters, key=lambda c: (-c.wrong / c.attempts, -c.wrong, c.base))
-
-
-def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | None]]:
-    """Tasks whose repeated attempts don't agree (a judge that changes its mind, an agent that wavers)."""
-    values: dict[str, list[float | None]] = defaultdict(list)
-    for outcome in sorted(outcomes, key=lambda o: (o.task_id, o.attempt)):
-        values[outcome.task_id].append(outcome.metrics.get(metric))
-    return {task_id: found for task_id, found in values.items() if len(set(found)) > 1}
-
-
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 
 
@@ -344,7 +335,7 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     """The gates that a comparison trips, each with what it saw.
 
     A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
-    upper, mean_a, mean_b; or `regressed` (lower than before, and p at most 0.05). UsageError for any other text.
+    upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
     """
     seen = {
         "difference": comparison.difference,
@@ -361,7 +352,7 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     failed = []
     for gate in gates:
         if gate.strip() == "regressed":
-            if comparison.difference < 0 and comparison.p <= 0.05:
+            if comparison.difference * comparison.sense < 0 and comparison.p <= 0.05:
                 failed.append(f"regressed: difference {comparison.difference:.4g}, p {comparison.p:.4g}")
             continue
         found = _GATE.fullmatch(gate)

@@ -12,6 +12,10 @@ from snapshots.errors import UsageError
 _TOOL = "browser_evaluate"
 
 
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any] | None:
     """A function from a JavaScript expression to its JSON value, to be called from another thread than the loop's.
 
@@ -28,7 +32,7 @@ def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], A
         if result.is_error or not section:
             raise UsageError(f"the final page can't evaluate {expression!r}: {text[:300]}")
         try:
-            return json.loads(section)
+            return json.loads(section, parse_constant=_no_number)
         except ValueError:
             raise UsageError(f"{expression!r} gave no JSON value: {section[:300]}") from None
 

@@ -46,11 +46,10 @@ def command(
         check_gates,
         compare,
         compare_variants,
-        errors_by_base,
-        flips,
         main_metric,
         read_outcomes,
     )
+    from harness.repeats import errors_by_base, flips
 
     first = read_outcomes(a)
     metric = metric or main_metric(first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from harness.compare import Comparison
@@ -10,18 +11,25 @@ from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
 
-MOST_PAIRS = 40  # told in full, the worst first
+MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 
 
 def write_comparison(comparison: Comparison, out: Path) -> Path:
-    """Writes the page as one file. Of a task attempted several times the first attempts are shown."""
-    told = comparison.worse[:MOST_PAIRS]
-    worse = [(pair, _sheet(pair.trace_a, "one"), _sheet(pair.trace_b, "two")) for pair in told]
-    more = len(comparison.worse) - len(told)
+    """Writes the page as one file, each attempt of the first run beside the one of that number in the second."""
+    told, left = [], MOST_ATTEMPTS
+    for pair in comparison.worse:
+        beside = list(zip_longest(pair.traces_a, pair.traces_b))
+        if told and len(beside) > left:
+            break
+        left -= len(beside)
+        told.append((pair, [(_sheet(one, "one"), _sheet(two, "two")) for one, two in beside]))
+    worse, more = told, len(comparison.worse) - len(told)
     out.write_text(render("compare.html", comparison=comparison, worse=worse, more=more), encoding="utf-8")
     return out
 
 
-def _sheet(path: str, side: str) -> Sheet:
+def _sheet(path: str | None, side: str) -> Sheet | None:
+    if path is None:
+        return None  # the other run made more attempts
     sheet = sheet_of(read_trace(Path(path)), None)
     return replace(sheet, id=f"{side}-{sheet.id}")

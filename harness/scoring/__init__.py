@@ -9,12 +9,14 @@ an import path `module:function`. They are loaded when first used.
 from __future__ import annotations
 
 import importlib
+import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from harness.task import Task
-from snapshots.errors import UsageError
+from snapshots.errors import StillwebError, UsageError
 
 Status = Literal["scored", "zero", "unparsable", "timeout", "unsolvable"]
 STATUSES: tuple[Status, ...] = ("scored", "zero", "unparsable", "timeout", "unsolvable")
@@ -129,6 +131,9 @@ METRICS: dict[str, tuple[str, ...]] = {
     "sgi-wet-experiment": ("final", "sequence_similarity", "parameter_accuracy"),
 }
 
+# What the metrics of a scorer can be at most, where that is not 1.
+BEST: dict[str, float] = {"sgi-idea-generation": 100.0}
+
 # Metrics that are measured on this machine and differ from run to run; they belong in no hash.
 MEASURED = frozenset({"aet"})
 
@@ -161,8 +166,30 @@ def find_scorer(name: str) -> Scorer:
 
 
 def score(task: Task, answer: str | None, context: Context | None = None) -> Score:
-    """Scores one answer with the task's scorer. `answer` None: the attempt ended without one."""
-    return find_scorer(task.scorer)(task, answer, context or Context())
+    """Scores one answer with the task's scorer. `answer` None: the attempt ended without one.
+
+    UsageError where a scorer of one's own raises something, or gives what is no score: the attempt is not scored then.
+    """
+    scorer = find_scorer(task.scorer)
+    if isinstance(SCORERS.get(task.scorer), str):
+        return scorer(task, answer, context or Context())
+    try:
+        return _sound(scorer(task, answer, context or Context()))
+    except StillwebError:
+        raise
+    except Exception as error:  # foreign code: its failure is told and counted, the rest goes on
+        raise UsageError(f"scorer {task.scorer}: {type(error).__name__}: {error}") from error
+
+
+def _sound(found: Score) -> Score:
+    """The score, if it is one whose numbers and detail a trace can hold. Raises ValueError or TypeError."""
+    if not isinstance(found, Score) or found.status not in STATUSES:
+        raise TypeError(f"gave no score: {found!r:.200}")
+    for name, value in found.metrics.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"the metric {name!r} is {value}")
+    json.dumps(found.to_json(), allow_nan=False)
+    return found
 
 
 def unscored(task: Task, status: Status, reason: str) -> Score:

@@ -22,6 +22,7 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
     isn't blank). Metric: `exact`.
     """
     options = _options(task, fold_case=True, numeric=False, tolerance="0", last_line=False)
+    options["tolerance"] = _tolerance(task, str(options["tolerance"]))
     references = task.reference if isinstance(task.reference, list) else [task.reference]
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -91,9 +92,27 @@ def _plain(text: str, fold_case: bool) -> str:
 def _same(given: str, reference: str, options: dict[str, Any]) -> bool:
     a, b = _plain(given, options["fold_case"]), _plain(reference, options["fold_case"])
     if options["numeric"] and (x := as_decimal(a)) is not None and (y := as_decimal(b)) is not None:
-        return abs(x - y) <= Decimal(str(options["tolerance"]))
+        return abs(x - y) <= options["tolerance"]
     return a == b
 
 
+def _tolerance(task: Task, text: str) -> Decimal:
+    found = as_decimal(text)
+    if found is None or found < 0:
+        raise UsageError(f"task {task.id}: options.tolerance: {text!r} is no number from 0 on")
+    return found
+
+
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(_numbers(value), sort_keys=True)
+
+
+def _numbers(value: Any) -> Any:
+    """The value with each number as JavaScript knows it: 5.0 is 5."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_numbers(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _numbers(one) for name, one in value.items()}
+    return value

@@ -18,15 +18,14 @@ from harness.compare import (
     check_gates,
     compare,
     compare_variants,
-    errors_by_base,
     failed_gates,
-    flips,
     main_metric,
     permutation_test,
     read_outcomes,
     sign_test,
 )
 from harness.display import SilentDisplay
+from harness.repeats import errors_by_base, flips
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
 from snapshots.errors import GateFailed, UsageError
@@ -163,6 +162,51 @@ def test_errors_by_base_and_flips() -> None:
     assert flips(outcomes, "em") == {"a": [1, 0]}
 
 
+def test_forms_are_paired_within_a_language_and_none_is_dropped_silently() -> None:
+    outcomes = [
+        Outcome(f"a{form}{place}", "a", 1, {"em": value}, "scored", variant, language=language)
+        for form, variant in (("", "constraint"), ("-g", "goal"))
+        for place, language, value in (("", "en", 1.0), ("@zh", "zh", 1.0 if form == "" else 0.0))
+    ]
+    result = compare_variants(outcomes)
+    assert [(p.task_id, p.base, p.a, p.b) for p in result.pairs] == [
+        ("a (en)", "a", 1, 1),
+        ("a (zh)", "a", 1, 0),
+    ]
+    assert result.clusters == 1
+    again = Outcome("a2", "a", 1, {"em": 0.0}, "scored", "constraint", language="en")
+    odd = Outcome("a3", "a", 1, {"em": 0.0}, "scored", "other", language="en")
+    lost = [
+        Outcome("b", "b", 1, {}, "unfinished", "constraint"),
+        Outcome("b-g", "b", 1, {"em": 0.0}, "scored", "goal"),
+    ]
+    assert dict(compare_variants([*outcomes, again, odd, *lost]).left_out) == {
+        "a2": "has the same form as a",
+        "a3": "is neither constraint nor goal",
+        "b": "unfinished (1 of 1 attempts)",
+        "b-g": "its other form is left out",
+    }
+
+
+def test_of_a_time_less_is_better_and_none_is_not_the_best() -> None:
+    def timed(values: dict[str, float | None]) -> list[Outcome]:
+        return [Outcome(name, name, 1, {"aet": value}, "scored") for name, value in values.items()]
+
+    slow = timed({f"t{i}": 9.0 for i in range(8)} | {"timeout": 9.0})
+    quick = timed({f"t{i}": 1.0 for i in range(8)} | {"timeout": None})
+    result = compare(slow, quick)
+    assert (len(result.better), result.worse, result.difference) == (8, (), -8)
+    assert dict(result.left_out) == {"timeout": "aet was not measured"}
+    assert failed_gates(result, ["regressed", "worse>0"]) == []
+    assert failed_gates(compare(quick, slow), ["regressed"])
+
+
+def test_what_is_wrong_is_what_earned_less_than_there_was() -> None:
+    hundred = [Outcome(name, name, 1, {"final": value}, "scored", best=100.0) for name, value in
+               (("half", 50.0), ("whole", 100.0), ("none", None))]  # fmt: skip
+    assert {cluster.base for cluster in errors_by_base(hundred, "final")} == {"half", "none"}
+
+
 def test_gates() -> None:
     a = run({f"t{i}": 1 for i in range(8)})
     b = run({f"t{i}": 0 for i in range(8)})
@@ -283,6 +327,25 @@ def test_the_command_shows_what_got_worse_side_by_side(
     with chromium(viewport={"width": 390, "height": 800}) as page:
         page.goto((tmp_path / "worse.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_every_attempt_of_a_task_that_got_worse_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for name, rows, epochs in (("one", "7|3900\n9|3700", 3), ("two", "7|3900\n9|1", 2)):
+        (tmp_path / name).mkdir()
+        script = {"default": {"answer": rows}}
+        ready = Settings(agent=write_script(tmp_path / name, script), contracts=(), epochs=epochs)
+        files = start_run(tmp_path / name / "run", ready, [bird_task("a")])
+        run_attempts(files.path, display=SilentDisplay())
+        runs.append(files.path)
+    page = tmp_path / "worse.html"
+    assert call(capsys, "compare", *runs, "--html", page)[0] == 0
+    html = page.read_text()
+    for title in ("A 1", "A 2", "A 3", "B 1", "B 2", "B 3"):
+        assert f"<h2>{title}</h2>" in html
+    assert html.count("No such attempt.") == 1
 
 
 def test_the_command_compares_the_forms_and_repeats_of_one_run(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.attempt import Limits
+from harness.certificate import certify
 from harness.display import PlainDisplay, SilentDisplay
 from harness.run_files import RunFiles, Settings, trace_name
 from harness.runner import owed, run_attempts, start_run
@@ -260,6 +261,34 @@ def test_a_killed_run_loses_no_finished_attempt_and_the_same_call_ends_it(tmp_pa
     assert {path: path.read_bytes() for path in finished} == finished
     assert len(list((files.path / "interrupted").glob("*"))) == parts > 0
     assert summarise(files.path).statuses["scored"] == 40
+
+
+def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path):
+    names = ["fine", "raises", "nan", "none", "detail"]
+    tasks = [Task(name, "?", "x", "tests.support.scorers:broken") for name in names]
+    script = {"default": {"answer": "x"}}
+    settings = Settings(agent=write_script(tmp_path, script), contracts=(SHELF,))
+    files = start_run(tmp_path / "run", settings, tasks)
+    run_attempts(files.path, display=SilentDisplay())
+    scores = {name: read_trace(files.trace_path(name, 1)).last("score") for name in names}
+    assert {name: score["status"] for name, score in scores.items()} == dict.fromkeys(names, "unparsable") | {
+        "fine": "scored"
+    }
+    told = {name: score["detail"]["problems"][0] for name, score in scores.items() if name != "fine"}
+    assert {name: text.partition("broken: ")[2][:30] for name, text in told.items()} == {
+        "raises": "KeyError: 'nothing'",
+        "nan": "ValueError: the metric 'right'",
+        "none": "TypeError: gave no score: None",
+        "detail": "TypeError: Object of type set ",
+    }
+    summary = summarise(files.path)
+    assert (summary.means["right"].scored, summary.means["right"].of, summary.means["right"].all) == (
+        1,
+        5,
+        0.2,
+    )
+    assert score_run(files.path) == []
+    assert certify(files.path, times=1).holds
 
 
 def test_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):

@@ -14,6 +14,19 @@ def timed(task: Task, answer: str | None, context: Context) -> Score:
     return Score({"passall5": 1.0, "aet": time.perf_counter()}, "scored", {"measured": [1]})
 
 
+def broken(task: Task, answer: str | None, context: Context) -> Score:
+    """What goes wrong in scorers of one's own: the task's id says how."""
+    if task.id.startswith("raises"):
+        return Score({"right": {}["nothing"]})
+    if task.id.startswith("nan"):
+        return Score({"right": float("nan")})
+    if task.id.startswith("none"):
+        return None  # type: ignore[return-value]
+    if task.id.startswith("detail"):
+        return Score({"right": 1.0}, "scored", {"seen": {1, 2}})
+    return Score({"right": 1.0})
+
+
 def judged(task: Task, answer: str | None, context: Context) -> Score:
     """Needs a judge that the run doesn't have."""
     if context.env.get("OPENAI_NO_JUDGE"):

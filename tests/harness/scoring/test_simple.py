@@ -31,6 +31,9 @@ def test_exact() -> None:
     assert score(Task("t", "?", "x", "exact"), "  ").status == "zero"
     with pytest.raises(UsageError, match="unknown option 'colour'"):
         exact("a", "a", colour=1)
+    for tolerance in ("much", "nan", -1, "1e", None):
+        with pytest.raises(UsageError, match=r"task t: options\.tolerance: '.*' is no number from 0 on"):
+            exact("1", "1", numeric=True, tolerance=tolerance)
 
 
 def test_page_expressions() -> None:
@@ -40,6 +43,14 @@ def test_page_expressions() -> None:
     wanted = Task("t", "?", {"n": 1}, "page", options={"expression": "state"})
     assert score(wanted, None, Context(page=lambda e: {"n": 1})).metrics["page"] == 1
     assert score(task, None).status == "zero"
+    for reference, value, right in (
+        (5.0, 5, 1),
+        ([1.0, {"n": 2}], [1, {"n": 2.0}], 1),
+        (1, True, 0),
+        (0.1, 0.2, 0),
+    ):
+        number = Task("t", "?", reference, "page", options={"expression": "n"})
+        assert score(number, None, Context(page=lambda e, v=value: v)).metrics["page"] == right
 
     def throws(expression: str) -> Any:
         raise StillwebError("x is not defined")

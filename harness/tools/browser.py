@@ -121,7 +121,7 @@ class BrowserSession(Browsing):
         if not self.tabs or self.tab.dialog is not None or self.tab.page.is_closed():
             return None
         try:
-            return await asyncio.wait_for(state_of(self.tab.page), 5)
+            return await asyncio.wait_for(state_of(self.tab.page), 60)
         except (PlaywrightError, TimeoutError):
             return None
 

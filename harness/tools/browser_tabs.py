@@ -94,7 +94,7 @@ class Tab:
     async def chosen(self) -> None:
         """Wait for the file chooser that an element just opened."""
         with contextlib.suppress(TimeoutError):  # the page may have stopped the click
-            await asyncio.wait_for(self.choosing.wait(), 2)
+            await asyncio.wait_for(self.choosing.wait(), 10)
 
     def took(self) -> FileChooser | None:
         """The file chooser, which is gone by that."""
@@ -122,7 +122,7 @@ class Tab:
         if self.is_held:
             return ""
         try:
-            return await asyncio.wait_for(self.page.title(), 2)
+            return await asyncio.wait_for(self.page.title(), 60)
         except (PlaywrightError, TimeoutError):
             return ""
 
@@ -218,7 +218,7 @@ class Tab:
 
 async def _response_of(request: Request) -> Response | None:
     try:
-        return await asyncio.wait_for(request.response(), 1)
+        return await asyncio.wait_for(request.response(), 10)
     except (PlaywrightError, TimeoutError):
         return None
 

@@ -1,4 +1,4 @@
-"""Search and reader services at their real addresses, for the replay gateway: Serper, its scraper, Jina's reader."""
+"""Search and reader services at their real addresses, for the replay gateway: Serper, Tavily, Exa, Jina's reader."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from harness.tools import exa, tavily
 from harness.tools.contract import load
-from harness.tools.serper import SCRAPE_HOST, SEARCH_HOST, SearchLimit, json_response, parse_object
-from harness.tools.store import Found, Visit
+from harness.tools.finding import missed, page, with_verdict
+from harness.tools.serper import (
+    SCRAPE_HOST,
+    SEARCH_HOST,
+    Searcher,
+    SearchLimit,
+    json_response,
+    parse_object,
+)
+from harness.tools.store import Visit
 from snapshots.capture import Response
 from snapshots.request import Request
 
@@ -30,22 +39,38 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
     """
     visits = _Visits(toolset)
 
+    def limited(message: str) -> Response:
+        value = {"message": message, "statusCode": 429}
+        return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
+
     def serper(request: Request, session: str) -> Response:
         body = parse_object(request.body) or {}
         try:
             toolset.searcher.check(body)
         except SearchLimit as error:
-            return with_verdict(
-                json_response({"message": str(error), "statusCode": 429}, 429, "Too Many Requests"),
-                "synthetic",
-            )
+            return limited(str(error))
         response, found = toolset.searcher.ask(request, visits.get(session))
         return with_verdict(response, found.verdict) if response is not None else missed(request, found)
 
     def reader(request: Request, session: str) -> Response:
         return read(request, visits.get(session))
 
-    return {SEARCH_HOST: serper, SCRAPE_HOST: serper, READER_HOST: reader}
+    def other(answer: Callable[[Request, Visit, Searcher], Response]) -> VirtualHost:
+        def host(request: Request, session: str) -> Response:
+            try:
+                return answer(request, visits.get(session), toolset.searcher)
+            except SearchLimit as error:
+                return limited(str(error))
+
+        return host
+
+    return {
+        SEARCH_HOST: serper,
+        SCRAPE_HOST: serper,
+        READER_HOST: reader,
+        tavily.HOST: other(tavily.answer),
+        exa.HOST: other(exa.answer),
+    }
 
 
 class _Visits:
@@ -82,15 +107,8 @@ def read(request: Request, visit: Visit) -> Response:
             ),
             "exact",
         )
-    store = visit.store
-    if "#view=" in url:
-        seen = store.view_text(url)
-        text, verdict = (seen[0], "rendered") if seen else (None, "miss")
-        found = Found(url)
-    else:
-        found = visit.follow(url)
-        usable = found.capture is not None and found.capture.status < 400
-        text, verdict = (store.text_of(found.capture) if usable and found.capture else None), found.verdict
+    text, found = page(url, visit)
+    verdict = found.verdict
     if text is None:
         if found.capture is None:
             return missed(request, found)
@@ -139,22 +157,3 @@ def _failure(message: str, code: int, status: int, name: str) -> dict[str, Any]:
         "message": message,
         "readableMessage": f"{name}: {message}",
     }
-
-
-def with_verdict(response: Response, verdict: str) -> Response:
-    """The response with its verdict header."""
-    return Response(
-        response.status, response.reason, (*response.headers, ("Stillweb-Verdict", verdict)), response.body
-    )
-
-
-def missed(request: Request, found: Found) -> Response:
-    """What the gateway itself says of a request that was not recorded."""
-    lines = [f"stillweb: not in the snapshot: {request.method} {request.url}"]
-    lines += [
-        f"nearest: {n['method']} {n['url']} (differs: {', '.join(map(str, n['differs']))})"
-        for n in found.nearest[:1]
-    ]
-    body = ("\n".join(lines) + "\n").encode("utf-8", "replace")
-    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))))
-    return with_verdict(Response(504, "Gateway Timeout", fields, body), "miss")

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness.tools.contract import Contract, ToolResult, load, said
+from harness.tools.finding import page
 from harness.tools.store import Found, Visit, client_text
 from snapshots.capture import Response
 from snapshots.request import Request
@@ -101,16 +102,9 @@ class Searcher:
     def _scrape(self, body: dict[str, Any], visit: Visit, missed: Found) -> tuple[Response | None, Found]:
         """An unrecorded scrape of a recorded page: made from its bytes, so as good as the page itself."""
         url = body.get("url")
-        if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
+        if not isinstance(url, str):
             return None, missed
-        if "#view=" in url:
-            seen = visit.store.view_text(url)
-            found = Found(url, "rendered", view=seen[1]) if seen else Found(url)
-            frozen = seen[0] if seen else None
-        else:
-            found = visit.follow(url)
-            usable = found.capture is not None and found.capture.status < 400
-            frozen = visit.store.text_of(found.capture) if usable and found.capture else None
+        frozen, found = page(url, visit)
         if frozen is None:
             return None, found if found.capture is not None else missed
         answer: dict[str, Any] = {"text": text_only(frozen.markdown)}

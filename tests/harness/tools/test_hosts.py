@@ -105,3 +105,92 @@ def test_the_reader_fails_clearly(toolset: Toolset, path: str, status: int) -> N
 )
 def test_what_the_reader_is_asked_for(url: str, target: str | None) -> None:
     assert target_of(Request("GET", url)) == target
+
+
+TAVILY, EXA = "https://api.tavily.com", "https://api.exa.ai"
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (f"{TAVILY}/search", {"query": "gentoo"}),
+        (f"{TAVILY}/crawl", {"url": BIRDS}),
+        (f"{EXA}/search", {"query": "gentoo"}),
+        (f"{EXA}/findSimilar", {"url": BIRDS}),
+        (f"{EXA}/answer", {"query": "gentoo"}),
+    ],
+)
+def test_what_was_not_recorded_is_a_miss(toolset: Toolset, url: str, body: dict[str, str]) -> None:
+    got = ask(toolset, "POST", url, json_bytes(body))
+    assert (got.status, got.header("stillweb-verdict")) == (504, "miss")
+    assert ask(toolset, "GET", url).status == 504
+
+
+@pytest.fixture(scope="module")
+def allowed(snapshot: Snapshot) -> Toolset:
+    return Toolset(snapshot, ["fetch"], synthetic_search=True, limits={"records": 10})
+
+
+def test_made_answers_are_the_same_each_time_and_hold_no_clock(allowed: Toolset) -> None:
+    for url in (f"{TAVILY}/search", f"{EXA}/search"):
+        body = json_bytes({"query": "gentoo", "include_usage": True, "contents": {"highlights": {}}})
+        one, other = (ask(allowed, "POST", url, body) for _ in range(2))
+        assert one.header("stillweb-verdict") == "synthetic"
+        assert one.body == other.body
+        assert ask(allowed, "POST", url, json_bytes({"query": "adelie"})).body != one.body
+
+
+@pytest.mark.parametrize("name", ["include_domains", "exclude_domains"])
+@pytest.mark.parametrize("domain", ["site.test", "https://www.site.test/birds", "*.test", "no.test", "[", ""])
+def test_domains(allowed: Toolset, name: str, domain: str) -> None:
+    got = ask(allowed, "POST", f"{TAVILY}/search", json_bytes({"query": "gentoo", name: [domain, 3]}))
+    links = [hit["url"] for hit in json.loads(got.body)["results"]]
+    inside = domain not in ("no.test", "[")
+    if name == "include_domains":
+        assert (BIRDS in links) is inside
+    else:
+        assert (BIRDS in links) is (not inside or domain == "")
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (f"{TAVILY}/search", b"junk"),
+        (f"{TAVILY}/search", b"[]"),
+        (f"{TAVILY}/search", b'{"query": 3}'),
+        (f"{TAVILY}/search", b'{"query": " "}'),
+        (f"{TAVILY}/extract", b'{"urls": []}'),
+        (f"{TAVILY}/extract", b'{"urls": 3}'),
+        (f"{EXA}/search", b"junk"),
+        (f"{EXA}/search", b'{"query": null}'),
+        (f"{EXA}/contents", b'{"urls": [3]}'),
+    ],
+)
+def test_bad_requests_are_refused_in_the_services_shape(toolset: Toolset, url: str, body: bytes) -> None:
+    got = ask(toolset, "POST", url, body)
+    assert got.status == 400
+    value = json.loads(got.body)
+    assert value["detail"]["error"] if url.startswith(TAVILY) else value["tag"] == "INVALID_REQUEST_BODY"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "x", "ftp://x/", "http://[", "http:///x", "https://no.test/", "https://ü\ud800/"]
+)
+def test_addresses_that_are_none_fail_alone(toolset: Toolset, url: str) -> None:
+    """The others of the same request are answered."""
+    urls = json.dumps({"urls": [url, BIRDS, f"{SITE}/gone"]}).encode()
+    extracted = ask(toolset, "POST", f"{TAVILY}/extract", urls)
+    assert extracted.header("stillweb-verdict") in ("miss", "exact" if not url else "miss")
+    value = json.loads(extracted.body)
+    assert [page["url"] for page in value["results"]] == [BIRDS]
+    assert f"{SITE}/gone" in [page["url"] for page in value["failed_results"]]
+    read = json.loads(ask(toolset, "POST", f"{EXA}/contents", urls).body)
+    assert [page["url"] for page in read["results"]] == [BIRDS]
+    assert read["statuses"][-1]["error"] == {"tag": "CRAWL_NOT_FOUND", "httpStatusCode": 404}
+
+
+def test_limits_hold_for_all_services(allowed: Toolset) -> None:
+    assert (
+        ask(allowed, "POST", f"{TAVILY}/search", json_bytes({"query": "x", "max_results": 11})).status == 429
+    )
+    assert ask(allowed, "POST", f"{EXA}/search", json_bytes({"query": "x", "numResults": 11})).status == 429

@@ -1,0 +1,96 @@
+"""What search and reader services have in common: pages by address, and hits within domains."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.tools.store import Found, Visit
+from snapshots.capture import Response
+from snapshots.request import Request
+from snapshots.search import Hit
+from snapshots.text import FrozenText
+
+
+def with_verdict(response: Response, verdict: str) -> Response:
+    """The response with its verdict header."""
+    return Response(
+        response.status, response.reason, (*response.headers, ("Stillweb-Verdict", verdict)), response.body
+    )
+
+
+def missed(request: Request, found: Found) -> Response:
+    """What the gateway itself says of a request that was not recorded."""
+    lines = [f"stillweb: not in the snapshot: {request.method} {request.url}"]
+    lines += [
+        f"nearest: {n['method']} {n['url']} (differs: {', '.join(map(str, n['differs']))})"
+        for n in found.nearest[:1]
+    ]
+    body = ("\n".join(lines) + "\n").encode("utf-8", "replace")
+    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))))
+    return with_verdict(Response(504, "Gateway Timeout", fields, body), "miss")
+
+
+def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:
+    """The frozen text of an address (of a view, too) and what was found; None where there is none to be had."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no address
+        return None, Found(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None, Found(url)
+    if "#view=" in url:
+        seen = visit.store.view_text(url)
+        return (seen[0], Found(url, "rendered", view=seen[1])) if seen else (None, Found(url))
+    found = visit.follow(url)
+    if found.capture is None or found.redirects or found.capture.status >= 400:
+        return None, found
+    return visit.store.text_of(found.capture), found
+
+
+def hits(visit: Visit, query: str, count: int, include: Sequence[str], exclude: Sequence[str]) -> list[Hit]:
+    """The best `count` hits whose addresses lie in one of the domains to include and in none to exclude."""
+    index = visit.store.index()
+    if not include and not exclude:
+        return index.search(query, count)
+    asked = max(count, 1) * 4
+    while True:
+        found = index.search(query, asked)
+        kept = [
+            hit
+            for hit in found
+            if (not include or _within(hit.address, include)) and not _within(hit.address, exclude)
+        ]
+        if len(kept) >= count or len(found) < asked:
+            return kept[:count]
+        asked *= 4
+
+
+def _within(address: str, domains: Sequence[str]) -> bool:
+    """Whether an address is of one of the domains: `host`, `*.host` or `host/path`, whatever lies below them."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    host = (parts.hostname or "").lower()
+    for domain in domains:
+        name, _, path = domain.lower().rpartition("://")[2].partition("/")
+        name = name.removeprefix("www.")
+        same = host == name or host.endswith("." + name) or ("*" in name and fnmatchcase(host, name))
+        if same and parts.path.lower().startswith("/" + path):
+            return True
+    return False
+
+
+def names(value: Any) -> list[str]:
+    """A list of strings from a request; one string counts as a list."""
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return [one for one in values if isinstance(one, str) and one]
+
+
+def request_number(request: Request) -> str:
+    """32 hex digits that stand for a service's random id of a request: the same for the same request."""
+    return hashlib.sha256(b"\n".join([request.url.encode("utf-8", "replace"), request.body])).hexdigest()[:32]

@@ -1,0 +1,102 @@
+"""Tavily's search and extract by HTTP. Recorded answers first; pages by address from their frozen texts.
+
+A search that was not recorded is a miss, unless synthetic search is allowed. What only Tavily could know (an answer
+by a model, images, publishing dates) is left empty; `score` is the share of the best hit's. No clock, no random id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.tools.contract import load
+from harness.tools.finding import hits, missed, names, page, request_number, with_verdict
+from harness.tools.serper import Searcher, json_response, link_of, parse_object, text_only, whole
+from harness.tools.store import Visit, worse
+from snapshots.capture import Response
+from snapshots.request import Request
+
+HOST = "api.tavily.com"
+RESULTS = 5  # when no number is asked for
+MOST_RESULTS = 20
+LONGEST = 400  # code points of a query
+
+
+def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
+    """The answer to a request to api.tavily.com. Raises SearchLimit."""
+    found = visit.look(request)
+    if found.capture is not None:
+        return with_verdict(visit.read(found), found.verdict)
+    path = urlsplit(request.url).path.rstrip("/")
+    if request.method != "POST" or path not in ("/search", "/extract"):
+        return missed(request, found)
+    body = parse_object(request.body) or {}
+    if path == "/extract":
+        return _extract(request, body, visit)
+    query = body.get("query")
+    if not isinstance(query, str) or not query.strip():
+        return _refused("no_query")
+    if len(query) > LONGEST:
+        return _refused("long_query")
+    if not searcher.synthetic:
+        return missed(request, found)
+    return with_verdict(json_response(_search(request, body, visit, searcher)), "synthetic")
+
+
+def _refused(key: str) -> Response:
+    error = {"detail": {"error": load("tavily").strings[key]}}
+    return with_verdict(json_response(error, 400, "Bad Request"), "exact")
+
+
+def _id(request: Request) -> str:
+    return str(uuid.UUID(request_number(request)))
+
+
+def _search(request: Request, body: dict[str, Any], visit: Visit, searcher: Searcher) -> dict[str, Any]:
+    count = min(max(0, whole(body.get("max_results"), RESULTS)), MOST_RESULTS)
+    searcher.check({"num": count})
+    query = f'"{body["query"]}"' if body.get("exact_match") is True else body["query"]
+    found = hits(visit, query, count, names(body.get("include_domains")), names(body.get("exclude_domains")))
+    best = max((hit.score for hit in found), default=0.0) or 1.0
+    results = []
+    for hit in found:
+        raw = None
+        if body.get("include_raw_content"):
+            text = visit.store.text_at(hit.address)
+            raw = None if text is None else text.markdown
+            if raw is not None and body["include_raw_content"] == "text":
+                raw = text_only(raw)
+        result: dict[str, Any] = {"url": link_of(hit.address), "title": hit.title, "content": hit.snippet}
+        results.append({**result, "score": round(hit.score / best, 5), "raw_content": raw})
+    value: dict[str, Any] = {
+        "query": body["query"],
+        "follow_up_questions": None,
+        "answer": None,
+        "images": [],
+        "results": results,
+        "response_time": 0.0,
+    }
+    if body.get("include_usage") is True:
+        value["usage"] = {"credits": 2 if body.get("search_depth") == "advanced" else 1}
+    return {**value, "request_id": _id(request)}
+
+
+def _extract(request: Request, body: dict[str, Any], visit: Visit) -> Response:
+    """Each page from its frozen text; what is not there fails as a page does that can't be fetched."""
+    urls = names(body.get("urls"))
+    if not urls:
+        return _refused("no_urls")
+    results: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
+    verdict = "exact"
+    for url in urls[:MOST_RESULTS]:
+        text, found = page(url, visit)
+        verdict = worse(verdict, found.verdict)
+        if text is None or not text.markdown:
+            failed.append({"url": url, "error": load("tavily").strings["failed"]})
+            continue
+        raw = text_only(text.markdown) if body.get("format") == "text" else text.markdown
+        results.append({"url": url, "title": text.title or None, "raw_content": raw, "images": []})
+    value = {"results": results, "failed_results": failed, "response_time": 0.0, "request_id": _id(request)}
+    return with_verdict(json_response(value), verdict)

@@ -12,7 +12,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from harness.tools.browser_files import drop, file_upload, opens_chooser
 from harness.tools.browser_reply import Reply, tab_lines
-from harness.tools.browser_session import ACTION_MS, Browsing, Problem
+from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import find, is_pattern, quoted, said
 from proxy.freeze import ask_all, pass_time
 
@@ -57,7 +57,7 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_click."""
     locator, code = await session.locate(given["target"], given.get("element"))
     button, modifiers = given.get("button"), given.get("modifiers")
-    options: dict[str, Any] = {"timeout": ACTION_MS}
+    options: dict[str, Any] = {"timeout": GIVEN_MS}
     shown = []
     if button:
         options["button"] = button
@@ -82,7 +82,7 @@ async def hover(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     locator, code = await session.locate(given["target"], given.get("element"))
     reply.with_snapshot = True
     reply.code(f"await page.{code}.hover();")
-    await session.until_dialog(locator.hover(timeout=ACTION_MS))
+    await session.until_dialog(locator.hover(timeout=GIVEN_MS))
     await session.rest()
 
 
@@ -91,7 +91,7 @@ async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     start, start_code = await session.locate(given["startTarget"], given.get("startElement"))
     end, end_code = await session.locate(given["endTarget"], given.get("endElement"))
     reply.with_snapshot = True
-    await session.until_dialog(start.drag_to(end, timeout=ACTION_MS))
+    await session.until_dialog(start.drag_to(end, timeout=GIVEN_MS))
     await session.rest()
     reply.code(f"await page.{start_code}.dragTo(page.{end_code});")
 
@@ -103,14 +103,14 @@ async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> N
     if given.get("slowly"):
         reply.with_snapshot = True
         reply.code(f"await page.{code}.pressSequentially({quoted(text)});")
-        await session.until_dialog(locator.press_sequentially(text, timeout=ACTION_MS))
+        await session.until_dialog(locator.press_sequentially(text, timeout=GIVEN_MS))
     else:
         reply.code(f"await page.{code}.fill({quoted(text)});")
-        await session.until_dialog(locator.fill(text, timeout=ACTION_MS))
+        await session.until_dialog(locator.fill(text, timeout=GIVEN_MS))
     if given.get("submit"):
         reply.with_snapshot = True
         reply.code(f"await page.{code}.press('Enter');")
-        await session.until_dialog(locator.press("Enter", timeout=ACTION_MS))
+        await session.until_dialog(locator.press("Enter", timeout=GIVEN_MS))
     await session.rest()
 
 
@@ -131,7 +131,7 @@ async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) 
     shown = quoted(values[0]) if len(values) == 1 else f"[{', '.join(map(quoted, values))}]"
     reply.with_snapshot = True
     reply.code(f"await page.{code}.selectOption({shown});")
-    await session.until_dialog(locator.select_option(values, timeout=ACTION_MS))
+    await session.until_dialog(locator.select_option(values, timeout=GIVEN_MS))
     await session.rest()
 
 
@@ -141,13 +141,13 @@ async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> N
         locator, code = await session.locate(one["target"], one["name"])
         kind, value = one["type"], one["value"]
         if kind in ("textbox", "slider"):
-            await session.until_dialog(locator.fill(value, timeout=ACTION_MS))
+            await session.until_dialog(locator.fill(value, timeout=GIVEN_MS))
             reply.code(f"await page.{code}.fill({quoted(value)});")
         elif kind in ("checkbox", "radio"):
-            await session.until_dialog(locator.set_checked(value == "true", timeout=ACTION_MS))
+            await session.until_dialog(locator.set_checked(value == "true", timeout=GIVEN_MS))
             reply.code(f"await page.{code}.{'check' if value == 'true' else 'uncheck'}();")
         else:
-            await session.until_dialog(locator.select_option(label=value, timeout=ACTION_MS))
+            await session.until_dialog(locator.select_option(label=value, timeout=GIVEN_MS))
             reply.code(f"await page.{code}.selectOption({quoted(value)});")
     await session.rest()
 
@@ -199,7 +199,7 @@ async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> Non
             )
         )
     else:
-        reply.result(find(await session.page.aria_snapshot(mode="ai", timeout=ACTION_MS), text, regex))
+        reply.result(find(await session.page.aria_snapshot(mode="ai", timeout=GIVEN_MS), text, regex))
 
 
 async def tabs(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -306,7 +306,7 @@ async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply
     if given.get("target"):
         locator, place = await session.locate(given["target"], given.get("element"))
         label = given.get("element") or "element"
-        data = await locator.screenshot(**options, timeout=ACTION_MS)
+        data = await locator.screenshot(**options, timeout=GIVEN_MS)
         place = f"page.{place}"
     else:
         data = await session.page.screenshot(**options, full_page=bool(given.get("fullPage")), timeout=15_000)

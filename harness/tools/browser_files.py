@@ -18,7 +18,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import FilePayload, Locator
 
 from harness.tools.browser_reply import Reply
-from harness.tools.browser_session import ACTION_MS, Browsing, Problem
+from harness.tools.browser_session import GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import quoted, said
 
 OUTPUT = ".playwright-mcp"  # where the real server writes, which it names among the allowed roots
@@ -59,7 +59,7 @@ def read_files(paths: list[str], workspace: Path, folder: str) -> list[FilePaylo
 async def opens_chooser(locator: Locator) -> bool:
     """Whether a click on the element opens a file chooser, of which the browser tells when it likes."""
     try:
-        return bool(await locator.evaluate(_OPENS, timeout=ACTION_MS))
+        return bool(await locator.evaluate(_OPENS, timeout=GIVEN_MS))
     except PlaywrightError:
         return False  # the click will say why
 
@@ -102,7 +102,7 @@ async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     reply.with_snapshot = True
     locator, code = await session.locate(given["target"], given.get("element"))
     files = await asyncio.to_thread(read_files, paths or [], session.workspace, "drop_folder")
-    await session.until_dialog(locator.drop({"files": files, "data": data}, timeout=ACTION_MS))
+    await session.until_dialog(locator.drop({"files": files, "data": data}, timeout=GIVEN_MS))
     await session.rest()
     parts: dict[str, Any] = {} if data is None else {"data": data}
     if paths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from harness.tools.browser_session import ACTION_MS, Browsing
+from harness.tools.browser_session import GIVEN_MS, Browsing
 from harness.tools.browser_text import Sections, said
 from proxy.misses import Missed
 
@@ -57,7 +57,7 @@ class Reply:
             root, depth, boxes = self.explicit or (None, None, None)
             where: Any = root or session.page
             self.sections.snapshot = await where.aria_snapshot(
-                mode="ai", depth=depth, boxes=boxes, timeout=ACTION_MS
+                mode="ai", depth=depth, boxes=boxes, timeout=GIVEN_MS
             )
 
     def missed(self, missed: Iterable[Missed]) -> None:

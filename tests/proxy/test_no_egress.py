@@ -17,6 +17,7 @@ ROOT = Path(proxy.__file__).parent
 MODULES = (
     "gateway",
     "connection",
+    "channel",
     "http1",
     "http2",
     "tls",

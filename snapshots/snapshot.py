@@ -27,7 +27,7 @@ from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.request import Request
 from snapshots.sites import site_of
-from snapshots.view import View
+from snapshots.view import View, id_in
 from snapshots.warc import Record
 
 if TYPE_CHECKING:
@@ -229,9 +229,19 @@ class Snapshot:
         yield from sorted(views, key=lambda v: (v.timestamp, v.address))
 
     def view(self, address_or_id: str) -> View | None:
-        """The view with this address or id."""
+        """The view with this address or id. A view without steps, whose address is its URL, is also found by
+        `URL#view=<id>`, as its text is called; another way to write the same URL is no other URL."""
         found = self._views.get(address_or_id)
-        return found or next((v for v in self._views.values() if v.id == address_or_id), None)
+        if found is not None:
+            return found
+        id_ = id_in(address_or_id)
+        found = next((v for v in self._views.values() if v.id == (id_ or address_or_id)), None)
+        if found is None or id_ is None:
+            return found
+        from snapshots.keys import request_key
+
+        asked, url = (Request("GET", one.partition("#")[0]) for one in (address_or_id, found.url))
+        return found if request_key(asked).canonical == request_key(url).canonical else None
 
     def resource(self, kind: str, address: str) -> bytes | None:
         """What belongs to a view: its screenshot, DOM, … (kinds are those of `view.RESOURCES`)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,12 @@ def view_id(url: str, steps: list[Step] | tuple[Step, ...]) -> str:
     """The id of a view: 16 hex digits of the SHA-256 of its URL and canonical steps."""
     canonical = json.dumps([url, list(steps)], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def id_in(address: str) -> str | None:
+    """The view's id in an address such as `URL#view=0123456789abcdef`; None where a fragment is a page's own."""
+    found = re.search(r"#view=([0-9a-f]{16})$", address)
+    return found[1] if found else None
 
 
 def view_address(url: str, steps: list[Step] | tuple[Step, ...]) -> str:

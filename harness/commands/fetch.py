@@ -12,6 +12,7 @@ from harness.console import print_json, say, say_damage
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
+    from snapshots.text import FrozenText
 
 
 @click.command("fetch")
@@ -42,11 +43,14 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
         say_damage(snapshot)
         if what == "tables":
             return _tables(snapshot, address, out, as_json)
+        view = snapshot.view(address)
         if what != "text":
             kind = {"seen": "text", "screenshot": "view"}.get(what, what)
-            data = snapshot.resource(kind, address)
+            data = snapshot.resource(kind, view.address if view is not None else address)
         else:
             frozen = snapshot.text(address)
+            if frozen is None and view is not None:
+                frozen = _text(snapshot, address)
             if frozen is not None and as_json:
                 print_json({"address": frozen.address, "title": frozen.title, "media": frozen.media,
                             "extractor": frozen.extractor, "version": frozen.version, "warnings": list(frozen.warnings),
@@ -63,6 +67,14 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
     else:
         sys.stdout.buffer.write(data)
     return 0
+
+
+def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
+    """A view's text by any of its addresses; extracted now where the snapshot is not sealed."""
+    from harness.tools.store import Store
+
+    found = Store(snapshot).view_text(address)
+    return found[0] if found is not None else None
 
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
@@ -94,11 +106,14 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
 def _html(snapshot: Snapshot, address: str) -> str | None:
     from harness.tools.store import Store
     from snapshots import charsets, encodings
+    from snapshots.view import id_in
 
     view = snapshot.view(address)
     dom = snapshot.resource("dom", view.address) if view is not None else None
     if dom is not None:
         return dom.decode("utf-8", "replace")
+    if id_in(address) is not None:
+        return None  # the page without the view's steps is no answer
     found = Store(snapshot).session("fetch").follow(address)
     if found.capture is None or found.redirects:
         return None

@@ -22,6 +22,7 @@ from proxy.acting import Driver, Failed
 from proxy.freeze import Patience, Traffic, settle
 from proxy.misses import Missed, masked_url, unseen
 from snapshots.profile import Profile
+from snapshots.view import id_in
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Locator, Page
@@ -203,10 +204,16 @@ class Browsing:
         """Load a URL, or a view by its address, which is returned. Raises Problem for what the snapshot lacks."""
         assert self.traffic is not None
         assert self.context is not None
-        view = self.snapshot.view(url) if self.snapshot is not None and "#view=" in url else None
+        view = None
+        if self.snapshot is not None and id_in(url) is not None:
+            view = self.snapshot.view(url)
+            if view is None:  # the page without its steps is another view, and no answer
+                raise Problem(said("network", reason="net::ERR_INTERNET_DISCONNECTED", url=url))
         driver = Driver(self.context, patience=self.patience, traffic=self.traffic, page=self.page)
         try:
             if view is not None:
+                if "#" in view.url:  # else a page that is there already would stay as it is
+                    await self.page.goto("about:blank")
                 await self.until_dialog(driver.begin(view.url))
                 for number, step in enumerate(view.steps, start=1):
                     await self.until_dialog(driver.perform(step, number))

@@ -11,6 +11,7 @@ from harness.tools.contract import Contract, ToolResult, checker, load, said
 from harness.tools.store import Found, Visit, client_text
 from snapshots.encodings import EncodingProblem
 from snapshots.text import PDF, extract_html
+from snapshots.view import id_in
 
 CONTRACT = "mcp-fetch@0.6.3"
 
@@ -83,7 +84,7 @@ class FetchTool:
             # the real tool asks for robots.txt first, which fails for the same reason
             text = contract.say("robots_failed", robots=f"{parts.scheme}://{parts.netloc}/robots.txt")
             return said(text, error=True, verdict="miss", address=url)
-        if "#view=" in url or "#text=" in url:
+        if id_in(url) is not None or "#text=" in url:
             return self._stored(url, raw, visit)
         if visit.live and (refused := self._robots(url, visit)):
             return said(refused, error=True, address=url)
@@ -133,7 +134,7 @@ class FetchTool:
     def _stored(self, url: str, raw: bool, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult:
         """A view, or one of several answers of a URL, by the address that search and traces name it by."""
         store = visit.store
-        if "#view=" in url:
+        if id_in(url) is not None:
             seen = store.view_text(url)
             if seen is not None:
                 text, address = seen

@@ -127,7 +127,7 @@ class Store:
 
     def view_text(self, address: str) -> tuple[FrozenText, str] | None:
         """The text of a view by its address (`URL#view=<id>`), and the view's own address."""
-        view = self.snapshot.view(address) or self.snapshot.view(address.rpartition("#view=")[2])
+        view = self.snapshot.view(address)
         if view is None:
             return None
         text = self.text_at(view_text_address(view))

@@ -27,6 +27,7 @@ from proxy.browser import BrowserHost, complete
 from proxy.certificates import Authority
 from proxy.checking import CheckReport, check
 from proxy.explorer import Explorer, Limits
+from proxy.freeze import Patience
 from proxy.gateway import Gateway
 from proxy.graph import Graph, graph_uri
 from proxy.moves import Choices
@@ -37,6 +38,9 @@ from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 
 FOUND, TEXT, PIXELS = 0.95, 0.98, 0.90
+PATIENCE = Patience(
+    real=180.0, stuck=90.0
+)  # nothing here hangs for ever; a busy machine may be slow to answer
 
 
 @dataclass
@@ -93,7 +97,7 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float, p
             walked = {named(way): kept.walks[page.url][named(way)] for way in page.states}
             outcome.lost += [f"{page.url}: {one}" for one in missing(walked, stored, Noise(graph.noise))]
         with Gateway(snapshot, authority=authority) as gateway:
-            outcome.report = check(snapshot, gateway, parallel=parallel)
+            outcome.report = check(snapshot, gateway, parallel=parallel, patience=PATIENCE)
     return outcome
 
 
@@ -135,7 +139,9 @@ def _explore(
         Writer.open(place, profile=profile) as writer,
         Recorder(writer, authority=authority, resolve=places) as recorder,
     ):
-        explorer = Explorer(recorder, writer, profile, limits=limits, choices=Choices(states.values))
+        explorer = Explorer(
+            recorder, writer, profile, limits=limits, choices=Choices(states.values), patience=PATIENCE
+        )
         for page in states.pages:
             if page.url in done:
                 continue
@@ -163,7 +169,7 @@ async def _walk(
             async with few:
                 session = f"hand-{number}"
                 kept.walks.setdefault(url, {})[named(way)] = await walk(
-                    host, session, recorder.proxy_url(session), profile, base + url, way
+                    host, session, recorder.proxy_url(session), profile, base + url, way, PATIENCE
                 )
                 kept.save()
 

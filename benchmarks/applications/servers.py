@@ -70,22 +70,29 @@ def _penguins(work: Path) -> None:
 
 @contextmanager
 def serving(name: str, work: Path) -> Iterator[int]:
-    """The application on a free port, which it gives. Its files are in `work`, its process ends with the block."""
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    """The application on a free port, which it gives. Its files are in `work`, its process ends with the block.
+
+    What an earlier call filled stays: some of it is dated by the moment, and an exploration that goes on must meet it again.
+    """
+    filled = work / "filled"
+    if not filled.exists():
+        shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     base = f"http://127.0.0.1:{port}"
     words: list[str | Path]
     if name == "datasette":
-        _penguins(work)
+        if not filled.exists():
+            _penguins(work)
         words = [sys.executable, "-m", "datasette", "serve", "-i", work / "open.db", "--metadata", work / "metadata.json",
                  "--port", str(port)]  # fmt: skip
     elif name == "trac":
         env = work / "project"
-        _run(PEERS / "trac-admin", env, "initenv", "Rivers", "sqlite:db/trac.db")
-        _run(PEERS / "python", HERE / "fill_trac.py", env)
+        if not filled.exists():
+            _run(PEERS / "trac-admin", env, "initenv", "Rivers", "sqlite:db/trac.db")
+            _run(PEERS / "python", HERE / "fill_trac.py", env)
         words = [PEERS / "tracd", "-s", "--hostname", "127.0.0.1", "--port", str(port), "--http11", env]
     else:
         words = [
@@ -100,25 +107,33 @@ def serving(name: str, work: Path) -> Iterator[int]:
         (work / "luigi.cfg").write_text(
             "[scheduler]\nworker_disconnect_delay=100000\nremove_delay=100000\n"
         )  # else its running tasks end after a minute
-    with (work / "log.txt").open("wb") as log:
+        if not filled.exists():
+            with _running(words, work, port):  # it keeps its tasks when it ends
+                _run(PEERS / "python", HERE / "fill_luigi.py", base)
+    filled.touch()
+    with _running(words, work, port):
+        httpx.get(base, follow_redirects=True, timeout=60)
+        yield port
+
+
+@contextmanager
+def _running(words: list[str | Path], work: Path, port: int) -> Iterator[None]:
+    with (work / "log.txt").open("ab") as log:
         process = subprocess.Popen([str(w) for w in words], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=_quiet(work))  # fmt: skip
         try:
             _wait(process, port, work)
-            if name == "luigi":
-                _run(PEERS / "python", HERE / "fill_luigi.py", base)
-            httpx.get(base, follow_redirects=True, timeout=30)
-            yield port
+            yield
         finally:
             process.terminate()
             try:
-                process.wait(timeout=5)
+                process.wait(timeout=30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, work: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

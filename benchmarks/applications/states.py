@@ -11,6 +11,7 @@ import yaml
 
 from proxy.acting import Driver, Failed
 from proxy.browser import BrowserHost
+from proxy.freeze import Patience
 from proxy.noise import Noise, shown
 from proxy.sight import look_at
 from proxy.steps import canonical, describe
@@ -78,14 +79,22 @@ def named(way: tuple[Step, ...]) -> str:
     return " > ".join(describe(step) for step in way) or "the page"
 
 
-async def walk(host: BrowserHost, session: str, proxy_url: str, profile: Profile, url: str, way: tuple[Step, ...]) -> str:  # fmt: skip
+async def walk(
+    host: BrowserHost,
+    session: str,
+    proxy_url: str,
+    profile: Profile,
+    url: str,
+    way: tuple[Step, ...],
+    patience: Patience,
+) -> str:
     """What a way leads to in the running application: what the page then shows.
 
     A way that can't be walked is an error of the list: Failed names it.
     """
-    context = await host.context(session, proxy_url, profile)
+    context = await host.context(session, proxy_url, profile, replay=False)
     try:
-        driver = Driver(context)
+        driver = Driver(context, patience=patience)
         await driver.begin(url)
         for place, step in enumerate(way, start=1):
             await driver.perform(step, place)

@@ -200,3 +200,24 @@ def test_what_is_kept_while_it_goes_on_holds_no_secret(tmp_path: Path) -> None:
             kept.extend(p.read_text() for p in (tmp_path / "snap").glob("*explore.json"))
     assert any("Mine, " in text for text in kept)
     assert not [text for text in kept if secret in text]
+
+
+def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path) -> None:
+    """Choosing a group frees a check box, which is another look; what the group is for comes with the button."""
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        asked = path.partition("?")[2] or "nothing"
+        form = (
+            "<form><label>Group <select name=g onchange='d.disabled=false'><option>none<option>kind</select></label>"
+            "<label><input type=checkbox name=d id=d disabled> Downwards</label>"
+            "<label>Rows <input name=rows value=25></label><button>Update</button></form>"
+        )
+        shown = f"<title>Rows</title><h1>Rows</h1><p>asked {asked}</p>{form if asked == 'nothing' else ''}"
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/rows", Limits(views=9, depth=1, obey_robots=False))
+    found = {node.url.partition("/rows")[2] for node in graph.views}
+    assert graph.ended == "all was tried"
+    assert {"", "?g=kind&rows=25", "?g=none&rows=1", "?g=none&rows=10"} <= found
+    assert {node.depth for node in graph.views} == {0, 1}

@@ -74,7 +74,7 @@ class Patience:
     virtual: float = 3000.0
     total: float = 15000.0
     real: float = 60.0
-    stuck: float = 15.0
+    stuck: float = 8.0
 
 
 @dataclass(frozen=True, slots=True)

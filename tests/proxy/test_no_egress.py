@@ -18,6 +18,7 @@ MODULES = (
     "gateway",
     "connection",
     "channel",
+    "permissions",
     "http1",
     "http2",
     "tls",

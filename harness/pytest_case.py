@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,15 +166,20 @@ class Case:
             self.shelf.sessions.add(self.name)
             return self.shelf.recorder
         if self._gateway is None:
-            from harness.tools import Toolset, http_hosts
             from proxy.gateway import Gateway
 
-            snapshot = self.shelf.snapshot
-            hosts = http_hosts(Toolset(snapshot, ("serper-mcp",), accept=self.accept))
+            snapshot, hosts = self.shelf.snapshot, self._hosts
             gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
             self._gateway = self._stack.enter_context(gateway)
             self.blocked.allowed.add(f"127.0.0.1:{self._gateway.port}")
         return self._gateway
+
+    @cached_property
+    def _hosts(self) -> Any:
+        """Search and reader services at their real addresses, for programs and for clients in this process alike."""
+        from harness.tools import Toolset, http_hosts
+
+        return http_hosts(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept))
 
     @property
     def proxy_url(self) -> str:
@@ -197,7 +203,9 @@ class Case:
         if self._answer is None:
             from harness.transports import in_process
 
-            self._answer = in_process(self.shelf.snapshot, self.ledger, self.name, self.accept)
+            # while recording, what those services say is to be heard from them
+            hosts = None if self.recording else self._hosts
+            self._answer = in_process(self.shelf.snapshot, self.ledger, self.name, self.accept, hosts)
         return self._answer(request)
 
     def transport(self) -> Any:

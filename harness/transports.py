@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from proxy.answering import Answerer
+from proxy.addresses import host_of
+from proxy.answering import Answerer, VirtualHost
+from proxy.hub import broken_host
 from proxy.ledger import Ledger
 from proxy.replies import Reply
 from snapshots.request import Request
@@ -26,15 +28,30 @@ if TYPE_CHECKING:
 Answer = Callable[[Request], Reply]
 
 
-def in_process(snapshot: Snapshot, ledger: Ledger, session: str, accept: str) -> Answer:
-    """Answers the requests of one session; safe for threads."""
-    answerer = Answerer(snapshot, ledger, accept=accept)
+def in_process(
+    snapshot: Snapshot,
+    ledger: Ledger,
+    session: str,
+    accept: str,
+    hosts: Mapping[str, VirtualHost] | None = None,
+) -> Answer:
+    """Answers the requests of one session; safe for threads. `hosts` as for `Gateway(virtual_hosts=…)`."""
+    answerer = Answerer(snapshot, ledger, accept=accept, virtual_hosts=hosts)
     line = answerer.line(session)
     lock = threading.Lock()
 
     def answer(request: Request) -> Reply:
+        name = host_of(request.url)
+        host = answerer.virtual_hosts.get(name)
+        if host is None:
+            with lock:
+                return answerer.answer(request, line)
+        try:
+            made = host(request, line.name)
+        except Exception as error:  # noqa: BLE001 -- others' code: the client hears of it, as from a gateway
+            made = broken_host(name, error)
         with lock:
-            return answerer.answer(request, line)
+            return answerer.virtual(request, line, made)
 
     return answer
 

@@ -115,13 +115,7 @@ class Hub:
             made = await self.run(handler, request, line.name)
         except Exception as error:  # noqa: BLE001 -- others' code: the client and the status page hear of it
             self.failed(error)
-            text = f"stillweb: the virtual host {host} failed: {type(error).__name__}: {error}\n"
-            made = Response(
-                500,
-                "Internal Server Error",
-                (("Content-Type", "text/plain; charset=utf-8"), ("Stillweb-Verdict", "miss")),
-                text.encode("utf-8", "replace"),
-            )
+            made = broken_host(host, error)
         return self.answerer.virtual(request, line, made)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
@@ -199,3 +193,10 @@ async def sweep(hub: Hub) -> None:
         now = time.monotonic()
         for connection in list(hub.connections):
             connection.overdue(now)
+
+
+def broken_host(host: str, error: Exception) -> Response:
+    """What a client hears of a virtual host that raised."""
+    text = f"stillweb: the virtual host {host} failed: {type(error).__name__}: {error}\n"
+    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Stillweb-Verdict", "miss"))
+    return Response(500, "Internal Server Error", fields, text.encode("utf-8", "replace"))

@@ -186,11 +186,13 @@ class BrowserTool:
 
     def open(self, session: str) -> BrowserSession:
         """A session's own browser context, opened with its first call."""
+        from harness.tools.hosts import http_hosts
         from proxy.gateway import Gateway
 
         snapshot = self._toolset.snapshot
         if self._gateway is None:
-            gateway = Gateway(snapshot, accept=getattr(self._toolset.store, "accept", "rule"))
+            accept = getattr(self._toolset.store, "accept", "rule")
+            gateway = Gateway(snapshot, accept=accept, virtual_hosts=http_hosts(self._toolset))
             self._gateway = self._own.enter_context(gateway)
         if self._browser is None:
             self._browser = SharedBrowser(ca=self._gateway.ca_path)

@@ -10,7 +10,8 @@ from urllib.robotparser import RobotFileParser
 from harness.tools.contract import Contract, ToolResult, checker, load, said
 from harness.tools.store import Found, Visit, client_text
 from snapshots.encodings import EncodingProblem
-from snapshots.text import PDF, extract_html
+from snapshots.request import Request
+from snapshots.text import BROKEN, PDF, extract_html
 from snapshots.view import id_in
 
 CONTRACT = "mcp-fetch@0.6.3"
@@ -96,7 +97,7 @@ class FetchTool:
                 **found.meta(address=url),
             )
         if found.capture is None:
-            return self._missed(url, found, visit)
+            return self._read_for(url, visit) or self._missed(url, found, visit)
         if found.capture.status >= 400:
             text = contract.say("status", url=url, status=found.capture.status)
             return said(text, error=True, **found.meta(address=url))
@@ -112,6 +113,10 @@ class FetchTool:
         label = capture.mime.lower()
         if not raw and ("text/html" in label or "application/pdf" in label):
             frozen = visit.store.text_of(capture)
+            if frozen is not None and any(
+                w.startswith(BROKEN) and "ends early" not in w for w in frozen.warnings
+            ):
+                client_text(visit.read(found))  # fails as it fails the real tool
             if frozen is not None and ("text/html" in label or frozen.media == PDF):
                 # no text at all: the real tool tells an empty answer from a page that it can't read
                 told = self._strict is None  # whether this version does
@@ -160,6 +165,21 @@ class FetchTool:
                 }
                 return self._frozen(frozen.markdown, frozen.media), "", meta
         return self._missed(url, Found(url), visit)
+
+    def _read_for(self, url: str, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult | None:
+        """What Jina's reader, at its real address, makes of a frozen page; None where it would be a miss."""
+        from harness.tools.hosts import READER_HOST, read
+
+        if visit.live or urlsplit(url).hostname != READER_HOST:
+            return None
+        response = read(Request("GET", url, ()), visit)
+        meta = {"verdict": response.header("stillweb-verdict"), "captures": [], "address": url, "url": url}
+        if meta["verdict"] == "miss":
+            return None
+        if response.status >= 400:
+            return said(self.contract.say("status", url=url, status=response.status), error=True, **meta)
+        content_type = response.header("content-type") or ""
+        return client_text(response), self.contract.say("raw", content_type=content_type), meta
 
     def _missed(self, url: str, found: Found, visit: Visit) -> ToolResult:
         """A miss looks like a host that can't be reached, unless the site's robots.txt was recorded and refuses."""

@@ -72,6 +72,53 @@ def test_tools(stillweb_tools):
 """
 
 
+SERVICES = f"""
+import ssl
+import httpx, pytest, requests
+pytestmark = pytest.mark.snapshot("site", max_misses=1)
+URL, SEARCH, READ = {URL!r}, "https://google.serper.dev/search", "https://r.jina.ai/{URL}"
+
+def same(stillweb, search, read):
+    assert search == {{"organic": [{{"link": URL}}]}}
+    assert read.startswith("Title: Birds") and "kestrel" in read
+    asked = [(entry["url"], entry["verdict"], entry["derived"]) for entry in stillweb.ledger.entries()]
+    how = asked[0][1]  # clients write the same JSON in their own ways
+    assert asked == [(SEARCH, how, "virtual"), (READ, "exact", "virtual")] and how in ("exact", "canonical")
+
+def test_httpx(stillweb):
+    with httpx.Client(transport=stillweb.transport()) as client:
+        search = client.post(SEARCH, json={{"q": "kestrel"}}, headers={{"X-API-KEY": "another"}})
+        same(stillweb, search.json(), client.get(READ).text)
+
+def test_requests(stillweb):
+    session = stillweb.mount(requests.Session())
+    same(stillweb, session.post(SEARCH, json={{"q": "kestrel"}}).json(), session.get(READ).text)
+
+def test_proxy(stillweb):
+    context = ssl.create_default_context(cafile=str(stillweb.ca_path))
+    with httpx.Client(proxy=stillweb.proxy_url, verify=context) as client:
+        same(stillweb, client.post(SEARCH, json={{"q": "kestrel"}}).json(), client.get(READ).text)
+
+def test_misses_count(stillweb):
+    session = stillweb.mount(requests.Session())
+    answer = session.post(SEARCH, json={{"q": "owls"}})
+    assert (answer.status_code, answer.headers["stillweb-verdict"]) == (504, "miss")
+    assert [entry["verdict"] for entry in stillweb.ledger.entries()] == ["miss"]
+"""
+
+
+def test_search_and_reader_services_answer_in_process_as_through_the_proxy(project):
+    with Writer.open(project.path / "site") as writer:
+        headers = (("Host", "google.serper.dev"), ("Content-Type", "application/json"), ("X-API-KEY", "one"))
+        request = Request("POST", "https://google.serper.dev/search", headers, b'{"q":"kestrel"}')
+        found = b'{"organic": [{"link": "%s"}]}' % URL.encode()
+        fields = (("Content-Type", "application/json"), ("Content-Length", str(len(found))))
+        writer.exchange(
+            Exchange(request, 200, "OK", fields, found, datetime(2025, 1, 1, tzinfo=UTC), begin=3, end=4)
+        )
+    run(project, SERVICES).assert_outcomes(passed=4)
+
+
 def test_every_kind_of_client_is_answered_from_the_snapshot(project):
     run(project, CLIENTS).assert_outcomes(passed=6)
 

@@ -149,3 +149,15 @@ def test_a_views_steps_are_a_steps_file_that_leads_there_again(served: Served) -
     assert not shown.is_error
     assert field(shown.meta, "year")[0] == ["2020"]
     assert shown.meta["address"] == view.address
+
+
+def test_services_answer_pages_at_their_real_addresses(served: Served) -> None:
+    given = served.toolset
+    toolset = Toolset(given.snapshot, ["browser"], browser=given.options["browser"])  # a gateway of its own
+    try:
+        page = f"https://r.jina.ai/{served.base}/list?page=2&_sort=year"
+        shown = served.runner.run(toolset.session("reader").call("browser_navigate", {"url": page}))
+        assert "Title: List" in shown.text
+        assert not shown.is_error
+    finally:
+        served.runner.run(toolset.close())

@@ -232,3 +232,21 @@ def test_the_contract_file_names_its_source() -> None:
         value = json.loads(file.read_text(encoding="utf-8"))
         assert value["source"]
         assert "@" in value["contract"]
+
+
+def test_the_reader_service_is_read_at_its_own_address(call: Call) -> None:
+    address = f"https://r.jina.ai/{BIRDS}"
+    result = call("fetch", url=address)
+    assert not result.is_error
+    assert (result.meta["verdict"], result.meta["address"]) == ("exact", address)
+    assert result.text.startswith("Content type text/plain; charset=utf-8 cannot be simplified")
+    assert f"URL Source: {BIRDS}" in result.text
+    assert "| Gentoo | 5076 |" in result.text
+    assert call("fetch", url=address, max_length=6, start_index=7).text.split("\n")[2] == "A page"
+    for url, verdict in (
+        ("https://r.jina.ai/https://no.test/", "miss"),
+        (f"https://r.jina.ai/{SITE}/gone", "exact"),
+    ):
+        failed = call("fetch", url=url)
+        assert failed.is_error
+        assert failed.meta["verdict"] == verdict

@@ -56,6 +56,30 @@ def test_what_was_asked_while_a_change_was_under_way_answers_in_no_state(before:
     assert [replay.ask(LIST) for _ in range(2)] == ["x"] * 2
 
 
+@pytest.mark.parametrize("seen", ["x", "xy"])
+def test_what_was_the_same_for_some_choices_is_not_known_for_another(seen: str) -> None:
+    """Three values that made no difference (none counts) make another one likely, two do not."""
+    about, recorded = (
+        get(f"{A}/about"),
+        [Recorded(LIST, html("all")), Recorded(get(f"{A}/about"), html("about us"))],
+    )
+    for value in "xyz":
+        recorded += [
+            Recorded(post(f"{A}/filter", f"by={value}"), redirect("/list")),
+            Recorded(LIST, html(value)),
+        ]
+        if value in seen:
+            recorded.append(Recorded(about, html("about us")))
+    over = Matcher(MemoryStore(recorded))
+    for value in ("", *seen, "z"):
+        replay = Replay(over)
+        if value:
+            replay.ask(post(f"{A}/filter", f"by={value}"))
+        known = value != "z"
+        assert replay.ask(about) == ("about us" if known or seen == "xy" else "miss")
+        assert replay.last.ambiguous is (not known and seen == "xy")
+
+
 def _steps(*names: str) -> list[Request]:
     return [post(f"{A}/{name}", f"{name}=1") for name in names]
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from snapshots import keys
@@ -16,14 +15,14 @@ from snapshots.capture import Capture
 from snapshots.cdxj import Index, sorted_lines
 from snapshots.changing import open_table, table_of
 from snapshots.container import ARCHIVE, CHANGING, INDEX, SMALL, STEPS, Container, open_container
-from snapshots.indexing import VERSION, Findings, Progress, resolve
-from snapshots.pairing import Answer
+from snapshots.gathering import Part, Site
+from snapshots.indexing import VERSION, Progress
 from snapshots.parallel import scan_file, scan_files
 from snapshots.places import BytesPlace, FilePlace, Place
 from snapshots.profile import Profile
 from snapshots.reading import Archives
-from snapshots.request import Request
-from snapshots.stating import stated_lines
+from snapshots.resolving import resolve
+from snapshots.stating import final_lines, stated_lines
 from snapshots.steps import step_for, steps_of
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
@@ -146,7 +145,9 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
     """
     parts = scans(container, progress)
     folder = Path(container.path) / ARCHIVE
-    cut = {name for name, part in parts.items() if part.cut and (folder / name).is_file()}
+    cut = {
+        name for name, of_file in parts.items() if any(p.cut for p in of_file) and (folder / name).is_file()
+    }
     repairs = [note for name in sorted(cut) if (note := repair(folder / name))]
     if repairs:
         plain = {
@@ -162,7 +163,7 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
 
 def scans(
     container: Container, progress: Progress | None = None, names: Collection[str] | None = None
-) -> dict[str, Findings]:
+) -> dict[str, list[Part]]:
     """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes."""
     archives = {n: container.archives[n] for n in sorted(container.archives if names is None else names)}
     total = sum(place.size for place in archives.values())
@@ -183,28 +184,25 @@ def scans(
     return parts
 
 
-def assemble(parts: Iterable[Findings], archives: Archives) -> Built:
-    """Sorted lines of what scans found: revisits resolved, states assigned."""
-    answers: list[Answer] = []
+def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
+    """Sorted lines of what scans found, the files in the order of their names: revisits resolved, states assigned."""
     built = Built()
-    for part in parts:
-        answers += part.answers
-        part.answers = []  # they are large, and not all that is known of them is wanted to the end
+    found = list(files)
+    for part in (part for parts in found for part in parts):
         built.lines += part.others
         built.notes += part.notes
         built.profile = part.profile or built.profile
         built.settings = part.settings or built.settings
-    identities: dict[tuple[str, int], str] = {}
-    requests: dict[tuple[str, int], Request] = {}
-    captures: list[Capture] = []
-    for answer in resolve(answers, built.notes):
-        assert answer.capture is not None
-        captures.append(answer.capture)
-        identities[answer.capture.place] = answer.identity
-        if answer.request is not None:
-            requests[answer.capture.place] = answer.request
-    answers.clear()
-    built.lines = finish(captures, identities, built.lines, archives, requests)
+    resolve(found, built.notes)
+    sites: dict[str, Site] = {}
+    for part in (part for parts in found for part in parts):
+        for name, site in part.sites.items():
+            if name in sites:
+                sites[name].merge(site)
+            else:
+                sites[name] = site
+        part.sites, part.lines, part.offsets, part.ids, part.moments = {}, [], [], [], []
+    built.lines = sorted_lines([*built.lines, *final_lines(sites.values(), archives)])
     return built
 
 
@@ -213,7 +211,6 @@ def finish(
     identities: Mapping[tuple[str, int], str],
     others: list[bytes],
     archives: Archives,
-    requests: Mapping[tuple[str, int], Request] = MappingProxyType({}),
 ) -> list[bytes]:
-    """Assigns the states and sorts. `requests` are those that are known and need no reading, by capture place."""
-    return sorted_lines([*others, *stated_lines(captures, identities, archives, requests)])
+    """The sorted lines of captures whose states are to be assigned, and of other records."""
+    return sorted_lines([*others, *stated_lines(captures, identities, archives)])

@@ -95,7 +95,8 @@ def line_of(
 
 def capture_line(capture: Capture, identity: str) -> bytes:
     """The line of a capture; `identity` is what the snapshot's id is made of."""
-    return line_of(*_values(capture), identity)
+    values: tuple[Any, ...] = (*_values(capture), identity)
+    return line_of(*values)
 
 
 def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -14,18 +13,19 @@ from snapshots.answers import Answers, said
 from snapshots.bodies import EMPTY
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
-from snapshots.irrelevant import irrelevant, irrelevant_cookie
+from snapshots.irrelevant import irrelevant
 from snapshots.issued import SHORTEST, find_issued, named_values
 from snapshots.keys import Parsed, digest, overridden, parse
 from snapshots.learning import Item, path_name
-from snapshots.request import Headers, Request
+from snapshots.plain import PLAIN_URL, clients_of
+from snapshots.plain import static as is_static
+from snapshots.request import Request
 from snapshots.rules import Rule, builtin, reduced
 from snapshots.sites import site_of
 from snapshots.slots import (
     SAFE_METHODS,
     choices_of,
     cookies_of,
-    is_session,
     logins_of,
     sets_session,
     slot_of,
@@ -55,26 +55,11 @@ DECIDERS = (
 # Vary on these tells nothing that a state doesn't tell better, or would part a client from itself.
 NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-authorization", "*"})
 
-_STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript", "application/javascript")
-_STATIC_ALL = frozenset(
-    {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
-)
-
-
-def static_mime(mime: str) -> bool:
-    """Whether a media type is that of a file that pages are made with, not of a page or of data."""
-    return mime.startswith(_STATIC) or mime in _STATIC_ALL
-
 
 def vary_of(capture: Capture) -> tuple[tuple[str, str], ...]:
     """The request values that the answer's Vary makes count."""
     return tuple((n, v) for n, v in capture.vary if n not in NEVER_VARY)
 
-
-# A URL that is canonical as it is written and of whose parts no rule thinks, but for the pairs of its query.
-_PLAIN = re.compile(
-    r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]+(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(\?[A-Za-z0-9._~=&-]*)?"
-)
 
 MANY = 20_000  # requests kept in memory
 
@@ -132,10 +117,7 @@ class Evidence:
         ranks = self._ranks()
         for capture in self.captures:
             static = (
-                capture.method in ("GET", "HEAD")
-                and static_mime(capture.mime)
-                and capture.status in (200, 206, 304)
-                and len(differing[capture.key]) == 1
+                is_static(capture.method, capture.mime, capture.status) and len(differing[capture.key]) == 1
             )
             begin, end = (capture.begin, capture.end) if capture.session else ranks[capture.place]
             item = Item(capture, capture.session, begin, end, capture.key, static=static)
@@ -155,7 +137,7 @@ class Evidence:
         A recorder's session may hold several lives of a client (a browser whose cookies were cleared).
         """
         dynamic = [i for i in self.sites[site] if not i.static]
-        known = {i.capture.place: _identities(self.asked(i).headers) for i in dynamic}
+        known = {i.capture.place: clients_of(self.asked(i).headers) for i in dynamic}
         if not any(known.values()):
             return
         by_line: dict[str, list[Item]] = defaultdict(list)
@@ -222,7 +204,9 @@ class Evidence:
         """Whether a request can hold no value that the site issued, judged by its text alone."""
         request = self.asked(item)
         plain = (
-            _PLAIN.fullmatch(request.url) if request.method in ("GET", "HEAD") and not request.body else None
+            PLAIN_URL.fullmatch(request.url)
+            if request.method in ("GET", "HEAD") and not request.body
+            else None
         )
         return plain is not None and all(
             len(pair.partition("=")[2]) < SHORTEST for pair in (plain[1] or "").split("&")
@@ -248,7 +232,9 @@ class Evidence:
     def _irreducible(self, request: Request) -> bool:
         """Whether no rule changes a request, judged by its text alone: True only for the plainest, which most are."""
         plain = (
-            _PLAIN.fullmatch(request.url) if request.method in ("GET", "HEAD") and not request.body else None
+            PLAIN_URL.fullmatch(request.url)
+            if request.method in ("GET", "HEAD") and not request.body
+            else None
         )
         if plain is None:
             return False
@@ -332,13 +318,8 @@ def _shown_by(url: str, response: Response) -> frozenset[str]:
     return frozenset(paths)
 
 
-@lru_cache(maxsize=1024)
-def _identities(headers: Headers) -> list[str]:
-    return sorted({v for n, v in cookies_of(headers) if is_session(n, v) and not irrelevant_cookie(n)})
-
-
 def _given(response: Response) -> list[str]:
     set_cookies = tuple(
         ("cookie", v.partition(";")[0]) for n, v in response.headers if n.lower() == "set-cookie"
     )
-    return _identities(set_cookies)
+    return clients_of(set_cookies)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from snapshots import messages, warc
@@ -178,8 +178,8 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         )
         if kind == "revisit"
         else None,
-        # of ours only event streams are, which never end
-        get("warc-truncated", "") if "warc-stillweb-session" not in item.fields else "",
+        # of ours only event streams are: what came after their page was seen is left out
+        get("warc-truncated", ""),
     )
 
 
@@ -251,50 +251,3 @@ def other_key(kind: str, uri: str) -> str:
     """The key that lines of records that are no exchange are sorted by."""
     key = uri if uri.startswith("urn:") else f"urn:{kind}:{uri}"
     return key.replace(" ", "%20").replace("\n", "%0A")
-
-
-def resolve(answers: Iterable[Answer], notes: list[str]) -> Iterator[Answer]:
-    """Gives each revisit the place of its payload; what has none is left out, with a note: it can't be served.
-
-    By record id, else by the URI and date it names, else by digest, the same URL before another; so that
-    url-agnostic revisits and revisits before their original are found.
-    """
-    answers = list(answers)
-    by_id: dict[str, Answer] = {}
-    by_place: dict[tuple[str, str], Answer] = {}
-    by_digest: dict[str, dict[str, Answer]] = {}
-    if any(a.revisit for a in answers):
-        for answer in answers:
-            if answer.revisit is None:
-                by_id[answer.record_id] = answer
-                by_place.setdefault((answer.url, timestamp_of(answer.date)), answer)
-                by_digest.setdefault(answer.digest, {}).setdefault(answer.url, answer)
-    for answer in answers:
-        if answer.revisit is None:
-            yield answer
-            continue
-        record_id, uri, date = answer.revisit
-        uri = uri.partition("#")[0]
-        same = by_digest.get(answer.digest, {}) if answer.digest else {}
-        named = by_id.get(record_id) or by_place.get((uri, timestamp_of(date)))
-        if named is not None and answer.digest and named.digest != answer.digest and same:
-            named = None  # several captures of one instant: the digest decides
-        original = named or same.get(uri) or same.get(answer.url) or next(iter(same.values()), None)
-        if original is None or answer.capture is None:
-            notes.append(
-                f"{answer.filename}: offset {answer.offset}: the payload of this revisit of {answer.url} is"
-                " in none of the files"
-            )
-            continue
-        mime, status = answer.mime, answer.status
-        if not answer.head or status == 304:  # no head of its own, or "not modified": the original's stands
-            mime, status = original.mime, original.status
-        answer.capture = replace(
-            answer.capture,
-            mime=mime,
-            status=status,
-            digest=answer.digest or original.digest,
-            original=(original.filename, original.offset, original.length),
-            truncated=answer.truncated or original.truncated,
-        )
-        yield answer

@@ -17,6 +17,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
+from snapshots import plain
 from snapshots.answers import LIMIT, said
 from snapshots.bodies import FORM, JSON, MULTIPART
 from snapshots.capture import Capture, Response
@@ -26,7 +27,7 @@ from snapshots.keys import Parsed
 from snapshots.redact import TEXTUAL
 from snapshots.rules import DECIDING, path_of
 
-SHORTEST = 8  # characters; a shorter value is in every page by chance
+SHORTEST = plain.SHORTEST
 BACK = 60  # answers looked through, the nearest first
 
 _HINT = re.compile(

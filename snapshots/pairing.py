@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from snapshots import messages
-from snapshots.capture import Capture
 from snapshots.keys import Key, request_key
-from snapshots.request import Request
+from snapshots.request import Headers, Request
 
-CAPTURE_FIELDS = [f.name for f in fields(Capture)]
+Asked = tuple[str, str, Headers, bytes]  # method, URL, headers and body of a request
+
 SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
 
 _DIGITS = re.compile(r"\D+")
+_NO_KEY = Key("", "", "")
 
 
 @dataclass(slots=True)
@@ -40,9 +40,13 @@ class Answer:
     concurrent: str
     revisit: tuple[str, str, str] | None  # record id, URI and date that it refers to
     truncated: str = ""
-    capture: Capture | None = None
+    # from its request, once they are brought together
+    key: Key = _NO_KEY
     identity: str = ""
-    request: Request | None = None  # as recorded, unless it is large
+    request_offset: int = -1
+    request_length: int = 0
+    asked: Asked | None = None  # without a body that is large; None where there was none
+    whole: bool = True  # whether `asked` is all there is to know of it
 
 
 @dataclass(slots=True)
@@ -75,37 +79,16 @@ def identity_of(*parts: str | bytes) -> str:
 
 
 def join(answer: Answer, question: Question | None) -> Answer:
-    """Gives an answer the method, key and identity that come from its request (a plain GET if none is there)."""
+    """Gives an answer the key and identity that come from its request (a plain GET if none is there)."""
     if question is None:
-        request = Request("GET", answer.url)
-        key, place, block = request_key(request), (-1, 0), b""
+        answer.key, block = request_key(Request("GET", answer.url)), b""
     else:
-        request, key, block = question.request, question.key, question.block
-        place = question.offset, question.length
-        if question.uri and len(request.body) <= SMALL_BODY:
-            answer.request = request
-    answer.capture = Capture(
-        key.urlkey,
-        timestamp_of(answer.date),
-        answer.url,
-        request.method,
-        answer.status,
-        answer.mime,
-        answer.digest,
-        answer.filename,
-        answer.offset,
-        answer.length,
-        place[0],
-        place[1],
-        key.canonical,
-        key.exact,
-        answer.session,
-        answer.begin,
-        answer.end,
-        answer.protocol,
-        messages.vary_values(answer.vary, request.headers) if answer.vary else (),
-        truncated=answer.truncated,
-    )
+        request, answer.key, block = question.request, question.key, question.block
+        body = request.body
+        if len(body) > SMALL_BODY or not question.uri:
+            body, answer.whole = b"", False
+        answer.asked = request.method, request.url, request.headers, body
+        answer.request_offset, answer.request_length = question.offset, question.length
     answer.identity = identity_of(
         "capture",
         answer.url,

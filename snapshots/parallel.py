@@ -8,49 +8,54 @@ from __future__ import annotations
 import marshal
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import fields
+from contextlib import closing
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from snapshots.capture import Capture
-from snapshots.errors import MissingCapability
-from snapshots.indexing import Findings, find
+from snapshots.forks import can_fork, run_all
+from snapshots.gathering import Part, Site, gathered
+from snapshots.indexing import find
 from snapshots.keys import Key
-from snapshots.pairing import CAPTURE_FIELDS, Answer, Question, settle
+from snapshots.pairing import Answer, Question, settle
 from snapshots.places import FilePlace, Place
-from snapshots.processes import Pool, WorkerDied, WorkerFailed
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.scan import PIECE, NotSeekable, boundary_after
 
-LARGE = 1 << 24  # bytes from which more processes pay for their start
+LARGE = 1 << 24  # bytes from which new processes pay for their start
+FORKED = 1 << 20  # and forks
+EACH = 4  # parts for each worker, so that all end at the same time
 
-_CAPTURE = attrgetter(*CAPTURE_FIELDS)
-_ANSWER = attrgetter(*[f.name for f in fields(Answer) if f.name not in ("capture", "vary", "request")])
 _NAMES = [f.name for f in fields(Answer)]
+_ANSWER = attrgetter(*_NAMES)
+_SITE = attrgetter(*[f.name for f in fields(Site) if f.name not in ("asked", "packed")])
+_QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("request", "key")])
 
 
 def scan_files(
     archives: Mapping[str, Place], advance: Callable[[int], None], workers: int | None = None
-) -> Iterator[tuple[str, Findings | None]]:
+) -> Iterator[tuple[str, list[Part] | None]]:
     """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`)."""
     workers = workers or os.cpu_count() or 1
     total = sum(place.size for place in archives.values())
-    if total < LARGE or workers < 2:
+    least = FORKED if can_fork() else LARGE
+    if total < least or workers < 2:
         for name in sorted(archives):
             yield name, _alone(archives[name], name, advance)
         return
-    size = max(LARGE // 2, total // (2 * workers))  # of a part
-    with Pool(workers) as pool:
-        started = [(name, _start(pool, archives[name], name, size)) for name in sorted(archives)]
-        for name, parts in started:
-            yield name, _finish(parts, archives[name], name, advance)
+    size = max(least // 4, total // (EACH * workers))  # of a part
+    parts = {name: _parts(archives[name], name, size) for name in sorted(archives)}
+    jobs = [marshal.dumps(part.job) for of_file in parts.values() for part in of_file]
+    with closing(run_all(work, jobs, workers)) as results:
+        for name, of_file in parts.items():
+            # those of all its parts are taken, whatever is in them
+            yield name, _finish(of_file, [next(results) for _ in of_file], archives[name], name, advance)
 
 
 def scan_file(
     place: Place, name: str, advance: Callable[[int], None], workers: int | None = None
-) -> Findings:
+) -> list[Part]:
     """What is in an archive. Raises `scan.NotSeekable`."""
     (_, found), *_ = scan_files({name: place}, advance, workers)
     if found is None:
@@ -58,18 +63,23 @@ def scan_file(
     return found
 
 
-def _alone(place: Place, name: str, advance: Callable[[int], None]) -> Findings | None:
+def _alone(place: Place, name: str, advance: Callable[[int], None]) -> list[Part] | None:
     try:
-        return _settled([find(place, name, progress=advance)])
+        return settled([gathered(find(place, name, progress=advance))])
     except NotSeekable:
         return None
 
 
-Part = tuple[int, Future[bytes]]  # its end, and what will be found
+@dataclass(slots=True)
+class _Piece:
+    """A part of a file."""
+
+    end: int
+    job: list[Any]
 
 
-def _start(pool: Pool, place: Place, name: str, size: int) -> list[Part]:
-    """Gives the parts of a file to workers; none of what they can't open."""
+def _parts(place: Place, name: str, size: int) -> list[_Piece]:
+    """The parts of a file to be given to workers; none of what they can't open."""
     if not isinstance(place, FilePlace):
         return []
     starts = [0]
@@ -80,96 +90,107 @@ def _start(pool: Pool, place: Place, name: str, size: int) -> list[Part]:
             starts.append(at)
     ends = [*starts[1:], place.size]
     return [
-        (end, pool.submit(work, marshal.dumps([str(place.path), place.base, place.size, name, start, end])))
+        _Piece(end, [str(place.path), place.base, place.size, name, start, end])
         for start, end in zip(starts, ends, strict=True)
     ]
 
 
-def _finish(parts: list[Part], place: Place, name: str, advance: Callable[[int], None]) -> Findings | None:
+def _finish(
+    pieces: list[_Piece],
+    results: list[bytes | None],
+    place: Place,
+    name: str,
+    advance: Callable[[int], None],
+) -> list[Part] | None:
+    if not pieces or None in results:
+        return _alone(place, name, advance)  # which says what there is to say
     found = []
     before = 0
-    for end, future in parts:
-        try:
-            value = marshal.loads(future.result())
-        except (WorkerDied, WorkerFailed, MissingCapability):
-            return _alone(place, name, advance)  # which says what there is to say
+    for piece, result in zip(pieces, results, strict=True):
+        assert result is not None
+        value = marshal.loads(result)
         if value is None:
             return None
-        found.append(_from_plain(value))
-        advance(end - before)
-        before = end
-    if not parts or any(part.reached > end for part, (end, _) in zip(found, parts, strict=True)):
+        found.append(from_plain(value))
+        advance(piece.end - before)
+        before = piece.end
+    if any(part.reached > piece.end for part, piece in zip(found, pieces, strict=True)):
         # what looked like a record lies within one (an archive in an archive): only the way from the start is sure
-        return _alone(place, name, advance if not parts else lambda _: None)
-    return _settled(found)
+        return _alone(place, name, lambda _: None)
+    return settled(found)
 
 
-def _settled(parts: list[Findings]) -> Findings:
-    """The parts of a file as one, in the order of its records."""
-    whole = Findings()
+def settled(parts: list[Part]) -> list[Part]:
+    """The parts of a file, with one more for what found its partner only now."""
+    late = Part()
+    answers = settle((part.questions, part.alone) for part in parts)
+    late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
-        whole.answers += part.answers
-        whole.others += part.others
-        whole.notes += part.notes
-        whole.profile = part.profile or whole.profile
-        whole.settings = part.settings or whole.settings
-        whole.cut = part.cut
-    whole.answers += settle((part.questions, part.alone) for part in parts)
-    whole.answers.sort(key=attrgetter("offset"))
-    return whole
+        part.questions, part.alone = [], []
+    return [*parts, late]
 
 
-def _to_plain(found: Findings) -> list[Any]:
-    """Findings as what marshal takes; quicker than pickle by half."""
+def to_plain(part: Part) -> list[Any]:
+    """A part as what marshal takes; quicker than pickle by half."""
     return [
-        [_plain_answer(a) for a in found.answers],
-        found.others,
-        [_plain_answer(a) for a in found.alone],
-        [_plain_question(q) for q in found.questions],
-        found.notes,
-        found.profile.to_json() if found.profile else None,
-        found.settings,
-        found.reached,
-        found.cut,
+        # requests are packed apart: most sites don't need them
+        {name: (*_SITE(site), [marshal.dumps(site.asked)]) for name, site in part.sites.items()},
+        part.lines,
+        part.offsets,
+        part.ids,
+        part.moments,
+        [_plain_answer(a) for a in part.revisits],
+        part.others,
+        [_plain_answer(a) for a in part.alone],
+        [_plain_question(q) for q in part.questions],
+        part.notes,
+        part.profile.to_json() if part.profile else None,
+        part.settings,
+        part.reached,
+        part.cut,
     ]
 
 
-def _plain_answer(answer: Answer) -> tuple[Any, ...]:
-    capture = _CAPTURE(answer.capture) if answer.capture else None
-    return (*_ANSWER(answer), answer.vary, capture, _plain_request(answer.request))
-
-
-def _plain_request(request: Request | None) -> tuple[Any, ...] | None:
-    return None if request is None else (request.method, request.url, request.headers, request.body)
-
-
-def _plain_question(question: Question) -> tuple[Any, ...]:
-    values = [getattr(question, f.name) for f in fields(Question)]
-    request = question.request
-    values[0] = (request.method, request.url, request.headers, request.body)
-    values[1] = tuple(question.key)
-    return tuple(values)
-
-
-def _from_plain(value: list[Any]) -> Findings:
-    answers, others, alone, questions, notes, profile, settings, reached, cut = value
-    return Findings(
-        [_answer(a) for a in answers],
+def from_plain(value: list[Any]) -> Part:
+    """The inverse of `to_plain`."""
+    sites, lines, offsets, ids, moments, revisits, others, alone, questions, notes, profile, *rest = value
+    return Part(
+        {name: _site(*values) for name, values in sites.items()},
+        lines,
+        offsets,
+        ids,
+        moments,
+        [_answer(a) for a in revisits],
         others,
         [_answer(a) for a in alone],
         [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
         notes,
         Profile.from_json(profile) if profile else None,
-        settings,
-        reached,
-        cut,
+        *rest,
     )
 
 
-def _answer(value: tuple[Any, ...]) -> Answer:
-    *rest, identity, vary, capture, request = value
-    made = Capture(*capture) if capture else None
-    return Answer(*[*rest[:12], vary, *rest[12:], made, identity, Request(*request) if request else None])
+def _site(*values: Any) -> Site:
+    plain, told, differing, odd, keys, lines, packed = values
+    return Site(plain, told, differing, odd, keys, lines, [], packed)
+
+
+def _plain_answer(answer: Answer) -> list[Any]:
+    values = list(_ANSWER(answer))
+    values[_NAMES.index("key")] = tuple(answer.key)
+    return values
+
+
+def _plain_question(question: Question) -> tuple[Any, ...]:
+    request = question.request
+    asked = request.method, request.url, request.headers, request.body
+    return (asked, tuple(question.key), *_QUESTION(question))
+
+
+def _answer(values: list[Any]) -> Answer:
+    made = Answer(*values)
+    made.key = Key(*made.key)
+    return made
 
 
 def work(data: bytes) -> bytes:
@@ -177,7 +198,7 @@ def work(data: bytes) -> bytes:
     path, base, size, name, start, end = marshal.loads(data)
     place = FilePlace(path, base=base, size=size, name=name)
     try:
-        value: Any = _to_plain(find(place, name, start, end))
+        value: Any = to_plain(gathered(find(place, name, start, end)))
     except NotSeekable:
         value = None
     finally:

@@ -1,4 +1,4 @@
-"""States and index lines of many captures, on all cores: sites share nothing, so each worker is given some of them.
+"""Lines with their states: of sites where something may have changed, on all cores, for sites share nothing.
 
 What comes back is the same, to the byte, as from one process. A job whose worker fails is done here, so that an
 error is told as it is.
@@ -8,107 +8,118 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from operator import attrgetter
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from types import MappingProxyType
 from typing import Any
 
 from snapshots.capture import Capture
-from snapshots.cdxj import capture_line
-from snapshots.errors import MissingCapability
-from snapshots.pairing import CAPTURE_FIELDS
+from snapshots.cdxj import capture_line, parse_line, to_capture
+from snapshots.forks import can_fork, run_all
+from snapshots.gathering import Site
+from snapshots.pairing import Asked
 from snapshots.places import FilePlace
-from snapshots.processes import Pool, WorkerDied, WorkerFailed
 from snapshots.reading import Archives
 from snapshots.request import Request
 from snapshots.sites import site_of
-from snapshots.state import assign_states
 
-MANY = 6_000  # captures from which more processes pay for their start
-JOB = 1_500  # captures sent to a worker together, if they are of small sites
+MANY = 6_000  # captures from which new processes pay for their start
+FORKED = 200  # and forks
+JOB = 1_500  # captures given to a worker together, if they are of small sites
 
-Places = Mapping[tuple[str, int], Any]
-_plain = attrgetter(*CAPTURE_FIELDS)
+Lines = tuple[list[bytes], list[Asked | None]]  # of a site, and what was asked for each; None: to be read
+
+
+def final_lines(sites: Iterable[Site], archives: Archives, workers: int | None = None) -> list[bytes]:
+    """The lines of whole sites, states included: most of those of plain ones are final already."""
+    lines: list[bytes] = []
+    others: list[Lines] = []
+    for site in sites:
+        kept, left, asked = site.final()
+        lines += kept
+        if left:
+            others.append((left, asked))
+    return lines + _stated(others, archives, workers)
 
 
 def stated_lines(
     captures: list[Capture],
     identities: Mapping[tuple[str, int], str],
     archives: Archives,
-    requests: Mapping[tuple[str, int], Request],
+    requests: Mapping[tuple[str, int], Request] = MappingProxyType({}),
     workers: int | None = None,
 ) -> list[bytes]:
     """The lines of captures, states included. `requests` are known and need no reading; both by capture place."""
+    sites: dict[str, Lines] = defaultdict(lambda: ([], []))
+    for capture in captures:
+        lines, asked = sites[site_of(capture.url)]
+        lines.append(capture_line(capture, identities[capture.place]))
+        known = requests.get(capture.place)
+        asked.append((known.method, known.url, known.headers, known.body) if known else None)
+    return _stated([sites[name] for name in sorted(sites)], archives, workers)
+
+
+def _stated(sites: list[Lines], archives: Archives, workers: int | None) -> list[bytes]:
     workers = workers or os.cpu_count() or 1
-    places = [p for p in archives.files.values() if isinstance(p, FilePlace)]
-    if len(captures) < MANY or workers < 2 or len(places) < len(archives.files):
-        return _lines(captures, identities, archives, requests)
     files = {
         name: (str(p.path), p.base, p.size) for name, p in archives.files.items() if isinstance(p, FilePlace)
     }
+    count = sum(len(lines) for lines, _ in sites)
+    if count < (FORKED if can_fork() else MANY) or workers < 2 or len(files) < len(archives.files):
+        return [line for known, asked in sites for line in _lines(known, asked, archives)]
+    jobs = list(_jobs(sites, max(1, min(JOB, count // (4 * workers)))))
     lines: list[bytes] = []
-    waiting: deque[tuple[list[Capture], Future[bytes]]] = deque()
-
-    def take() -> None:
-        job, future = waiting.popleft()
-        try:
-            lines.extend(future.result().split(b"\n"))
-        except (WorkerDied, WorkerFailed, MissingCapability):
-            lines.extend(_lines(job, identities, archives, requests))
-
-    with Pool(workers) as pool:
-        for job in _jobs(captures):
-            if len(waiting) >= 2 * workers:
-                take()
-            waiting.append((job, pool.submit(work, _packed(job, files, identities, requests))))
-        while waiting:
-            take()
+    with closing(run_all(work, [marshal.dumps((files, job)) for job in jobs], workers)) as results:
+        for job, result in zip(jobs, results, strict=True):
+            if result is None:
+                lines += [line for known, asked in job for line in _lines(known, asked, archives)]
+            else:
+                lines += result.split(b"\n")
     return lines
 
 
-def _jobs(captures: list[Capture]) -> Iterator[list[Capture]]:
-    """The captures by site, the largest sites first, so that none is waited for at the end."""
-    by_site: dict[str, list[Capture]] = defaultdict(list)
-    for capture in captures:
-        by_site[site_of(capture.url)].append(capture)
-    job: list[Capture] = []
-    for site in sorted(by_site, key=lambda s: (-len(by_site[s]), s)):
-        job += by_site.pop(site)
-        if len(job) >= JOB:
+def _jobs(sites: list[Lines], size: int) -> Iterator[list[Lines]]:
+    """The sites, the largest first, so that none is waited for at the end; small ones together."""
+    job: list[Lines] = []
+    count = 0
+    for site in sorted(sites, key=lambda s: (-len(s[0]), s[0])):
+        job.append(site)
+        count += len(site[0])
+        if count >= size:
             yield job
-            job = []
+            job, count = [], 0
     if job:
         yield job
 
 
-def _lines(
-    captures: list[Capture],
-    identities: Mapping[tuple[str, int], str],
-    archives: Archives,
-    requests: Mapping[tuple[str, int], Request],
-) -> list[bytes]:
+def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
+    """The lines of a site, with its states."""
+    from snapshots.state import assign_states  # not needed where all sites are plain
+
+    captures: list[tuple[Capture, str]] = []
+    requests: dict[tuple[str, int], Request] = {}
+    for line, request in zip(lines, asked, strict=True):
+        urlkey, timestamp, entry = parse_line(line)
+        entry.pop("state", None)
+        capture = to_capture(urlkey, timestamp, entry)
+        captures.append((capture, entry["id"]))
+        if request is not None:
+            requests[capture.place] = Request(*request)
+    captures.sort(key=lambda found: found[0].place)
+
     def read_request(capture: Capture) -> Request:
         return requests.get(capture.place) or archives.read_request(capture)
 
-    stated = assign_states(captures, read_request, archives.read)
-    return [capture_line(c, identities[c.place]) for c in stated]
-
-
-def _packed(job: list[Capture], files: dict[str, Any], identities: Places, requests: Places) -> bytes:
-    """A job as what marshal takes; quicker than pickle by half."""
-    known = [requests.get(c.place) for c in job]
-    asked = [None if r is None else (r.method, r.url, r.headers, r.body) for r in known]
-    return marshal.dumps((files, [_plain(c) for c in job], [identities[c.place] for c in job], asked))
+    stated = assign_states([c for c, _ in captures], read_request, archives.read)
+    return [capture_line(c, identity) for c, (_, identity) in zip(stated, captures, strict=True)]
 
 
 def work(data: bytes) -> bytes:
     """A job in a worker process: its lines, joined."""
-    files, plain, ids, asked = marshal.loads(data)
-    captures = [Capture(*values) for values in plain]
+    files, job = marshal.loads(data)
     archives = Archives(
         {n: FilePlace(path, base=base, size=size, name=n) for n, (path, base, size) in files.items()}
     )
-    identities = {c.place: identity for c, identity in zip(captures, ids, strict=True)}
-    requests = {c.place: Request(*r) for c, r in zip(captures, asked, strict=True) if r is not None}
-    return b"\n".join(_lines(captures, identities, archives, requests))
+    sites: list[Any] = job
+    return b"\n".join(line for known, asked in sites for line in _lines(known, asked, archives))

@@ -16,7 +16,8 @@ from snapshots.changing import table_of
 from snapshots.container import CHANGING, DIGEST, INDEX, PACKAGE, Container, open_container
 from snapshots.digests import algorithm_of, declared_digests, same_dechunked, same_digest
 from snapshots.errors import DamagedInput
-from snapshots.indexing import Findings, find
+from snapshots.gathering import Part, gathered
+from snapshots.indexing import find
 from snapshots.package import all_files, hash_place, identities, snapshot_id
 from snapshots.pairing import settle
 from snapshots.places import Place, chunks
@@ -198,7 +199,7 @@ class _Check:
 
     def records(self) -> build.Built:
         """Every record has the form, length and digests that it says; revisits and requests find their partners."""
-        parts: list[Findings] = []
+        parts: list[list[Part]] = []
         for name in sorted(self.container.archives):
             try:
                 parts.append(self.archive(name))
@@ -206,13 +207,7 @@ class _Check:
                 self.found("record", name, -1, "records do not begin at a gzip member each")
                 self.container.make_plain(name)
                 parts.append(self.archive(name))
-        for part in parts:
-            for answer in part.answers:
-                if answer.session and answer.capture and answer.capture.request_offset < 0:
-                    self.found(
-                        "pair", answer.filename, answer.offset, "the request of this response is missing"
-                    )
-        before = len(parts) and sum(len(part.notes) for part in parts)
+        before = sum(len(part.notes) for of_file in parts for part in of_file)
         built = build.assemble(parts, Archives(self.container.archives))
         for note in built.notes[before:]:
             name, _, rest = note.partition(": offset ")
@@ -220,7 +215,7 @@ class _Check:
             self.found("revisit", name, int(offset), message)
         return built
 
-    def archive(self, name: str) -> Findings:
+    def archive(self, name: str) -> list[Part]:
         def inspect(item: Scanned | Damage) -> None:
             if isinstance(item, Damage):
                 self.found("record", name, item.offset, item.message)
@@ -237,7 +232,11 @@ class _Check:
             hashes=declared_digests,
         )
         found.answers += settle([(found.questions, found.alone)])
-        return found
+        found.questions, found.alone = [], []
+        for answer in found.answers:
+            if answer.session and answer.request_offset < 0:
+                self.found("pair", name, answer.offset, "the request of this response is missing")
+        return [gathered(found)]
 
     def record(self, name: str, item: Scanned) -> None:
         kind = item.kind

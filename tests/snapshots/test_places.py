@@ -8,12 +8,10 @@ import fsspec
 import pytest
 
 from snapshots.errors import DamagedInput, UsageError
-from snapshots.parallel import scan_file
 from snapshots.places import BytesPlace, FilePlace, Part, Place, Reader, RemotePlace, chunks
 from snapshots.snapshot import Snapshot
 from snapshots.wacz import seal
-from snapshots.writer import Writer
-from tests.snapshots.making import record, small_snapshot
+from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import http, other, packed
 from tests.snapshots.malformed import record as warc_record
 
@@ -107,48 +105,6 @@ def test_remote_snapshots_are_read_by_ranges(
         with Snapshot.open(f"{url}/s.wacz", sealed) as layered:
             assert len(list(layered.captures())) == 3
     assert max(read) < sealed.stat().st_size
-
-
-def test_several_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("snapshots.parallel.LARGE", 1000)
-    monkeypatch.setattr("snapshots.parallel.PIECE", 100)
-    with Writer.open(tmp_path / "s") as writer:
-        for number in range(60):
-            body = b"same" if number % 3 else b"<p>%d" % number * 50
-            record(writer, f"http://example.test/{number}", body, method="POST", sent=b"x" * number)
-        writer.resource("text", "http://example.test/", b"text")
-    path = tmp_path / "s" / "archive" / "data-00000.warc.gz"
-    alone = scan_file(FilePlace(path), "x", lambda _: None, 1)
-    progress: list[int] = []
-    for workers in (2, 3):
-        several = scan_file(FilePlace(path), "x", progress.append, workers)
-        assert several.answers == alone.answers
-        assert several.others == alone.others
-        assert several.settings == alone.settings
-    assert sum(progress) == 2 * path.stat().st_size
-
-
-def test_a_pair_over_the_seam_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("snapshots.parallel.LARGE", 10)
-    monkeypatch.setattr("snapshots.parallel.PIECE", 1)
-    link = b"WARC-Concurrent-To: <urn:uuid:00000000-0000-4000-8000-000000000001>"
-    block = b"POST / HTTP/1.1\r\nHost: example.test\r\n\r\nsent"
-    data = packed(warc_record(http()), warc_record(block, kind=b"request", number=2, fields=link))
-    (tmp_path / "x.warc.gz").write_bytes(data)
-    found = scan_file(FilePlace(tmp_path / "x.warc.gz"), "x", lambda _: None, 2)
-    assert [a.capture.method for a in found.answers if a.capture] == ["POST"]
-
-
-def test_an_archive_in_an_archive_is_not_mistaken_for_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("snapshots.parallel.LARGE", 10)
-    monkeypatch.setattr("snapshots.parallel.PIECE", 1)
-    inner = b"".join(warc_record(http(), uri=b"http://inner.test/%d" % n, number=n) for n in range(40))
-    path = tmp_path / "x.warc"
-    path.write_bytes(warc_record(http(inner)) + other())
-    found = scan_file(FilePlace(path), "x", lambda _: None, 2)
-    assert sorted(a.url for a in found.answers) == ["http://example.test/", "http://example.test/next"]
 
 
 def test_a_zip_with_bytes_before_it(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from harness.tape import gather, part_of
 from harness.workshop import Workshop
 from snapshots.errors import MissingCapability, UsageError
 
+STOP_SECONDS = 60.0
+
 
 class RayEngine:
     """Jobs on a Ray cluster. `work` is not used: a worker makes its own from the run's directory."""
@@ -53,6 +55,10 @@ class RayEngine:
         finally:
             for reference in running:
                 ray.cancel(reference)
+            if running:  # what they have recorded is whole when they have ended
+                await asyncio.to_thread(
+                    ray.wait, list(running), num_returns=len(running), timeout=STOP_SECONDS
+                )
             if ours:
                 ray.shutdown()
             files = RunFiles(self._path)

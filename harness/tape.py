@@ -266,7 +266,9 @@ def part_of(path: Path, name: str) -> Path:
 
 
 def gather(path: Path) -> int:
-    """Takes the parts of a tape into it, and away; returns how many there were. A killed worker's part counts too."""
+    """Takes the parts of a tape into it, and away; returns how many. A killed worker's part counts too; one that is still
+    being written is left for the next time.
+    """
     folder = part_of(path, "x").parent
     parts = sorted(folder.iterdir()) if folder.exists() else []
     if not parts:
@@ -275,9 +277,14 @@ def gather(path: Path) -> int:
     from snapshots.snapshot import Snapshot
     from snapshots.writer import Writer
 
+    taken = 0
     with Writer.open(path, software=_SOFTWARE, keep_text=False) as writer:
         for part in parts:
-            with Snapshot.open(str(part)) as snapshot:
+            try:
+                held = Writer.open(part, software=_SOFTWARE, keep_text=False)  # nobody else writes it now
+            except UsageError:
+                continue
+            with held, Snapshot.open(str(part)) as snapshot:
                 for capture in sorted(snapshot.captures(), key=lambda c: (c.session, c.begin)):
                     request, response = snapshot.read_request(capture), snapshot.read(capture)
                     name = capture.session
@@ -297,8 +304,10 @@ def gather(path: Path) -> int:
                         )
                     )
             shutil.rmtree(part)
-    folder.rmdir()
-    return len(parts)
+            taken += 1
+    if taken == len(parts):
+        folder.rmdir()
+    return taken
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:

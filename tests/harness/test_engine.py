@@ -6,7 +6,7 @@ import asyncio
 import sys
 import types
 from collections.abc import Generator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,11 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         def remote(self, *arguments: Any) -> Reference:
             return Reference(pool.submit(self.function, *arguments))
 
-    def wait_for(references: list[Reference], num_returns: int) -> tuple[list[Reference], list[Reference]]:
-        done, _ = wait([r.future for r in references], return_when=FIRST_COMPLETED)
+    def wait_for(
+        references: list[Reference], num_returns: int, timeout: float | None = None
+    ) -> tuple[list[Reference], list[Reference]]:
+        when = FIRST_COMPLETED if num_returns == 1 else ALL_COMPLETED
+        done, _ = wait([r.future for r in references], timeout, return_when=when)
         return [r for r in references if r.future in done], [r for r in references if r.future not in done]
 
     module.is_initialized = lambda: False

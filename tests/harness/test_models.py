@@ -407,3 +407,21 @@ def test_parts_that_workers_recorded_become_the_tape(tmp_path):
             assert ask(tape, url, session=name).text == "to hello"
         with pytest.raises(TapeMiss, match="is made once more"):
             ask(tape, url, session="b/1")
+
+
+def test_a_part_that_is_still_written_is_left_until_it_is_whole(tmp_path):
+    tape = tmp_path / "tape"
+    with Endpoint(lambda asked: "hi") as endpoint:
+        with Tape.open(tape, "auto", part_of(tape, "ended")) as ended:
+            ask(ended, endpoint.url, session="a/1")
+        with Tape.open(tape, "auto", part_of(tape, "goes on")) as going:
+            ask(going, endpoint.url, "first", session="b/1")
+            assert gather(tape) == 1
+            ask(going, endpoint.url, "second", session="b/1")
+    assert gather(tape) == 1
+    assert not part_of(tape, "x").parent.exists()
+    with Tape.open(tape, "replay") as whole:
+        assert [ask(whole, endpoint.url, text, session="b/1").text for text in ("first", "second")] == [
+            "hi",
+            "hi",
+        ]

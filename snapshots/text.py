@@ -29,6 +29,7 @@ OPTIONS: dict[str, Any] = {
     "favor_recall": True,  # a missing fact costs more here than a menu too much; quicker, too
 }
 LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; plain text is taken
+BROKEN = "content encoding: "  # a warning that begins so: the body could not be unpacked whole
 PAGE_BREAK = "\n\n"
 
 _HTML_START = re.compile(
@@ -160,8 +161,8 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
     try:
         body = encodings.decode(response.body, response.header("content-encoding"))
     except encodings.EncodingProblem as error:
-        body = response.body
-        warnings.append(f"content encoding: {error}")
+        body = _as_far_as_it_goes(response)
+        warnings.append(f"{BROKEN}{error}")
     label = response.header("content-type")
     kind, warning = kind_of(body, label)
     if warning:
@@ -171,6 +172,18 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
     if kind == HTML:
         return _html(url, body, label, warnings, meta)
     return None
+
+
+def _as_far_as_it_goes(response: Response) -> bytes:
+    """The part of a broken body that can be unpacked; the body itself where it plainly was never packed; else nothing."""
+    found = bytearray()
+    try:
+        for piece in encodings.decode_pieces([response.body], response.header("content-encoding")):
+            found += piece
+    except encodings.EncodingProblem:
+        if not found and sniff(response.body):
+            return response.body
+    return bytes(found)
 
 
 def extract_html(

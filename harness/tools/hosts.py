@@ -139,13 +139,13 @@ def target_of(request: Request) -> str | None:
         url = unquote(rest) if "://" not in rest and "%3A" in rest.upper() else rest
         if url and "://" not in url:
             url = "https://" + url
-    if (
-        not isinstance(url, str)
-        or urlsplit(url).scheme not in ("http", "https")
-        or not urlsplit(url).hostname
-    ):
+    if not isinstance(url, str):
         return None
-    return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no address
+        return None
+    return url if parts.scheme in ("http", "https") and parts.hostname else None
 
 
 def _failure(message: str, code: int, status: int, name: str) -> dict[str, Any]:

@@ -182,7 +182,8 @@ class RecordingAddon:
         draft = self._drafts.pop(flow.id, None)
         reason = flow.error.msg if flow.error else "unknown error"
         if draft is None:
-            self._failed(flow.request.pretty_url, reason)
+            if not _client_left(flow, reason):  # else it has been given up already
+                self._failed(flow.request.pretty_url, reason)
             return
         if flow.response is not None and _is_event_stream(flow.response) and draft.response_spool:
             draft.extra["WARC-Truncated"] = "disconnect"

@@ -173,8 +173,9 @@ class FetchTool:
         if visit.live or urlsplit(url).hostname != READER_HOST:
             return None
         response = read(Request("GET", url, ()), visit)
-        meta = {"verdict": response.header("stillweb-verdict"), "captures": [], "address": url, "url": url}
-        if meta["verdict"] == "miss":
+        verdict = response.header("stillweb-verdict")
+        meta: dict[str, Any] = {"verdict": verdict, "captures": [], "address": url, "url": url}
+        if verdict == "miss":
             return None
         if response.status >= 400:
             return said(self.contract.say("status", url=url, status=response.status), error=True, **meta)

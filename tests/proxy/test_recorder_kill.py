@@ -43,12 +43,12 @@ for line in sys.stdin:
     if os.fork() == 0:
         authority = Authority.load_or_create(Path(sys.argv[1]))
         writer = Writer.open(line.strip())
-        told = lambda stats: print(stats.captures, flush=True)
+        told = lambda stats: os.write(1, b"written %d\\n" % stats.captures)
         recorder = Recorder(writer, authority=authority, on_status=told).start()
-        print(os.getpid(), recorder.port, flush=True)
+        os.write(1, b"ready %d %d\\n" % (os.getpid(), recorder.port))
         time.sleep(3600)
     os.wait()
-    print("gone", flush=True)
+    os.write(1, b"gone\\n")
 """
 
 
@@ -87,6 +87,16 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[
         process.wait(HANG)
 
 
+def said(host: subprocess.Popen[str], what: str) -> list[int]:
+    """The numbers of the next line that begins so; a recorder tells what it has written whenever it likes."""
+    assert host.stdout is not None
+    for line in host.stdout:
+        word, *numbers = line.split()
+        if word == what:
+            return [int(number) for number in numbers]
+    raise AssertionError("the host has ended")
+
+
 def load(
     port: int, origin: str, worker: int, delivered: list[tuple[float, str]], rounds: random.Random
 ) -> None:
@@ -116,11 +126,10 @@ def test_kill(
     rounds = random.Random(number)
     path = tmp_path / "snapshot"
     assert host.stdin is not None
-    assert host.stdout is not None
     with Origin(answer) as origin:
         host.stdin.write(f"{path}\n")
         host.stdin.flush()
-        pid, port = (int(part) for part in host.stdout.readline().split())
+        pid, port = said(host, "ready")
         delivered: list[tuple[float, str]] = []
         workers = [
             threading.Thread(
@@ -133,13 +142,12 @@ def test_kill(
         assert until(lambda: len(delivered) >= 20)
         promised = [url for _, url in delivered]
         # each load may have had one more answer that was not whole yet, written before its last whole one
-        while int(host.stdout.readline()) < len(promised) + LOADS:
+        while said(host, "written")[0] < len(promised) + LOADS:
             continue
         time.sleep(rounds.uniform(0, PROMISE + 0.3) + PROMISE * TIMED)
         killed = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        while host.stdout.readline() != "gone\n":
-            continue
+        said(host, "gone")
         for worker in workers:
             worker.join(HANG)
     with Writer.open(path) as writer:

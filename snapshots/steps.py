@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from snapshots.places import Place
 
-MOST = 1 << 18  # keys, some 25 MB: a larger index has longer steps
+MOST = 1 << 19  # keys, some 50 MB: a larger index has longer steps
 LEAST = 1 << 20  # bytes of an index that is worth it
 STEP = 1 << 12
 LAST = b"\xff"  # beyond all keys

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 from benchmarks import peers, servers
-from benchmarks.bench import Bench, NotRun, Row, told
+from benchmarks.bench import TURN, Bench, NotRun, Row, told
 from benchmarks.servers import HOST, Server
 
 COUNTS = (1, 8, 32, 128, 500)
@@ -94,8 +94,8 @@ def against_peers(bench: Bench) -> list[Row]:
 
 def beside(bench: Bench, ours: Server, theirs: Server, bar: float) -> Row:
     """The row of one peer that is up."""
-    bench.load(theirs, "small")
-    found = bench.turns([theirs, ours], "small", 3 if bench.quick else 7, seconds=bench.seconds / 2)
+    bench.load(theirs, "small", warm=False, seconds=TURN)
+    found = bench.turns([theirs, ours], "small", 3 if bench.quick else 7, seconds=TURN)
     mine, other = found[ours.name], found[theirs.name]
     ratio = mine.against(other)
     return Row(

@@ -61,6 +61,7 @@ class Packed:
             protocol=exchange.protocol,
             vary=messages.vary_values(messages.vary_of(exchange.headers), request.headers),
             original=self.original[2] if self.original else None,
+            truncated=exchange.extra.get("WARC-Truncated", ""),
         )
 
 

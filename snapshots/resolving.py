@@ -110,7 +110,8 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
         mime, status = answer.mime, answer.status
         if not answer.head or status == 304:  # no head of its own, or "not modified": the original's stands
             mime, status = original.mime, original.status
-        truncated = answer.truncated or original.truncated
+        # of ours each says it for itself
+        truncated = answer.truncated or ("" if answer.session else original.truncated)
         part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)
 
 

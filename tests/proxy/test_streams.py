@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 import wsproto
 from wsproto.connection import ConnectionState
@@ -23,6 +24,7 @@ from proxy.views import Fetcher
 from snapshots.profile import Profile
 from snapshots.redact import Redactor
 from snapshots.snapshot import Snapshot
+from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.proxy.recordings import recorded
 from tests.proxy.streaming import streaming_site
@@ -234,3 +236,12 @@ def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_pa
     (one,) = recorded(tmp_path / "s")
     assert one.body == b"data: 0\n\n"
     assert one.warc["WARC-Truncated"] == "time"
+    for path in (tmp_path / "s", seal(tmp_path / "s").path):
+        for accept, status in (("rule", 200), ("rule+unambiguous", 504)):
+            with Snapshot.open(path) as snapshot, Gateway(snapshot, accept=accept) as gateway:
+                for _ in range(2):  # nor is a repeated one more sure
+                    answer = httpx.get(
+                        "http://h.example/events", proxy=gateway.url, trust_env=False, timeout=60
+                    )
+                    assert answer.status_code == status
+                    assert gateway.ledger.entries()[-1]["ambiguous"] is (status == 200)

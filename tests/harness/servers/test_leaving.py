@@ -1,0 +1,78 @@
+"""Clients that go away in the middle: over stdio the server ends in peace, the gateway's services answer the next one."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from harness.tools import Toolset, http_hosts
+from proxy.gateway import Gateway
+from snapshots.snapshot import Snapshot
+from tests.harness.tools.frozen import BIRDS, make_site
+from tests.support.waiting import HANG, STARTS
+
+COMMAND = [sys.executable, "-c", "from harness.cli import main; main()", "mcp"]
+HELLO = [
+    {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "leaver", "version": "0"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+]
+ASK = {"method": "tools/call", "params": {"name": "fetch", "arguments": {"url": BIRDS}}}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("leaving") / "site"
+    make_site(path).close()
+    return path
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_stdio_client_that_leaves_without_its_answers(site: Path, half: bool) -> None:
+    """Its calls are not read to the end, or the last of them is half a line."""
+    process = subprocess.Popen(
+        [*COMMAND, str(site)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    messages = [*HELLO, *({"jsonrpc": "2.0", "id": n, **ASK} for n in range(1, 20))]
+    lines = "".join(json.dumps(message) + "\n" for message in messages).encode()
+    process.stdin.write(lines[:-30] if half else lines)
+    process.stdin.flush()
+    assert b'"serverInfo"' in process.stdout.readline()
+    process.stdout.close()
+    process.stdin.close()
+    told = process.stderr.read().decode()
+    process.wait(timeout=STARTS)
+    assert "Traceback" not in told
+    assert process.returncode in (0, 1, -13)  # not killed, no hang; a closed pipe may be told
+
+
+def test_a_client_of_a_service_that_leaves_while_it_asks(site: Path) -> None:
+    with Snapshot.open(site) as snapshot:
+        hosts = http_hosts(Toolset(snapshot, ["fetch"]))
+        with Gateway(snapshot, virtual_hosts=hosts) as gateway:
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", gateway.port), HANG) as client:
+                    client.sendall(
+                        b"POST http://api.exa.ai/contents HTTP/1.1\r\nHost: api.exa.ai\r\n"
+                        b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"urls": ['
+                    )
+            with httpx.Client(proxy=gateway.proxy_url("stays"), trust_env=False, timeout=HANG) as client:
+                got = client.post("http://api.exa.ai/contents", json={"urls": [BIRDS], "text": True})
+            assert "Gentoo" in got.json()["results"][0]["text"]

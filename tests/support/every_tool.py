@@ -11,7 +11,7 @@ from tests.harness.tools.frozen import BIRDS, REPORT, SEARCH_BODY, SITE, Recorde
 WIDGETS = f"{SITE}/widgets"
 PAGE = """<!DOCTYPE html><title>Widgets</title><h1>Widgets</h1><button id=ask onclick="confirm('Sure?')">Ask</button>
 <input aria-label=Name><select aria-label=Pick><option>A</option><option>B</option></select>
-<div id=from draggable=true>from</div><div id=to>to</div><a href=/birds/index.html>birds</a>"""
+<input type=file id=file><div id=from draggable=true>from</div><div id=to>to</div><a href=/birds/index.html>birds</a>"""
 
 Call = tuple[str, dict[str, Any]]
 CALLS: dict[str, list[Call]] = {
@@ -42,6 +42,9 @@ CALLS: dict[str, list[Call]] = {
         ("browser_press_key", {"key": "Tab"}),
         ("browser_select_option", {"target": "role=combobox", "values": ["B"]}),
         ("browser_fill_form", {"fields": [{"target": "role=textbox", "name": "Name", "type": "textbox", "value": "Bo"}]}),
+        ("browser_drop", {"target": "#to", "data": {"text/plain": "dropped"}}),
+        ("browser_click", {"target": "#file"}),
+        ("browser_file_upload", {}),
         ("browser_evaluate", {"function": "() => 6 * 7"}),
         ("browser_click", {"target": "#ask"}),
         ("browser_handle_dialog", {"accept": True}),

@@ -38,7 +38,7 @@ SLOW = (
 )  # fmt: skip
 FIRST = [
     *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "recognising", "explain", "keys", "header_fields",
-                                     "logins", "fragments", "acceptance", "choosing")),
+                                     "logins", "fragments", "acceptance", "choosing", "sessions")),
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
@@ -74,6 +74,11 @@ SAME = {
     "exact without _body_type(parsed)": "the canonical key has it",
     "keys.py parse: if not request.body and request.method in ('GET', 'HEAD') and (not overridden(request))": "shortcut",
     "choosing.py _same_accept: if now.read_request is None": "every store can read requests",
+    "keys.py request_key: if request.method == 'GET' and (not request.body) and (not overridden(request))": "shortcut",
+    "keys.py request_key: if key is not None": "shortcut",
+    "matching.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
+    "matching.py _remember: if len(self._hot) >= HOT": "bounds memory",
+    "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }
 
 

@@ -252,3 +252,32 @@ def test_a_session_id_that_was_seen_not_to_matter_is_anybodys() -> None:
     replay = Replay(matcher(page(0), page(0, "&utm_source=x")))  # one id, twice
     replay.ask(_as("home", 2))
     assert (replay.last.verdict, replay.last.ambiguous) == ("rule:session-id", True)
+
+
+# Values that the site issued, and secrets.
+
+TOKENS = ["Zk3qP9xT2vLm8Rw1", "Qw8rT5yU1oPs6Lk2"]
+
+
+def _contact(number: int, tag: str = "") -> list[Recorded]:
+    page = html(f'<input type="hidden" name="csrf" value="{TOKENS[number]}">')
+    sent = post(f"{A}/contact{tag}", f"text=hi&csrf={TOKENS[number]}")
+    name = f"s{number}"
+    return [Recorded(get(f"{A}/contact"), page, name), Recorded(sent, html("thanks"), name)]
+
+
+def test_where_nobody_was_given_a_value_a_capture_that_does_not_need_it_may_answer() -> None:
+    over = Matcher(MemoryStore([*_contact(0), *_contact(1, "?utm_source=x")]))
+    asked = post(f"{A}/contact", f"text=hi&csrf={TOKENS[1]}")
+    for session in (over.session(), None):
+        assert over.lookup(asked, session).verdict == "rule:tracking"
+    made_up = post(f"{A}/contact", "text=hi&csrf=Made7Up8By9Me0abc")
+    for session in (over.session(), None):
+        assert over.lookup(made_up, session).verdict == "miss"
+
+
+def test_a_miss_for_another_password_says_so() -> None:
+    stored = f"stillweb-secret-{'a' * 24}k{'0' * 11}"  # with a proof
+    replay = Replay(matcher((post(f"{A}/login", f"user=ann&password={stored}"), html("in"))))
+    assert replay.ask(post(f"{A}/login", "user=ann&password=something-else")) == "miss"
+    assert "password" in replay.last.why

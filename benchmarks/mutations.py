@@ -78,6 +78,7 @@ SAME = {
     "keys.py request_key: if key is not None": "shortcut",
     "matching.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
     "matching.py _remember: if len(self._hot) >= HOT": "bounds memory",
+    "matching.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from snapshots.capture import Response
 from snapshots.conditions import short
 from snapshots.matching import Matcher
 from snapshots.request import Request
@@ -74,3 +75,18 @@ def test_a_cookie_is_known_again_when_a_recorded_answer_sets_it() -> None:
     assert replay.ask(look("upper")) == "miss", "the answer that was not recorded may have set another one"
     assert replay.ask(choose("upper")) == ""
     assert replay.ask(look("upper")) == "upper"
+
+
+def test_a_question_that_was_not_recorded_changes_nothing_where_others_like_it_did_not() -> None:
+    def ask(q: str) -> Request:
+        return post(f"{A}/api", f'{{"q": "{q}"}}', "application/json")
+
+    long = Response(200, "OK", (("Content-Type", "application/json"),), b'["%s"]' % (b"x" * 300))
+    saved = (post(f"{A}/save", "x=1"), redirect("/list"))
+    over = matcher((LIST, html("list")), (ask("a"), long), saved, (LIST, html("saved")))
+    replay = Replay(over)
+    assert replay.ask(ask("b")) == "miss"
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("list", False)
+    assert replay.ask(post(f"{A}/other", '{"q": "b"}', "application/json")) == "miss"
+    replay.ask(LIST)
+    assert replay.last.ambiguous, "what nobody ever asked may have changed something"

@@ -74,6 +74,10 @@ class Answerer:
             line = self._lines[name] = Line(name, self.matcher.session(name))
         return line
 
+    def rename(self, name: str, session: str) -> None:
+        """What comes under a name is another session's from now on."""
+        self._lines[name] = self.line(session)
+
     def reset(self, name: str) -> None:
         """Takes a session back to its start; its count of requests goes on."""
         line = self._lines.get(name)
@@ -88,7 +92,7 @@ class Answerer:
     @property
     def sessions(self) -> dict[str, int]:
         """Requests by session."""
-        return {name: line.seq for name, line in self._lines.items()}
+        return {name: line.seq for name, line in self._lines.items() if name == line.name}
 
     # Answers
 

@@ -167,7 +167,7 @@ async def _quietly(action: Any) -> None:
 class Traffic:
     """The requests of one context: which are under way, how many there were, which failed.
 
-    Made before the context has pages. `failures` are (url, resource type, error text) in the order of their ends,
+    Made before the context has asked for anything. `failures` are (url, resource type, error text) in the order of their ends,
     `answers` in the order in which their headers came.
     """
 
@@ -186,8 +186,13 @@ class Traffic:
         self.context.on("requestfinished", self._finished)
         self.context.on("requestfailed", self._failed)
         self.context.on("response", self._answered)
-        self.context.on("page", lambda page: page.on("websocket", self._socket))
+        self.context.on("page", self._page)
+        for page in self.context.pages:
+            self._page(page)
         self.context.on("console", self._console)
+
+    def _page(self, page: Page) -> None:
+        page.on("websocket", self._socket)
 
     def _socket(self, socket: WebSocket) -> None:
         url = MARKED.sub("", socket.url)

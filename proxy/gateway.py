@@ -258,6 +258,13 @@ class Gateway:
             return [Missed(*one) for one in answer.get("missed", ())]
         return self._hub.answerer.missed(session)
 
+    def rename(self, name: str, session: str) -> None:
+        """What comes under a name, which has asked for nothing yet, is a session's from now on."""
+        if self._workers is not None:
+            self._workers.rename(name, session)
+            return
+        self._on_loop(lambda: self._hub.answerer.rename(name, session))
+
     def reset(self, session: str = DEFAULT_SESSION) -> None:
         """Takes a session's state and cursors back to their start."""
         if self._workers is not None:

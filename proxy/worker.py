@@ -79,6 +79,8 @@ def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> N
                 answer = asdict(hub.stats())
             case "reset":
                 hub.answerer.reset(question["session"])
+            case "rename":
+                hub.answerer.rename(question["name"], question["session"])
             case "missed":
                 answer = {"missed": hub.answerer.missed(question["session"])}
             case "challenge":

@@ -112,6 +112,12 @@ class Workers:
             worker.sessions += 1
         return worker
 
+    def rename(self, name: str, session: str) -> None:
+        """A name is a session's, for all workers: the one that asked a browser for its name keeps that connection."""
+        self._of[name] = self.of(session)
+        for worker in self.all:
+            worker.ask("rename", name=name, session=session)
+
     def ask_all(self, question: str) -> list[dict[str, Any]]:
         """The answers of all workers."""
         return [worker.ask(question) for worker in self.all]

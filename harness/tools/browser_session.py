@@ -52,6 +52,9 @@ class Serves(Protocol):
     def proxy_url(self, session: str = ...) -> str:
         """The address of a session."""
 
+    def rename(self, name: str, session: str) -> None:
+        """What comes under a name is a session's from now on."""
+
     def missed(self, session: str = ...) -> list[Missed]:
         """What a session asked for in vain so far."""
 
@@ -135,13 +138,13 @@ class Browsing:
 
     async def _tab_ready(self) -> None:
         if self.context is None:
-            proxy_url = self.gateway.proxy_url(self.name)
-            self.context = await self.shared.host.context(
-                self.name, proxy_url, self.profile, self.gateway.ca_path
-            )
-            self.context.set_default_timeout(GIVEN_MS)
+            self.context = await self.shared.spares.take(self.name, self.gateway, self.profile)
+            self.context.set_default_timeout(ACTION_MS)
             self.traffic = Traffic(self.context)
             self.context.on("page", self._opened)
+            for page in self.context.pages:
+                self._opened(page)
+            self.current = 0
         if not self.tabs:
             await self.context.new_page()
             self.current = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from proxy.browser import BrowserHost
+from proxy.spares import Spares
 
 T = TypeVar("T")
 
@@ -18,6 +19,7 @@ class SharedBrowser:
 
     def __init__(self, *, ca: Path | None = None, host: BrowserHost | None = None) -> None:
         self.host = host or BrowserHost(ca=ca)
+        self.spares = Spares(self.host)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -42,7 +44,11 @@ class SharedBrowser:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(self.host.close(), loop).result(timeout=120)
+        asyncio.run_coroutine_threadsafe(self._end(), loop).result(timeout=120)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=120)
         loop.close()
+
+    async def _end(self) -> None:
+        await self.spares.close()
+        await self.host.close()

@@ -162,7 +162,8 @@ def is_capture(entry: dict[str, Any]) -> bool:
 class Index:
     """A sorted index in a place. Reading is safe from many threads and after a fork.
 
-    Bisection goes over blocks; the keys at their starts are remembered, so that a warm lookup reads one block.
+    Bisection goes over blocks; the keys at their starts are remembered, so that a warm lookup reads one block. With
+    `steps` (see `snapshots.steps`) most of it is spared from the first lookup on.
     Read with `pread` and not mapped: measured on a million lines, a lookup that has to map its pages takes
     longer than one that copies them, mapped pages count as memory, and a file cut short under a mapping kills
     the process.
@@ -296,15 +297,15 @@ class Index:
         if start and first > at:  # the line before may be one of them too
             return None
         found: list[bytes] = []
-        while at >= 0:
-            end = piece.find(b"\n", at + 1)
-            if end < 0:
-                return None
+        while (end := piece.find(b"\n", at + 1)) >= 0:
             found.append(piece[at + 1 : end])
-            if not piece.startswith(wanted, end):
-                return found if ends_here or len(piece) - end >= len(wanted) else None
-            at = end
-        return None
+            if piece.startswith(wanted, end):
+                at = end
+            elif ends_here or len(piece) - end >= len(wanted):
+                return found
+            else:
+                break
+        return list(self._scan_for(start, wanted[1:]))  # they go on after the piece
 
     def _scan_for(self, start: int, wanted: bytes) -> Iterator[bytes]:
         """The lines that begin with `wanted`, looked for one by one."""

@@ -11,7 +11,7 @@ from tests.harness.tools.frozen import BIRDS, REPORT, SEARCH_BODY, SITE, Recorde
 WIDGETS = f"{SITE}/widgets"
 PAGE = """<!DOCTYPE html><title>Widgets</title><h1>Widgets</h1><button id=ask onclick="confirm('Sure?')">Ask</button>
 <input aria-label=Name><select aria-label=Pick><option>A</option><option>B</option></select>
-<input type=file id=file><div id=from draggable=true>from</div><div id=to>to</div><a href=/birds/index.html>birds</a>"""
+<input type=file id=file><div id=from draggable=true>from</div><div id=to ondragover="event.preventDefault()">to</div><a href=/birds/index.html>birds</a>"""
 
 Call = tuple[str, dict[str, Any]]
 CALLS: dict[str, list[Call]] = {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from mitmproxy import options
 from mitmproxy.connection import Client
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import HttpRequestHook, HttpResponseHook
+from mitmproxy.proxy.layers.http._hooks import HttpRequestHook, HttpResponseHook
 from mitmproxy.test import tflow
 
 from proxy.hooking import AtOnce
@@ -20,7 +20,7 @@ from proxy.master import RecordingMaster
 class Two(layer.Layer):
     """Tells of a request, then of its answer."""
 
-    def _handle_event(self, event: events.Event) -> Iterator[Any]:
+    def _handle_event(self, event: events.Event) -> Generator[commands.Command, Any, None]:
         flow = tflow.tflow(resp=True)
         yield HttpRequestHook(flow)
         yield commands.Log("asked")

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -100,8 +101,8 @@ class Store:
         return self._kept(key, lambda: self._frozen(capture))
 
     def _frozen(self, capture: Capture) -> FrozenText | None:
-        for address in (capture.url, text_address(capture)):
-            text = self.snapshot.text(address)
+        for address_of in (attrgetter("url"), text_address):  # the second is seldom needed
+            text = self.snapshot.text(address_of(capture))
             if text is not None and text.meta.get("digest", capture.digest) == capture.digest:
                 return text
         return extract(capture, self.snapshot.read(capture))

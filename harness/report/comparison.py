@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.compare import Comparison
+from harness.compare import Comparison, Pair
 from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
@@ -16,7 +16,8 @@ MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most firs
 
 def write_comparison(comparison: Comparison, out: Path) -> Path:
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second."""
-    told, left = [], MOST_ATTEMPTS
+    told: list[tuple[Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
+    left = MOST_ATTEMPTS
     for pair in comparison.worse:
         beside = list(zip_longest(pair.traces_a, pair.traces_b))
         if told and len(beside) > left:

@@ -92,7 +92,7 @@ def _plain(text: str, fold_case: bool) -> str:
 def _same(given: str, reference: str, options: dict[str, Any]) -> bool:
     a, b = _plain(given, options["fold_case"]), _plain(reference, options["fold_case"])
     if options["numeric"] and (x := as_decimal(a)) is not None and (y := as_decimal(b)) is not None:
-        return abs(x - y) <= options["tolerance"]
+        return bool(abs(x - y) <= options["tolerance"])
     return a == b
 
 

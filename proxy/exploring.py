@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address
-
-
-def _page(url: str) -> str:
-    return url.partition("#")[0]
 
 
 class Means(Protocol):
@@ -169,12 +165,13 @@ class Exploration:
                     self.changed.notify_all()
 
     async def _reach(self, driver: Driver, steps: list[Step]) -> tuple[int, Calm]:
-        """Load the URL and do the steps."""
+        """Load the URL and do the steps; the status, and how it ended. What was too late for its scripts stays so."""
         await self.explorer.manners.wait_turn(self.graph.url)
         response, calm = await driver.begin(self.graph.url)
         for number, step in enumerate(steps, start=1):
             await self.explorer.manners.wait_turn(self.graph.url)
-            calm = await driver.perform(step, number)
+            later = await driver.perform(step, number)
+            calm = later if calm.quiet else calm
         return (response.status if response is not None else 0), calm
 
     async def _again(self, node: Node) -> None:
@@ -212,7 +209,7 @@ class Exploration:
                     self.graph.robots.append(move.href)
                 continue
             had = source is not None and _key([*source.steps, *move.steps]) in self.tried
-            moved = source is not None and _page(source.url) != _page(node.url)
+            moved = source is not None and urldefrag(source.url)[0] != urldefrag(node.url)[0]
             self.queue.add(node, move, (ELSEWHERE if moved else HERE) if had else BROUGHT)
 
     async def _visit(self, source: Node | None, move: Move | None) -> None:
@@ -226,6 +223,7 @@ class Exploration:
             session, recorder.proxy_url(session), self.explorer.profile, recorder.ca_path, replay=False
         )
         recording = Recording(recorder, self.explorer.writer, session)
+        new = False
         try:
             driver = Driver(context, patience=self.explorer.patience, redactor=recorder.redactor)
             status, calm = await self._reach(driver, before)
@@ -236,13 +234,14 @@ class Exploration:
                 await self._compare(driver, recording, source)
                 answers = len(driver.traffic.answers)
                 guard = await Guard.over(context)
-                sight, steps, calm = await self._try(driver, recording, source, before, move)
+                sight, steps, later = await self._try(driver, recording, source, before, move)
+                calm = later if calm.quiet else calm
                 if guard.stopped:
                     named = f"{move.kind} {describe(move.steps[-1])}"
                     found = [(named, why) for why in dict.fromkeys(guard.stopped)]
                     self.graph.left += [one for one in found if one not in self.graph.left]
                     return
-                if self._half_loaded(driver) and self.queue.again(source, move):
+                if self._half_loaded(driver, calm) and self.queue.again(source, move):
                     return
                 loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
                 status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
@@ -266,10 +265,11 @@ class Exploration:
             self.queue.tell(move, new=new)
             self.graph.done.append(_key([*before, *move.steps]))
 
-    def _half_loaded(self, driver: Driver) -> bool:
-        """Whether the site itself failed to give something: what is seen may lack a script."""
+    def _half_loaded(self, driver: Driver, calm: Calm) -> bool:
+        """Whether the site itself failed to give something, or gave it too late: what is seen may lack a script."""
         site = urlsplit(self.graph.url).netloc
-        return any(urlsplit(url).netloc == site for url in driver.traffic.lost())
+        late = not calm.quiet and not calm.reason.startswith("keeps asking")
+        return late or any(urlsplit(url).netloc == site for url in driver.traffic.lost())
 
     def _then_send(self, source: Node, move: Move, steps: list[Step]) -> None:
         """A field that changed the page a little is one view, and its form sent with it another, as near."""

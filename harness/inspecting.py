@@ -22,11 +22,13 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import Content, ContentImage, ContentText
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import TaskState
+from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
 from inspect_ai.util import store
 
 from harness.datasets import load_tasks
 from harness.scoring import Context, score
+from harness.sessions import session_of
 from harness.task import Task
 from harness.tools import ToolResult, Toolset, ToolSpec
 from harness.tools.toolset import ToolSession
@@ -40,19 +42,21 @@ SESSION = "stillweb_session"
 def frozen_tools(*snapshots: str | Path, contracts: Sequence[str] = ("fetch",), **options: Any) -> list[Tool]:
     """Tools for `use_tools`, answered from snapshots (the last on top). `options` are `Toolset`'s, such as `limits`.
 
-    A tool's error is a ToolError, which the model is told. The snapshot stays open as long as the process.
+    A tool's error is a ToolError, which the model is told. The snapshot stays open as long as the process. A session has
+    the name of its sample and epoch, whatever comes first; one that comes again in this process is a new session.
     """
     toolset = Toolset(Snapshot.open(*map(str, snapshots)), contracts, **options)
     sessions: dict[str, ToolSession] = {}
-    numbers = itertools.count(1)
 
     def session() -> ToolSession:
-        name = store().get(SESSION)
+        name: str | None = store().get(SESSION)
         if name is None:
-            name = f"inspect-{next(numbers)}"
-            store().set(SESSION, name)
-        if name not in sessions:
+            state = sample_state()
+            wanted = session_of(f"{state.sample_id}/{state.epoch}" if state else "inspect")
+            again = (f"{wanted} ({number})" for number in itertools.count(2))
+            name = next(one for one in itertools.chain([wanted], again) if one not in sessions)
             sessions[name] = toolset.session(name)
+            store().set(SESSION, name)
         return sessions[name]
 
     return [_tool(spec, session) for spec in toolset.specs]

@@ -13,7 +13,7 @@ from inspect_ai.model import ModelOutput, get_model  # noqa: E402
 from inspect_ai.solver import generate, use_tools  # noqa: E402
 from inspect_ai.tool import ToolDef  # noqa: E402
 
-from harness.inspecting import KEPT, TASK, frozen_tools, scored_as_here, task_samples  # noqa: E402
+from harness.inspecting import KEPT, SESSION, TASK, frozen_tools, scored_as_here, task_samples  # noqa: E402
 from tests.harness.tools.frozen import BIRDS, REPORT, make_site  # noqa: E402
 
 
@@ -67,6 +67,7 @@ def test_a_task_is_solved_and_scored_on_a_snapshot(
     assert right.scores["scored_as_here"].value == {"exact": 1.0}
     assert wrong.scores["scored_as_here"].value == {"exact": 0.0}
     assert right.metadata[TASK]["reference"] == "5076"
+    assert [sample.store[SESSION] for sample in (right, wrong)] == ["one/1", "two/1"]  # not by who came first
     page, pdf = right.store[KEPT]
     assert (page["tool"], page["verdict"], page["captures"][0]["url"]) == ("fetch", "exact", BIRDS)
     assert pdf["tool"] == "read_pdf"

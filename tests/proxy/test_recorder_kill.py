@@ -79,12 +79,11 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     with process:
         yield process
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(HANG)
+        os.killpg(process.pid, signal.SIGKILL)  # and the recorder of a test that failed
 
 
 def said(host: subprocess.Popen[str], what: str) -> list[int]:

@@ -221,3 +221,19 @@ def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path)
     assert graph.ended == "all was tried"
     assert {"", "?g=kind&rows=25", "?g=none&rows=1", "?g=none&rows=10"} <= found
     assert {node.depth for node in graph.views} == {0, 1}
+
+
+def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.acting.ACTION_MS", 2000)
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        cover = "<div style='position:absolute;inset:0;height:90px'></div>"
+        shown = f"<title>P</title><button style='height:50px'>Covered</button>{cover}<p>asked {path}</p>"
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/p", Limits(views=3, depth=1, obey_robots=False))
+    assert graph.ended == "all was tried"
+    assert [why for way, why in graph.failed if "Covered" in way and "can't be used" in why]

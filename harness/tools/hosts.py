@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from harness.tools import exa, tavily
 from harness.tools.contract import load
+from harness.tools.exa import HOST as EXA_HOST
+from harness.tools.exa import answer as exa
 from harness.tools.finding import missed, page, with_verdict
 from harness.tools.serper import (
     SCRAPE_HOST,
@@ -20,6 +21,8 @@ from harness.tools.serper import (
     parse_object,
 )
 from harness.tools.store import Visit
+from harness.tools.tavily import HOST as TAVILY_HOST
+from harness.tools.tavily import answer as tavily
 from snapshots.capture import Response
 from snapshots.request import Request
 
@@ -68,8 +71,8 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
         SEARCH_HOST: serper,
         SCRAPE_HOST: serper,
         READER_HOST: reader,
-        tavily.HOST: other(tavily.answer),
-        exa.HOST: other(exa.answer),
+        TAVILY_HOST: other(tavily),
+        EXA_HOST: other(exa),
     }
 
 

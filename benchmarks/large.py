@@ -44,7 +44,8 @@ def exchanges(count: int, seed: int = 7) -> Iterator[Exchange]:
     """So many exchanges, in sessions of some sixty, over one site for each ten sessions."""
     chance = random.Random(seed)
     pages = [p.read_bytes() for p in corpus.find(400, 2_000, 20_000) if p.suffix == ".html"]
-    images = [chance.randbytes(chance.randrange(500, 20_000)) for _ in range(50)]
+    drawn = random.Random(0)  # of no seed: what one file has under an address the others have, too
+    images = [drawn.randbytes(drawn.randrange(500, 20_000)) for _ in range(50)]
     made = session = 0
     while made < count:
         site = f"https://www.site{session // 10}.example"
@@ -88,6 +89,34 @@ def archives(root: Path, count: int, files: int = 4) -> Path:
         writer = Writer.open(part)
         for exchange in exchanges(count // files, seed=number + 1):
             writer.exchange(exchange)
+        (part / "archive" / "data-00000.warc.gz").rename(root / "archive" / f"data-{number:05d}.warc.gz")
+        writer._release()  # no index is wanted
+        shutil.rmtree(part)
+    return root
+
+
+def repeated(root: Path, files: Path, urls: list[tuple[str, int]], times: int) -> Path:
+    """An open snapshot directory of files as fetched from so many hosts, each in a WARC file of its own."""
+    if (root / "archive").is_dir():
+        return root
+    (root / "archive").mkdir(parents=True)
+    for number in range(times):
+        part = root.with_name(f"{root.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        writer = Writer.open(part)
+        for at, (path, _) in enumerate(urls):
+            request = Request("GET", f"https://host{number}.example{path}", AGENT)
+            headers = (
+                ("Server", "nginx"),
+                ("Content-Type", corpus.media(Path(path))),
+                ("Accept-Ranges", "bytes"),
+            )
+            moment = BEGIN + timedelta(seconds=at)
+            body = (files / path[1:]).read_bytes()
+            session = f"session-{number}"
+            writer.exchange(
+                Exchange(request, 200, "OK", headers, body, moment, session, 2 * at + 1, 2 * at + 2)
+            )
         (part / "archive" / "data-00000.warc.gz").rename(root / "archive" / f"data-{number:05d}.warc.gz")
         writer._release()  # no index is wanted
         shutil.rmtree(part)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -39,11 +41,7 @@ def say_damage(snapshot: Snapshot) -> None:
 @contextmanager
 def progress(title: str) -> Iterator[Advance]:
     """A bar on standard error; where that is no terminal, one line at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not _terminal():
         state = [0, 0]
 
         def count(done: int, total: int) -> None:
@@ -52,6 +50,10 @@ def progress(title: str) -> Iterator[Advance]:
         yield count
         say(f"{title}: {state[0]} of {state[1]}" if state[1] else f"{title}: done")
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -66,6 +68,15 @@ def progress(title: str) -> Iterator[Advance]:
             bar.update(task, completed=done, total=total or None)
 
         yield advance
+
+
+def _terminal() -> bool:
+    """Whether standard error is a terminal, also as rich is told it; which is not loaded where it surely isn't."""
+    if not sys.stderr.isatty() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys():
+        return False
+    from rich.console import Console
+
+    return Console(stderr=True).is_terminal
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import pairwise
 
 from snapshots.capture import Capture, Response
@@ -15,6 +16,7 @@ from snapshots.encodings import EncodingProblem, decode
 from snapshots.redact import TEXTUAL
 
 LIMIT = 1 << 21  # bytes of a body that are compared; beyond that the digest decides
+OFTEN = 1 << 15  # bytes of a body whose comparable form is remembered
 
 # Strict on purpose: taking "SalesReport2012Q3" for a random value would call two answers the same that are not.
 _DRAWN = re.compile(
@@ -40,17 +42,27 @@ def said(response: Response, issued: Iterable[str] = ()) -> str:
     location = _plain(response.header("location") or "", issued)
     body: bytes = response.body
     if body and len(body) <= LIMIT and (not media or TEXTUAL.search(media)):
-        try:
-            text = decode(body, response.header("content-encoding"), limit=LIMIT).decode(
-                "utf-8", "surrogateescape"
-            )
-            body = _plain(text, issued).encode("utf-8", "surrogateescape")
-        except EncodingProblem:
-            pass  # not what its header says: compared as it is
+        encoding = response.header("content-encoding")
+        if len(body) <= OFTEN and not any(issued):
+            body = _compared_often(body, encoding)
+        else:
+            body = _compared(body, encoding, issued)
     if 300 <= response.status < 400 and location:
         body = b""  # nobody reads the page of a redirect
     head = f"{response.status}\n{location}\n".encode("utf-8", "surrogateescape")
     return hashlib.sha256(head + body).hexdigest()
+
+
+def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> bytes:
+    """What of a text is compared."""
+    try:
+        text = decode(body, encoding, limit=LIMIT).decode("utf-8", "surrogateescape")
+    except EncodingProblem:
+        return body  # not what its header says: as it is
+    return _plain(text, issued).encode("utf-8", "surrogateescape")
+
+
+_compared_often = lru_cache(maxsize=256)(_compared)  # sites answer many requests with the same page
 
 
 def _plain(text: str, issued: Iterable[str]) -> str:

@@ -14,18 +14,21 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
+from snapshots import warc
 from snapshots.capture import Capture
 from snapshots.cdxj import capture_line, parse_line, to_capture
 from snapshots.forks import can_fork, run_all
 from snapshots.gathering import Site
 from snapshots.pairing import Asked
-from snapshots.places import FilePlace
+from snapshots.places import FilePlace, Place
 from snapshots.reading import Archives
 from snapshots.request import Request
 from snapshots.sites import site_of
 
 MANY = 6_000  # captures from which new processes pay for their start
 FORKED = 200  # and forks
+REMEMBERED = 512  # records kept while the states of a site are found
+SMALL = 1 << 15  # bytes of such a record
 JOB = 1_500  # captures given to a worker together, if they are of small sites
 
 Lines = tuple[list[bytes], list[Asked | None]]  # of a site, and what was asked for each; None: to be read
@@ -93,10 +96,30 @@ def _jobs(sites: list[Lines], size: int) -> Iterator[list[Lines]]:
         yield job
 
 
+class _Remembering(Archives):
+    """Archives of which the same small records are read again and again: those that revisits refer to."""
+
+    def __init__(self, files: Mapping[str, Place]) -> None:
+        super().__init__(files)
+        self._known: dict[tuple[str, int], warc.Record] = {}
+
+    def record(self, filename: str, offset: int, length: int) -> warc.Record:
+        """See `Archives.record`."""
+        found = self._known.get((filename, offset))
+        if found is None:
+            found = super().record(filename, offset, length)
+            if len(found.block) <= SMALL:
+                if len(self._known) >= REMEMBERED:
+                    self._known.clear()
+                self._known[filename, offset] = found
+        return found
+
+
 def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
     """The lines of a site, with its states."""
     from snapshots.state import assign_states  # not needed where all sites are plain
 
+    archives = _Remembering(archives.files)
     captures: list[tuple[Capture, str]] = []
     requests: dict[tuple[str, int], Request] = {}
     for line, request in zip(lines, asked, strict=True):

@@ -3,7 +3,8 @@
 Reading    snapshot.py (open, look up, layers) on container.py (what lies at a path), build.py and indexing.py
            (records to index lines), cdxj.py (the index), reading.py, messages.py (HTTP in records), warc.py and
            scan.py (records), places.py (bytes anywhere)
-           changing.py (which sites have a state), parallel.py and stating.py (on all cores)
+           gathering.py (lines by site), plain.py (what can't have a state), resolving.py (revisits);
+           changing.py (which sites have a state), parallel.py and stating.py (on all cores, by forks.py)
 Writing    writer.py, recorded.py, appending.py; wacz.py (seal), package.py (datapackage.json, the id); verifying.py; importers/
 Matching   keys.py, rules.py and rules.toml, matching.py (the ladder), state.py (what came after what)
 Text       text.py and freezing.py (frozen extraction), search.py, redact.py

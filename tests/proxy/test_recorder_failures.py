@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -94,9 +95,7 @@ def test_a_client_that_does_not_trust_us_is_named(lab: Lab, tmp_path: Path) -> N
     assert "client" in recorder.failures[0][1]
 
 
-@pytest.mark.parametrize(
-    "url", ["https://demo.example/slow", "http://plain.example/slow", "https://demo.example/events"]
-)
+@pytest.mark.parametrize("url", ["https://demo.example/slow", "https://demo.example/events"])
 def test_a_client_that_leaves_is_counted(lab: Lab, tmp_path: Path, url: str) -> None:
     gate.open.clear()
     command = ["curl", "-sSN", url]
@@ -107,12 +106,25 @@ def test_a_client_that_leaves_is_counted(lab: Lab, tmp_path: Path, url: str) -> 
                 assert leaving.stdout.readline() == b"data: 0\n"
             assert until(lambda: recorder.stats.under_way)
             leaving.kill()
-        gate.open.set()  # the client is gone before the answer comes
         assert until(lambda: recorder.stats.under_way == 0)
+        gate.open.set()
         assert recorder.wait_quiet(seconds=0.1, timeout=HANG)
         assert recorder.stats.aborted == ("slow" in url)
         assert recorder.failures == []
     assert len(recorded(tmp_path / "s")) == ("events" in url)
+
+
+def test_a_client_that_resets_its_connection_is_counted(lab: Lab, tmp_path: Path) -> None:
+    gate.open.clear()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(b"GET http://plain.example/slow HTTP/1.1\r\nHost: plain.example\r\n\r\n")
+            assert until(lambda: recorder.stats.under_way)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert until(lambda: recorder.stats.under_way == 0)
+        gate.open.set()
+        assert (recorder.stats.aborted, recorder.failures) == (1, [])
+    assert recorded(tmp_path / "s") == []
 
 
 def test_port_in_use(lab: Lab, tmp_path: Path) -> None:

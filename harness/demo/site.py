@@ -132,6 +132,7 @@ app = Starlette(
 def main(port: int, certificate: str | None, key: str | None) -> None:
     """Serves the site on loopback until told to stop."""
     uvicorn.run(
+        timeout_keep_alive=600,
         app, host="127.0.0.1", port=port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key
     )
 

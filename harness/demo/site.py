@@ -132,8 +132,13 @@ app = Starlette(
 def main(port: int, certificate: str | None, key: str | None) -> None:
     """Serves the site on loopback until told to stop."""
     uvicorn.run(
-        timeout_keep_alive=600,
-        app, host="127.0.0.1", port=port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key
+        app,
+        host="127.0.0.1",
+        port=port,
+        log_level="warning",
+        timeout_keep_alive=600,  # a recorder that is held up may use a connection late
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
     )
 
 

@@ -54,6 +54,12 @@ def fits(container: Container) -> bool:
     )
 
 
+def by_another_version(container: Container) -> bool:
+    """Whether the index on disk is ours, but its lines are of another version; such a one is never read."""
+    stamp = container.own.get("index")
+    return isinstance(stamp, dict) and stamp.get("version") not in (None, INDEX_VERSION)
+
+
 @dataclass(slots=True)
 class Built:
     """What the records of an archive say, besides their lines."""

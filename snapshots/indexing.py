@@ -20,7 +20,7 @@ from snapshots.places import Place
 from snapshots.profile import Profile
 from snapshots.scan import Damage, Scanned, Wanted, scan
 
-VERSION = 2  # of the lines; a change makes indexes on disk be built again
+VERSION = 3  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 ANSWERS = ("response", "revisit", "resource")

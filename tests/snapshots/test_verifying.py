@@ -14,6 +14,7 @@ from snapshots import warc
 from snapshots.digests import same_digest
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
+from snapshots.snapshot import Snapshot
 from snapshots.verifying import Problem, verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
@@ -256,6 +257,16 @@ def test_what_is_broken_is_reported(
     problems = problems_after(sealed, tmp_path, breaking)
     assert any(p.check == check and message in p.message for p in problems), [str(p) for p in problems]
     assert all(str(p).startswith(p.file) for p in problems)
+
+
+def test_an_index_of_another_version_is_neither_read_nor_a_problem(sealed: Path, tmp_path: Path) -> None:
+    def older(files: Files) -> None:
+        replace_in_index(b'"status":"200"', b'"status":"404"')(files)
+        edit_package(files, lambda p: p["stillweb"]["index"].update(version="1.1"))
+
+    assert problems_after(sealed, tmp_path, older) == []
+    with Snapshot.open(tmp_path / "broken.wacz") as snapshot:
+        assert {capture.status for capture in snapshot.captures()} == {200}
 
 
 def test_zip_damage_is_reported(sealed: Path, tmp_path: Path) -> None:

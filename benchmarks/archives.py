@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
+from snapshots.build import INDEX_VERSION
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import Index, capture_line
 from snapshots.container import INDEX, PACKAGE, STEPS
@@ -77,8 +78,10 @@ def many(path: Path, count: int) -> Path:
     """
     package = path / PACKAGE
     made = package.exists() and (count < 100_000 or (path / STEPS).exists())
-    if made and json.loads(package.read_text()).get("lines") == count:
-        return path
+    if made:
+        known = json.loads(package.read_text())
+        if (known.get("lines"), known["stillweb"]["index"]["version"]) == (count, INDEX_VERSION):
+            return path
     if shutil.disk_usage(path.parent).free < 2 * ROOM * count:
         raise NotRun(f"{count:,} lines need {2 * ROOM * count / 1e9:.0f} GB of disk")
     shutil.rmtree(path, ignore_errors=True)

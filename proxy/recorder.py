@@ -6,6 +6,8 @@ import asyncio
 import atexit
 import contextlib
 import errno
+import gc
+import sys
 import tempfile
 import threading
 import time
@@ -33,6 +35,8 @@ from snapshots.errors import MissingCapability, UsageError
 from snapshots.redact import Redactor
 
 QUIET_POLL_SECONDS = 0.02
+SWITCH = 0.0005  # seconds that a thread may keep the interpreter while another one waits for it
+GARBAGE = 10_000  # new objects between collections: some exchanges
 
 # mitmproxy keeps its running master in module globals, so that a process can hold only one at a time.
 _one_at_a_time = threading.Lock()
@@ -141,6 +145,9 @@ class Recorder:
         """Listens, or raises: MissingCapability (port in use), UsageError (bad file, second recorder)."""
         if not _one_at_a_time.acquire(blocking=False):
             raise UsageError("another recorder is running in this process; close it first")
+        self._before = sys.getswitchinterval(), gc.get_threshold()
+        sys.setswitchinterval(min(self._before[0], SWITCH))
+        gc.set_threshold(max(self._before[1][0], GARBAGE), *self._before[1][1:])
         self._thread = threading.Thread(target=self._run, name="stillweb-recorder", daemon=True)
         self._thread.start()
         self._started.wait()
@@ -167,6 +174,8 @@ class Recorder:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+            sys.setswitchinterval(self._before[0])
+            gc.set_threshold(*self._before[1])
             _one_at_a_time.release()
         self._archivist.close()
         self._scratch.cleanup()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import socket
@@ -20,6 +21,8 @@ from proxy.listening import flush_at_sigterm, new_loop
 from proxy.workers import MESSAGE
 from snapshots.errors import StillwebError
 from snapshots.snapshot import Snapshot
+
+GARBAGE = 20_000  # new objects between collections; answering a request leaves no cycles
 
 
 async def serve(hub: Hub, channel: socket.socket, questions: socket.socket) -> None:
@@ -102,6 +105,9 @@ def main(settings: dict[str, Any]) -> int:
         questions.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return error.exit_code
     flush_at_sigterm(ledger)
+    gc.collect()
+    gc.freeze()  # what is here now stays to the end: no collection need look at it again
+    gc.set_threshold(GARBAGE)
     hub = Hub(snapshot, ledger, authority, answerer, challenge=settings["challenge"], shared=True)
     loop = new_loop()
     try:

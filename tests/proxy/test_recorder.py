@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from pathlib import Path
@@ -135,3 +136,11 @@ def test_a_command_is_recorded_and_its_exit_code_given(lab: Lab, tmp_path: Path)
         assert record_command([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], recorder) == 137
         with pytest.raises(UsageError, match="no-such-command"):
             record_command(["no-such-command"], recorder)
+
+
+def test_what_is_set_for_the_whole_process_is_set_back(lab: Lab, tmp_path: Path) -> None:
+    before = sys.getswitchinterval(), gc.get_threshold()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer):
+        assert sys.getswitchinterval() < before[0]
+        assert gc.get_threshold()[0] > before[1][0]
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before

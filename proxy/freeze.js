@@ -169,7 +169,7 @@
   });
 
   // ---- what the page waits for that is no timer: the clock stands while an answer is on its way
-  let pending = 0, started = 0;
+  let pending = 0, started = 0, fetched = 0;
   const hop = () => new Promise((done) => native.postTask ? native.postTask(done, { priority: "background" }) : native.setTimeout(done, 0));
   const track = (promise) => {
     pending++; started++;
@@ -178,7 +178,7 @@
     return promise;
   };
   //= freeze_order.js
-  stand(G, "fetch", (f, self, args) => track(inOrder(Reflect.apply(f, self, args))));
+  stand(G, "fetch", (f, self, args) => { fetched++; return track(inOrder(Reflect.apply(f, self, args))); });
   if (G.Response) for (const name of ["text", "json", "arrayBuffer", "blob", "bytes", "formData"])
     stand(Response.prototype, name, (f, self, args) => track(inOrder(Reflect.apply(f, self, args))));
   if (G.Response && G.ReadableStreamDefaultReader) { // a body that is read piece by piece
@@ -246,7 +246,7 @@
   // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
   // Stops early when a request starts, unless `through`; moves the clock to the end of the span only if `whole`.
   const run = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
-    const end = clock + ms, began = started, from = clock, limit = native.now() + real;
+    const end = clock + ms, began = started, asked = fetched, from = clock, limit = native.now() + real;
     let ran = 0;
     looked = -1;
     for (;;) {
@@ -272,7 +272,7 @@
     if (whole && (through || (pending === 0 && started === began))) { clock = Math.max(clock, end); keepUp(); }
     if (workers.size) await askWorkers({ to: elapsed(), through });
     const state = together(status());
-    state.ran = ran; state.moved = clock - from;
+    state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
   // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.

@@ -61,6 +61,7 @@ class State(TypedDict, total=False):
     replay: bool
     ran: int
     moved: float
+    asked: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,13 +348,15 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             await asyncio.sleep(0.01)  # not for ever: a document written to after loading never completes
             continue
         spent += state["moved"]
-        since = 0.0 if traffic.count != before else since + state["moved"]
+        # the page's own count, too: on a busy machine the browser tells of a request after the call that made it
+        asking = traffic.count != before or bool(state["asked"])
+        since = 0.0 if asking else since + state["moved"]
         if spent >= patience.total:
             return Calm(False, spent, rounds, f"keeps asking the network for {patience.total / 1000:g} s")
         if state["pending"] and not traffic.hanging:
             await asyncio.sleep(0.003)  # the answer is here; the page is still reading it
             continue
-        if traffic.count != before or traffic.under_way(patience.stuck):
+        if asking or traffic.under_way(patience.stuck):
             continue
         rested = (
             since >= patience.virtual or state["next"] is None or state["next"] > patience.virtual - since

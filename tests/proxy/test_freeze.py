@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.freeze import Patience, pass_time, script, start_of
+from proxy.freeze import Patience, Traffic, pass_time, script, settle, start_of
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 from tests.proxy.browsing import Browsing, browsing
@@ -202,6 +203,40 @@ def test_a_page_that_keeps_asking_is_said_to(browser: Browsing, site: str) -> No
     hanging = browser.run(go("/hanging", Patience(stuck=0.3)))
     assert not hanging.quiet
     assert "/never" in hanging.reason
+
+
+class Late(Traffic):
+    """Told of a request only when it is next waited for, as by a browser on a busy machine."""
+
+    told = real = 0
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        return self.told
+
+    @count.setter
+    def count(self, value: int) -> None:
+        self.real = value
+
+    async def idle(self, stuck: float, seconds: float) -> bool:
+        await asyncio.sleep(0.05)
+        self.told = self.real
+        return await super().idle(stuck, seconds)
+
+
+def test_a_page_that_keeps_asking_is_never_quiet_however_late_its_requests_are_told(
+    browser: Browsing, site: str
+) -> None:
+    async def go() -> Any:
+        driver = await browser.driver(Patience(total=500))
+        await driver.open(f"{site}/asking")
+        calm = await settle(driver.page, Late(driver.context), Patience(virtual=2000, total=4000))
+        await driver.context.close()
+        return calm
+
+    calm = browser.run(go())
+    assert not calm.quiet
+    assert "keeps asking" in calm.reason
 
 
 def test_a_clock_that_is_none() -> None:

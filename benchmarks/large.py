@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -80,30 +80,13 @@ def exchanges(count: int, seed: int = 7) -> Iterator[Exchange]:
 
 def archives(root: Path, count: int, files: int = 4) -> Path:
     """An open snapshot directory with so many captures in some WARC files; the index is not made."""
-    if (root / "archive").is_dir():
-        return root
-    (root / "archive").mkdir(parents=True)
-    for number in range(files):
-        part = root.with_name(f"{root.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        writer = Writer.open(part)
-        for exchange in exchanges(count // files, seed=number + 1):
-            writer.exchange(exchange)
-        (part / "archive" / "data-00000.warc.gz").rename(root / "archive" / f"data-{number:05d}.warc.gz")
-        writer._release()  # no index is wanted
-        shutil.rmtree(part)
-    return root
+    return _written(root, files, lambda number: exchanges(count // files, seed=number + 1))
 
 
 def repeated(root: Path, files: Path, urls: list[tuple[str, int]], times: int) -> Path:
     """An open snapshot directory of files as fetched from so many hosts, each in a WARC file of its own."""
-    if (root / "archive").is_dir():
-        return root
-    (root / "archive").mkdir(parents=True)
-    for number in range(times):
-        part = root.with_name(f"{root.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        writer = Writer.open(part)
+
+    def fetched(number: int) -> Iterator[Exchange]:
         for at, (path, _) in enumerate(urls):
             request = Request("GET", f"https://host{number}.example{path}", AGENT)
             headers = (
@@ -114,9 +97,22 @@ def repeated(root: Path, files: Path, urls: list[tuple[str, int]], times: int) -
             moment = BEGIN + timedelta(seconds=at)
             body = (files / path[1:]).read_bytes()
             session = f"session-{number}"
-            writer.exchange(
-                Exchange(request, 200, "OK", headers, body, moment, session, 2 * at + 1, 2 * at + 2)
-            )
+            yield Exchange(request, 200, "OK", headers, body, moment, session, 2 * at + 1, 2 * at + 2)
+
+    return _written(root, times, fetched)
+
+
+def _written(root: Path, files: int, exchanges_of: Callable[[int], Iterable[Exchange]]) -> Path:
+    """An open snapshot directory without its index, if it is not there; `exchanges_of` are those of a WARC file."""
+    if (root / "archive").is_dir():
+        return root
+    (root / "archive").mkdir(parents=True)
+    for number in range(files):
+        part = root.with_name(f"{root.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        writer = Writer.open(part)
+        for exchange in exchanges_of(number):
+            writer.exchange(exchange)
         (part / "archive" / "data-00000.warc.gz").rename(root / "archive" / f"data-{number:05d}.warc.gz")
         writer._release()  # no index is wanted
         shutil.rmtree(part)

@@ -368,7 +368,3 @@ def _client_left(flow: http.HTTPFlow, reason: str) -> bool:
     if not flow.client_conn.state & ConnectionState.CAN_READ:
         return True
     return reason.startswith("Client disconnected") or "by client (CANCEL)" in reason
-
-
-def _ignore(_: object) -> None:
-    """Makes a call's result disappear, for callbacks that give none."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
@@ -347,8 +347,3 @@ def _with_length(headers: Headers, size: int | None) -> Headers:
 
 def _without_length(headers: Headers) -> Headers:
     return tuple((n, v) for n, v in headers if n.lower() != "content-length")
-
-
-def with_headers(response: Response, *more: tuple[str, str]) -> Response:
-    """The answer with further headers."""
-    return replace(response, headers=(*response.headers, *more))

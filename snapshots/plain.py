@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from snapshots.fragments import HARD
+from snapshots.keys import OVERRIDES
 from snapshots.request import Headers
 
 # A URL that is canonical as it is written and of whose parts no rule thinks, but for the pairs of its query.
@@ -21,7 +22,7 @@ _STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript",
 _STATIC_ALL = frozenset(
     {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
 )
-_OPERATIONS = ("x-http-method", "x-method-override", "soapaction")
+_OPERATIONS = tuple(OVERRIDES)
 
 
 def static_mime(mime: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from snapshots.cdxj import parse_line
@@ -95,7 +96,7 @@ class Originals:
 
 def resolve(files: list[list[Part]], notes: list[str]) -> None:
     """Makes the lines of all revisits; what has no payload is left out, with a note: it can't be served."""
-    revisits = [sorted([(a.offset, a, p) for p in f for a in p.revisits], key=_offset) for f in files]
+    revisits = [sorted([(a.offset, a, p) for p in f for a in p.revisits], key=itemgetter(0)) for f in files]
     if not any(revisits):
         return
     originals = Originals(files)
@@ -113,7 +114,3 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
         # of ours each says it for itself
         truncated = answer.truncated or ("" if answer.session else original.truncated)
         part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)
-
-
-def _offset(item: tuple[int, Answer, Part]) -> int:
-    return item[0]

@@ -15,7 +15,7 @@ from snapshots.capture import Capture, swift_capture
 
 
 class _Block(msgspec.Struct, gc=False):
-    """The JSON block of a line, as `cdxj.capture_entry` writes it; members that are not named are skipped."""
+    """The JSON block of a line, as `cdxj.line_of` writes it; members that are not named are skipped."""
 
     url: str
     mime: str

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness.tools.contract import load
-from harness.tools.finding import hits, missed, names, page, request_number, with_verdict
+from harness.tools.finding import hits, missed, names, page, recorded, request_number, with_verdict
 from harness.tools.serper import Searcher, json_response, link_of, parse_object, whole
 from harness.tools.store import Visit, worse
 from snapshots.capture import Response
@@ -25,9 +25,9 @@ MOST_RESULTS = 100
 
 def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
     """The answer to a request to api.exa.ai. Raises SearchLimit."""
-    found = visit.look(request)
-    if found.capture is not None:
-        return with_verdict(visit.read(found), found.verdict)
+    known, found = recorded(request, visit)
+    if known is not None:
+        return known
     path = urlsplit(request.url).path.rstrip("/")
     if request.method != "POST" or path not in ("/search", "/contents"):
         return missed(request, found)

@@ -13,6 +13,7 @@ from snapshots.capture import Response
 from snapshots.request import Request
 from snapshots.search import Hit
 from snapshots.text import FrozenText
+from snapshots.view import id_in
 
 
 def with_verdict(response: Response, verdict: str) -> Response:
@@ -34,6 +35,12 @@ def missed(request: Request, found: Found) -> Response:
     return with_verdict(Response(504, "Gateway Timeout", fields, body), "miss")
 
 
+def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
+    """The recorded answer to a request, with its verdict, and what was found; None where there is none."""
+    found = visit.look(request)
+    return (None if found.capture is None else with_verdict(visit.read(found), found.verdict)), found
+
+
 def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:
     """The frozen text of an address (of a view, too) and what was found; None where there is none to be had."""
     try:
@@ -42,7 +49,7 @@ def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:
         return None, Found(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None, Found(url)
-    if "#view=" in url:
+    if id_in(url) is not None:
         seen = visit.store.view_text(url)
         return (seen[0], Found(url, "rendered", view=seen[1])) if seen else (None, Found(url))
     found = visit.follow(url)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from harness.tools.contract import load
 from harness.tools.exa import HOST as EXA_HOST
 from harness.tools.exa import answer as exa
-from harness.tools.finding import missed, page, with_verdict
+from harness.tools.finding import missed, page, recorded, with_verdict
 from harness.tools.serper import (
     SCRAPE_HOST,
     SEARCH_HOST,
@@ -97,9 +97,9 @@ class _Visits:
 
 def read(request: Request, visit: Visit) -> Response:
     """Jina's reader: `GET https://r.jina.ai/<url>`, or a POST with `url` in a JSON body. Recorded answers first."""
-    found = visit.look(request)
-    if found.capture is not None:
-        return with_verdict(visit.read(found), found.verdict)
+    known, found = recorded(request, visit)
+    if known is not None:
+        return known
     contract = load("jina-reader")
     url = target_of(request)
     as_json = "json" in (request.header("accept") or "")

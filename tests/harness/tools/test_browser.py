@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from proxy.views import Fetcher
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
+from tests.harness.tools.browsed import Browsed
 from tests.proxy.sites import Answer, serve
 
 PAGE = """<!DOCTYPE html><title>T</title><h1>Hi</h1><button onclick="alert('boo')">Alert</button>
@@ -42,22 +43,11 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 404, {"Content-Type": "text/plain"}, b"nope"
 
 
-Call = Callable[..., ToolResult]
-
-
-@dataclass
-class Served:
+@dataclass(kw_only=True)
+class Served(Browsed):
     """A recorded site, its gateway and the browser that looks at it."""
 
     base: str
-    toolset: Toolset
-    runner: asyncio.Runner
-    sessions: int = 0
-
-    def session(self) -> Call:
-        self.sessions += 1
-        session = self.toolset.session(f"s{self.sessions}")
-        return lambda name, **given: self.runner.run(session.call(name, given))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +71,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         browser = SharedBrowser(ca=gateway.ca_path)
         toolset = Toolset(snapshot, ["browser"], gateway=gateway, browser=browser)
         try:
-            yield Served(base, toolset, runner)
+            yield Served(toolset, runner, base=base)
         finally:
             runner.run(toolset.close())
             browser.close()

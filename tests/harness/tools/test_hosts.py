@@ -77,6 +77,9 @@ def test_the_reader(toolset: Toolset) -> None:
     posted = ask(toolset, "POST", "https://r.jina.ai/", json_bytes({"url": VIEW}))
     assert b"5092" in posted.body
     assert posted.header("stillweb-verdict") == "rendered"
+    own = ask(toolset, "POST", "https://r.jina.ai/", json_bytes({"url": f"{BIRDS}#view=list"}))
+    assert own.body.decode().partition("Markdown Content:")[2] == text.partition("Markdown Content:")[2]
+    assert own.header("stillweb-verdict") == "exact"  # a fragment of the page's own
 
 
 @pytest.mark.parametrize(

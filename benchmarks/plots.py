@@ -6,7 +6,7 @@ import math
 from html import escape
 
 WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 70, 20, 40, 50
+LEFT, RIGHT, TOP, BOTTOM = 70, 40, 40, 50
 COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#7b2d8b", "#b08900")
 
 Series = dict[str, list[tuple[float, float]]]
@@ -37,11 +37,11 @@ def plot(title: str, across: str, up: str, series: Series) -> str:
     while mark <= high_y * 1.001:
         _, y = at(low_x, mark)
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#ddd"/>')
-        out.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{mark:,g}</text>')
+        out.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{mark:,.12g}</text>')
         mark *= 10
     for value in sorted({x for x, _ in points}):
         x, _ = at(value, low_y)
-        out.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:,g}</text>')
+        out.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:,.12g}</text>')
     for number, (name, line) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         places = [at(x, y) for x, y in sorted(line)]
@@ -49,7 +49,9 @@ def plot(title: str, across: str, up: str, series: Series) -> str:
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in places]
         y = TOP + 4 + 16 * number
-        out.append(f'<text x="{LEFT + 10}" y="{y}" fill="{colour}">{escape(name)}</text>')
+        out.append(
+            f'<text x="{LEFT + 10}" y="{y}" fill="{colour}" stroke="white" stroke-width="4" paint-order="stroke">{escape(name)}</text>'
+        )
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

@@ -38,6 +38,29 @@ def test_near_views_come_first_then_what_they_brought() -> None:
         agenda.take()
 
 
+def test_every_pair_of_controls_has_its_turn_before_any_has_its_second() -> None:
+    def choose(label: str, option: str) -> Move:
+        step = {"select": {"label": label, "option": option}}
+        return Move("select", (step,), (step,))
+
+    agenda = Agenda()
+    for year in ("2019", "2020"):
+        there = node(year, 1)
+        there.steps = list(choose("Year", year).steps)
+        for region in ("North", "South"):
+            agenda.add(there, choose("Region", region), ELSEWHERE)
+        agenda.add(there, choose("Kind", "Wind"), HERE)
+    other = node("South", 1)
+    other.steps = list(choose("Region", "South").steps)
+    agenda.add(other, choose("Year", "2019"), ELSEWHERE)  # the same two, the other way round
+    agenda.add(other, choose("Kind", "Wind"), ELSEWHERE)
+    taken = [agenda.take() for _ in range(len(agenda))]
+    said = [f"{view.title} {move.steps[0]['select']['option']}" for view, move in taken]
+    assert said == [
+        "2019 North", "South Wind", "2019 Wind", "2019 South", "2020 Wind", "2020 North", "2020 South", "South 2019",
+    ]  # fmt: skip
+
+
 def test_what_never_showed_anything_new_comes_last_but_is_not_left_out() -> None:
     agenda = Agenda()
     for name in ("barren", "once", "good"):

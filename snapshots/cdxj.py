@@ -9,8 +9,7 @@ them); the rest is ours and derived from the records like everything in it. Reco
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -348,13 +347,3 @@ class Index:
 def sorted_lines(lines: Iterable[bytes]) -> list[bytes]:
     """Lines in index order, without repetitions."""
     return sorted(set(lines))
-
-
-def reindex(path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> int:
-    """Builds the index of an open snapshot anew from its archives alone; returns the number of captures.
-
-    Raises UsageError for what is no open snapshot.
-    """
-    from snapshots.writer import rebuild  # which builds on this module
-
-    return rebuild(path, progress)

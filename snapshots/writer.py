@@ -364,8 +364,11 @@ class Writer:
         self.close()
 
 
-def rebuild(path: str | os.PathLike[str], progress: indexing.Progress | None = None) -> int:
-    """See `cdxj.reindex`."""
+def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = None) -> int:
+    """Builds the index of an open snapshot anew from its archives alone; returns the number of captures.
+
+    Raises UsageError for what is no open snapshot.
+    """
     root = Path(path)
     if not (root / "archive").is_dir():
         raise UsageError(

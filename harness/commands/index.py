@@ -17,7 +17,7 @@ def command(snapshot: Path) -> None:
     \b
     stillweb index site
     """
-    from snapshots.cdxj import reindex
+    from snapshots.writer import reindex
 
     with progress("indexing") as advance:
         captures = reindex(snapshot, progress=advance)

@@ -19,14 +19,10 @@ from snapshots.cdxj import (
     entry_line,
     is_capture,
     parse_line,
-    reindex,
     to_capture,
 )
-from snapshots.errors import UsageError
 from snapshots.places import BytesPlace, FilePlace
-from snapshots.snapshot import Snapshot
 from snapshots.swift_lines import swift_line
-from tests.snapshots.making import small_snapshot
 
 SAMPLE = Capture(
     "test,example)/",
@@ -150,25 +146,6 @@ def test_reading_from_threads_and_after_a_fork(tmp_path: Path) -> None:
         run(9)
         os._exit(len(wrong))
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_the_index_comes_from_the_records_alone(tmp_path: Path) -> None:
-    root = small_snapshot(tmp_path / "s")
-    before = (root / "indexes" / "index.cdxj").read_bytes()
-    pages = (root / "pages" / "pages.jsonl").read_bytes()
-    package = json.loads((root / "datapackage.json").read_bytes())
-    for name in ("indexes/index.cdxj", "pages/pages.jsonl", "datapackage.json", "datapackage-digest.json"):
-        (root / name).unlink()
-    seen: list[tuple[int, int]] = []
-    assert reindex(root, progress=lambda done, total: seen.append((done, total))) == 3
-    assert seen[-1][0] == seen[-1][1] > 0
-    assert (root / "indexes" / "index.cdxj").read_bytes() == before
-    assert (root / "pages" / "pages.jsonl").read_bytes() == pages
-    assert json.loads((root / "datapackage.json").read_bytes())["stillweb"]["id"] == package["stillweb"]["id"]
-    with pytest.raises(UsageError, match="no open snapshot"):
-        reindex(tmp_path)
-    with Snapshot.open(root) as snapshot:
-        assert len(list(snapshot.captures())) == 3
 
 
 @given(captures, st.booleans())

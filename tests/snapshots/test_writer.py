@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import threading
 from pathlib import Path
@@ -14,7 +15,7 @@ from snapshots.errors import MissingCapability, UsageError
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.view import View
-from snapshots.writer import Writer
+from snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot
 from tests.support.waiting import HANG
 
@@ -267,3 +268,22 @@ def test_sessions_go_on_where_they_were(tmp_path: Path) -> None:
             "a body that was stored"
         )
         assert len([line for line in writer.lines() if b"urn:" not in line[:4]]) == 2
+
+
+def test_the_index_comes_from_the_records_alone(tmp_path: Path) -> None:
+    root = small_snapshot(tmp_path / "s")
+    before = (root / "indexes" / "index.cdxj").read_bytes()
+    pages = (root / "pages" / "pages.jsonl").read_bytes()
+    package = json.loads((root / "datapackage.json").read_bytes())
+    for name in ("indexes/index.cdxj", "pages/pages.jsonl", "datapackage.json", "datapackage-digest.json"):
+        (root / name).unlink()
+    seen: list[tuple[int, int]] = []
+    assert reindex(root, progress=lambda done, total: seen.append((done, total))) == 3
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert (root / "indexes" / "index.cdxj").read_bytes() == before
+    assert (root / "pages" / "pages.jsonl").read_bytes() == pages
+    assert json.loads((root / "datapackage.json").read_bytes())["stillweb"]["id"] == package["stillweb"]["id"]
+    with pytest.raises(UsageError, match="no open snapshot"):
+        reindex(tmp_path)
+    with Snapshot.open(root) as snapshot:
+        assert len(list(snapshot.captures())) == 3

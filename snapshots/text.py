@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from snapshots import charsets, encodings, html_text, pdf_text
 from snapshots.capture import Capture, Response
-
-if TYPE_CHECKING:
-    from snapshots.writer import Writer
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -264,18 +261,3 @@ def _pdf(url: str, body: bytes, warnings: list[str], meta: dict[str, Any]) -> Fr
         (*warnings, *found.warnings),
         meta,
     )
-
-
-def freeze_texts(
-    writer: Writer,
-    *,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    again: bool = False,
-) -> int:
-    """Freezes every text of the snapshot that `writer` has open; returns how many were added. See `freezing`."""
-    from snapshots.freezing import freeze
-    from snapshots.snapshot import Snapshot
-
-    with Snapshot.open(writer.path) as snapshot:
-        return freeze(snapshot, writer, workers=workers, progress=progress, again=again).texts

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from snapshots.capture import Exchange
+from snapshots.freezing import freeze
 from snapshots.request import Headers, Request
+from snapshots.snapshot import Snapshot
 from snapshots.view import View, view_address
 from snapshots.writer import Writer
 
@@ -78,3 +80,9 @@ def small_snapshot(path: Path) -> Path:
         )
         writer.view(view, {"text": b"Hello there, more", "view": b"\x89PNG", "dom": b"<html></html>"})
     return path
+
+
+def freeze_texts(writer: Writer) -> int:
+    """Freezes every text of the snapshot that a writer has open, as sealing does; how many were added."""
+    with Snapshot.open(writer.path) as snapshot:
+        return freeze(snapshot, writer, workers=1).texts

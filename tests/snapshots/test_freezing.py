@@ -15,10 +15,11 @@ from snapshots.capture import Exchange
 from snapshots.errors import MissingCapability
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.text import FrozenText, freeze_texts
+from snapshots.text import FrozenText
 from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer
+from tests.snapshots.making import freeze_texts
 from tests.snapshots.test_text import ARTICLE, make_pdf
 from tests.support.waiting import STARTS
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.text import freeze_texts
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
-from tests.snapshots.making import record
+from tests.snapshots.making import freeze_texts, record
 
 ROW = {
     "task_id": "lake_001",

@@ -10,9 +10,9 @@ from typing import Any
 from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.text import freeze_texts
 from snapshots.view import View, view_address
 from snapshots.writer import Writer
+from tests.snapshots.making import freeze_texts
 from tests.snapshots.test_text import ARTICLE, make_pdf
 
 SITE = "https://site.test"
@@ -115,5 +115,5 @@ def make_site(path: Path) -> Snapshot:
         )
         view = View(VIEW, BIRDS, BIRDS, "Birds", STEPS, timestamp="20250101000000")
         writer.view(view, {"dom": ARTICLE.replace("5076", "5092").encode()})
-        freeze_texts(writer, workers=1)
+        freeze_texts(writer)
     return Snapshot.open(path)

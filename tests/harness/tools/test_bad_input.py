@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from harness.tools import ToolResult, Toolset, http_hosts
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.text import freeze_texts
 from snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, REPORT, VIEW, Recorder, json_bytes
+from tests.snapshots.making import freeze_texts
 from tests.snapshots.test_text import ARTICLE, make_pdf
 
 ODD = "https://odd.test"
@@ -99,7 +99,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
         site.add(f"{ODD}/cut-gzip", gzip.compress((ARTICLE + NOISE).encode())[:-3000], headers=gz)
         site.add(f"{ODD}/no-gzip", ARTICLE, headers=gz)
         site.add(f"{ODD}/noise", bytes(range(256)) * 9, headers=gz)
-        freeze_texts(writer, workers=1)
+        freeze_texts(writer)
     with Snapshot.open(path) as opened:
         yield opened
 
@@ -230,7 +230,7 @@ def test_a_page_of_50_mb(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("large") / "site"
     with Writer.open(path) as writer:
         Recorder(writer).add(f"{ODD}/large", f"<html><body>{words}</body></html>")
-        freeze_texts(writer, workers=1)
+        freeze_texts(writer)
     with Snapshot.open(path) as opened:
         for name, text in read_by_all(opened, f"{ODD}/large").items():
             assert (text is None) is (name == "pdf")

@@ -275,15 +275,26 @@
     state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
+  // A way to another document that began here: the browser may not have told anybody of its request yet.
+  let way = null;
+  const stay = () => { way = null; }; // it brought no other document
+  if (isWindow && G.navigation) {
+    G.navigation.addEventListener("navigate", (event) => {
+      const elsewhere = /^https?:/.test(event.destination.url) && !event.destination.sameDocument && event.downloadRequest === null;
+      way = elsewhere ? { event, since: native.now() } : way;
+    });
+    for (const end of ["navigatesuccess", "navigateerror"]) G.navigation.addEventListener(end, stay);
+  }
+  const leaving = () => Number(Boolean(way && !way.event.defaultPrevented && !G.navigation.transition && native.now() - way.since < 5000));
   // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.
   const status = () => {
     const timer = first();
     return { elapsed: elapsed(), pending, started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
-      ready: isWindow ? document.readyState : "complete" };
+      leaving: leaving(), ready: isWindow ? document.readyState : "complete" };
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "started", "mutations"]) state[name] += known.state[name];
+      for (const name of ["pending", "started", "mutations", "leaving"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;
@@ -293,5 +304,5 @@
     await Promise.all([frame(), askWorkers({ frames: true })]);
     return together(status());
   };
-  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames }), enumerable: false });
+  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay }), enumerable: false });
 })

@@ -57,6 +57,7 @@ class State(TypedDict, total=False):
     started: int
     mutations: int
     next: float | None
+    leaving: int
     ready: str
     replay: bool
     ran: int
@@ -175,6 +176,8 @@ class Traffic:
     context: BrowserContext
     count: int = 0
     ended: int = 0
+    navigations: int = 0  # of those, the ones that are to bring a document
+    rested: int = 0  # how many of these there were when the page last rested
     failures: list[tuple[str, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
@@ -213,6 +216,7 @@ class Traffic:
 
     def _begin(self, request: Request) -> None:
         self.count += 1
+        self.navigations += request.is_navigation_request()
         if request.resource_type == "eventsource":
             self.streams.append(request.url)
         worker = WORKER.search(
@@ -348,6 +352,11 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             await asyncio.sleep(0.01)  # not for ever: a document written to after loading never completes
             continue
         spent += state["moved"]
+        if state["leaving"]:  # the page has begun to be left, which the browser tells of when it likes
+            if traffic.navigations == traffic.rested:
+                await asyncio.sleep(0.005)
+                continue
+            await ask_all(page, "stay()")
         # the page's own count, too: on a busy machine the browser tells of a request after the call that made it
         asking = traffic.count != before or bool(state["asked"])
         since = 0.0 if asking else since + state["moved"]
@@ -379,5 +388,5 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             again = await ask_all(page, "frames()")
             if again is None or again["mutations"] != after["mutations"] or held_up:
                 continue
-        hanging = traffic.hanging
+        hanging, traffic.rested = traffic.hanging, traffic.navigations
         return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")

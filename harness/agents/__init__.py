@@ -12,8 +12,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import yaml
-
+from harness.yaml_file import read_yaml
 from snapshots.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,21 +79,6 @@ def _from_file(path: Path, options: dict[str, Any]) -> Agent:
         module, _, attribute = kind.partition(":")
         return _from_import(module, attribute, {**settings, **options})
     raise UsageError(f"{path}: agent: must be script, openai, command or module:object, not {kind!r}")
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping. UsageError names the file and, where the parser knows it, the line."""
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise UsageError(f"{place}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
-    if not isinstance(value, dict):
-        raise UsageError(f"{path}: must hold a mapping, not {type(value).__name__}")
-    return value
 
 
 def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> Agent:

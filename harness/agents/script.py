@@ -29,9 +29,10 @@ from jinja2 import StrictUndefined, TemplateError, Undefined
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
-from harness.agents import extract, read_yaml
+from harness.agents import extract
 from harness.attempt import Attempt
 from harness.trace import digest
+from harness.yaml_file import read_yaml
 from snapshots.errors import UsageError
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}

@@ -184,7 +184,7 @@ def command(
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
     """Prices by model. UsageError names what is wrong, and a limit of money that nothing could be counted against."""
-    from harness.agents import read_yaml
+    from harness.yaml_file import read_yaml
     from snapshots.errors import UsageError
 
     if path is None:

@@ -151,17 +151,16 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
     """
     parts = scans(container, progress)
     folder = Path(container.path) / ARCHIVE
+    # a plain copy was made of what can't be read by offset, nor be cut
+    plain = {n for n, p in container.archives.items() if isinstance(p, FilePlace) and p.path != folder / n}
     cut = {
         name for name, of_file in parts.items() if any(p.cut for p in of_file) and (folder / name).is_file()
-    }
+    } - plain
     repairs = [note for name in sorted(cut) if (note := repair(folder / name))]
     if repairs:
-        plain = {
-            n for n, p in container.archives.items() if isinstance(p, FilePlace) and p.path != folder / n
-        }
         container.close()
         container = open_container(container.path)
-        for name in sorted(plain - cut):
+        for name in sorted(plain):
             container.make_plain(name)
         parts |= scans(container, names=cut)
     return container, assemble(parts.values(), Archives(container.archives)), repairs
@@ -208,6 +207,7 @@ def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
             else:
                 sites[name] = site
         part.sites, part.lines, part.offsets, part.ids, part.moments = {}, [], [], [], []
+        part.digests, part.lengths, part.waiting = [], [], []
     built.lines = sorted_lines([*built.lines, *final_lines(sites.values(), archives)])
     return built
 

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from snapshots import warc
 from snapshots.cache import derived
 from snapshots.errors import DamagedInput, UsageError
-from snapshots.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
-from snapshots.scan import unpacked
+from snapshots.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace, chunks
+from snapshots.scan import PIECE
 
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"
@@ -72,6 +72,28 @@ class Container:
             place.close()
         if self.whole is not None:
             self.whole.close()
+
+
+def unpacked(place: Place, out: BinaryIO) -> None:
+    """Writes the plain bytes of all members of an archive to `out`, one after the other."""
+    at = 0
+    while at < place.size:
+        unpacker = warc.decompressor(place.read(at, 4), place)
+        if unpacker is None:
+            at += 1  # padding between members
+            continue
+        for piece in chunks(place, at, size=PIECE * 8):
+            try:
+                for part in unpacker.feed(piece):
+                    out.write(part)
+            except ValueError:
+                return
+            at += len(piece)
+            if unpacker.eof:
+                at -= len(unpacker.rest)
+                break
+        else:
+            return
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:

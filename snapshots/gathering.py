@@ -10,7 +10,7 @@ import marshal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from snapshots import messages
 from snapshots.cdxj import line_of
@@ -24,6 +24,25 @@ from snapshots.sites import site_of
 
 Place = tuple[str, int, int]  # filename, offset, length
 NO_HEADERS: Headers = ()
+
+# What an exchange says of a state: nothing; nothing if nothing else was ever answered to its request; or something
+SILENT, ODD, TELLING = range(3)
+
+
+class Waiting(NamedTuple):
+    """A revisit whose line is made but for the place of the record that holds its payload."""
+
+    offset: int
+    digest: str
+    url: str
+    moment: str  # timestamp and URL that it refers to
+    line: bytes  # what comes before the place
+    rest: bytes  # and after it
+    site: str
+    key: str
+    told: str
+    says: int
+    asked: Asked
 
 
 @dataclass(slots=True)
@@ -42,6 +61,18 @@ class Site:
     lines: list[bytes] = field(default_factory=list)
     asked: list[Asked | None] = field(default_factory=list)  # for each line; None: to be read
     packed: list[bytes] = field(default_factory=list)  # such lists, by marshal, that come before
+
+    def take(self, key: str, told: str, says: int, line: bytes, asked: Asked | None) -> None:
+        """Takes an exchange: its request key, what it was told, what that says of a state, and its line."""
+        if self.told.setdefault(key, told) != told:
+            self.differing.add(key)
+        if says == ODD:
+            self.odd.add(key)
+        elif says == TELLING:
+            self.plain = False
+        self.keys.append(key)
+        self.lines.append(line)
+        self.asked.append(asked)
 
     def requests(self) -> list[Asked | None]:
         """What was asked, for each line."""
@@ -80,13 +111,17 @@ class Site:
 class Part:
     """What is known of a file, or of a part of one."""
 
+    name: str = ""
     sites: dict[str, Site] = field(default_factory=dict)
     # of each capture that is no revisit, for revisits to find it
     lines: list[bytes] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)  # of its record
     moments: list[str] = field(default_factory=list)  # timestamp and URL
+    digests: list[str] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
     revisits: list[Answer] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of records that are no exchange
     alone: list[Answer] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
@@ -103,10 +138,25 @@ class Part:
                 self.revisits.append(answer)
                 continue
             line, moment = self.add(answer, answer.mime, answer.status, answer.digest, answer.truncated)
-            self.lines.append(line)
-            self.offsets.append(answer.offset)
-            self.ids.append(answer.record_id)
-            self.moments.append(moment)
+            self.original(line, answer.offset, answer.length, answer.record_id, moment, answer.digest)
+
+    def original(
+        self, line: bytes, offset: int, length: int, record_id: str, moment: str, digest: str
+    ) -> None:
+        """Keeps what revisits may name a capture by."""
+        self.lines.append(line)
+        self.offsets.append(offset)
+        self.lengths.append(length)
+        self.ids.append(record_id)
+        self.moments.append(moment)
+        self.digests.append(digest)
+
+    def site(self, name: str) -> Site:
+        """What is known of a site."""
+        found = self.sites.get(name)
+        if found is None:
+            found = self.sites[name] = Site()
+        return found
 
     def add(
         self,
@@ -125,10 +175,6 @@ class Part:
         else:
             method, asked_url, headers, body = asked
         timestamp = timestamp_of(answer.date)
-        site = site_of(url)
-        of_site = self.sites.get(site)
-        if of_site is None:
-            of_site = self.sites[site] = Site()
         still = static(method, mime, status)
         line = line_of(
             key.urlkey,
@@ -157,31 +203,23 @@ class Part:
             truncated,
             answer.identity,
         )
-        told = f"{status} {digest}"
-        if of_site.told.setdefault(key.canonical, told) != told:
-            of_site.differing.add(key.canonical)
+        says = SILENT
         if not (asked_url == url and answer.whole and unremarkable(method, url, headers, body, status)):
-            if still:
-                of_site.odd.add(key.canonical)
-            else:
-                of_site.plain = False
-        of_site.keys.append(key.canonical)
-        of_site.lines.append(line)
-        of_site.asked.append(asked if answer.whole else None)
+            says = ODD if still else TELLING
+        known = asked if answer.whole else None
+        self.site(site_of(url)).take(key.canonical, f"{status} {digest}", says, line, known)
         return line, f"{timestamp} {url}"
 
 
-def gathered(found: Findings) -> Part:
-    """What a scan found, as lines."""
-    part = Part(
-        others=found.others,
-        alone=found.alone,
-        questions=found.questions,
-        notes=found.notes,
-        profile=found.profile,
-        settings=found.settings,
-        reached=found.reached,
-        cut=found.cut,
-    )
+def gathered(found: Findings, part: Part) -> Part:
+    """What a scan found, as lines; in a part that has the name of the file, and may have some lines already."""
+    part.others = found.others
+    part.alone = found.alone
+    part.questions = found.questions
+    part.notes = found.notes
+    part.profile = found.profile
+    part.settings = found.settings
+    part.reached = found.reached
+    part.cut = found.cut
     part.take(found.answers)
     return part

@@ -23,6 +23,7 @@ from snapshots.scan import Damage, Scanned, Wanted, scan
 VERSION = 3  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Swift = Callable[[Pairing, bytes, int, int, bytes, int], bool]  # `swift_pairs.SwiftPairs.take`
 ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
 _MEDIA = re.compile(r"[^;\s]*")
@@ -61,19 +62,35 @@ def find(
     progress: Callable[[int], None] | None = None,
     inspect: Callable[[Scanned | Damage], None] | None = None,
     hashes: Wanted | None = None,
+    swift: Swift | None = None,
 ) -> Findings:
     """Scans a file (or the part of it whose records begin between `start` and `end`).
 
     What found no partner is left in `alone` and `questions`, for `settle`. `progress` is given the bytes passed
-    since the last call; `inspect` is shown every record, with the `hashes` asked for. Raises `scan.NotSeekable`.
+    since the last call; `inspect` is shown every record, with the `hashes` asked for. `swift` may take pairs of records
+    before anything is made of them. Raises `scan.NotSeekable`.
     """
     found = Findings()
     pairing = Pairing()
     passed = start
-    for item in scan(place, start, end, hashes=hashes or missing_digests):
-        if progress is not None and item.offset - passed > 1 << 20:
-            progress(item.offset - passed)
-            passed = item.offset
+
+    def advance(offset: int) -> None:
+        nonlocal passed
+        if progress is not None and offset - passed > 1 << 20:
+            progress(offset - passed)
+            passed = offset
+
+    def taken(asked: bytes, offset: int, length: int, told: bytes, told_length: int) -> bool:
+        assert swift is not None
+        if not swift(pairing, asked, offset, length, told, told_length):
+            return False
+        found.reached = offset + length + told_length
+        advance(offset)
+        return True
+
+    pairs = taken if swift is not None else None
+    for item in scan(place, start, end, hashes=hashes or missing_digests, pairs=pairs):
+        advance(item.offset)
         if inspect is not None:
             inspect(item)
         found.cut = isinstance(item, Damage) and item.truncated

@@ -112,11 +112,11 @@ class Pairing:
         self.questions: dict[str, Question] = {}  # by record id, not yet answered
         self.alone: dict[str, Answer] = {}  # by record id, without request so far
         self._asked: dict[str, Question] = {}  # by the id of the response that a request names
-        self._waiting: dict[str, Answer] = {}  # by the id of the request that a response names
+        self.waiting: dict[str, Answer] = {}  # by the id of the request that a response names
 
     def ask(self, question: Question) -> None:
         """Takes a request."""
-        answer = self._waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)
+        answer = self.waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)
         if answer is not None:
             self.alone.pop(answer.record_id, None)
             self.pairs.append(join(answer, question))
@@ -135,7 +135,7 @@ class Pairing:
             return
         self.alone[answer.record_id] = answer
         if answer.concurrent:
-            self._waiting[answer.concurrent] = answer
+            self.waiting[answer.concurrent] = answer
 
 
 def settle(parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]]) -> list[Answer]:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from snapshots.forks import can_fork, run_all
-from snapshots.gathering import Part, Site, gathered
+from snapshots.gathering import Part, Site, Waiting, gathered
 from snapshots.indexing import find
 from snapshots.keys import Key
 from snapshots.pairing import Answer, Question, settle
@@ -22,6 +22,7 @@ from snapshots.places import FilePlace, Place
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.scan import PIECE, NotSeekable, boundary_after
+from snapshots.swift_pairs import SwiftPairs
 
 LARGE = 1 << 24  # bytes from which new processes pay for their start
 FORKED = 1 << 20  # and forks
@@ -65,9 +66,21 @@ def scan_file(
 
 def _alone(place: Place, name: str, advance: Callable[[int], None]) -> list[Part] | None:
     try:
-        return settled([gathered(find(place, name, progress=advance))])
+        return settled([_gather(place, name, progress=advance)])
     except NotSeekable:
         return None
+
+
+def _gather(
+    place: Place,
+    name: str,
+    start: int = 0,
+    end: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Part:
+    part = Part(name)
+    found = find(place, name, start, end, progress=progress, swift=SwiftPairs(part).take)
+    return gathered(found, part)
 
 
 @dataclass(slots=True)
@@ -122,7 +135,7 @@ def _finish(
 
 def settled(parts: list[Part]) -> list[Part]:
     """The parts of a file, with one more for what found its partner only now."""
-    late = Part()
+    late = Part(parts[0].name)
     answers = settle((part.questions, part.alone) for part in parts)
     late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
@@ -133,13 +146,17 @@ def settled(parts: list[Part]) -> list[Part]:
 def to_plain(part: Part) -> list[Any]:
     """A part as what marshal takes; quicker than pickle by half."""
     return [
+        part.name,
         # requests are packed apart: most sites don't need them
         {name: (*_SITE(site), [marshal.dumps(site.asked)]) for name, site in part.sites.items()},
         part.lines,
         part.offsets,
         part.ids,
         part.moments,
+        part.digests,
+        part.lengths,
         [_plain_answer(a) for a in part.revisits],
+        [tuple(w) for w in part.waiting],
         part.others,
         [_plain_answer(a) for a in part.alone],
         [_plain_question(q) for q in part.questions],
@@ -153,14 +170,21 @@ def to_plain(part: Part) -> list[Any]:
 
 def from_plain(value: list[Any]) -> Part:
     """The inverse of `to_plain`."""
-    sites, lines, offsets, ids, moments, revisits, others, alone, questions, notes, profile, *rest = value
+    (
+        name, sites, lines, offsets, ids, moments, digests, lengths, revisits, waiting, others, alone, questions, notes,
+        profile, *rest,
+    ) = value  # fmt: skip
     return Part(
+        name,
         {name: _site(*values) for name, values in sites.items()},
         lines,
         offsets,
         ids,
         moments,
+        digests,
+        lengths,
         [_answer(a) for a in revisits],
+        [Waiting(*w) for w in waiting],
         others,
         [_answer(a) for a in alone],
         [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
@@ -198,7 +222,7 @@ def work(data: bytes) -> bytes:
     path, base, size, name, start, end = marshal.loads(data)
     place = FilePlace(path, base=base, size=size, name=name)
     try:
-        value: Any = to_plain(gathered(find(place, name, start, end)))
+        value: Any = to_plain(_gather(place, name, start, end))
     except NotSeekable:
         value = None
     finally:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from snapshots.cdxj import parse_line
-from snapshots.gathering import Part
+from snapshots.cdxj import encode_json, parse_line
+from snapshots.gathering import Part, Waiting
 from snapshots.pairing import Answer, timestamp_of
 
 
 class Original(NamedTuple):
-    """A record with a payload."""
+    """A capture that is no revisit."""
 
-    url: str
-    mime: str
-    status: int
+    offset: int
+    length: int
+    record_id: str
+    moment: str  # timestamp and URL
     digest: str
-    truncated: str
-    place: tuple[str, int, int]
+    line: bytes
+    filename: str
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Of its record."""
+        return self.filename, self.offset, self.length
 
 
 class Originals:
@@ -30,87 +36,98 @@ class Originals:
     def __init__(self, files: Iterable[list[Part]]) -> None:
         """`files` are the parts of each file, the files in the order of their names."""
         self._files = list(files)
-        self._read: dict[bytes, Original] = {}
 
-    def find(self, answer: Answer) -> Original | None:
+    def find(self, record_id: str, moment: str, digest: str, url: str) -> Original | None:
         """By record id, else by the URI and date it names, else by digest, the same URL before another.
 
-        So url-agnostic revisits and revisits before their original are found.
+        So url-agnostic revisits and revisits before their original are found. `url` is the revisit's own.
         """
-        assert answer.revisit is not None
-        record_id, uri, date = answer.revisit
-        uri = uri.partition("#")[0]
-        line = self._by_id.get(record_id) or self._by_moment.get(f"{timestamp_of(date)} {uri}")
-        if line is not None:
-            named = self._original(line)
-            if not answer.digest or named.digest == answer.digest:
-                return named
-        same = self._by_digest.get(answer.digest, {}) if answer.digest else {}
-        if line is not None and not same:
+        named = (self._by_id.get(record_id) if record_id else None) or self._by_moment.get(moment)
+        if named is not None and (not digest or named.digest == digest):
+            return named
+        same = self._by_digest.get(digest, {}) if digest else {}
+        if named is not None and not same:
             return named
         # several captures of one instant: the digest decides
-        found = same.get(uri) or same.get(answer.url) or next(iter(same.values()), None)
-        return None if found is None else self._original(found)
-
-    def _original(self, line: bytes) -> Original:
-        found = self._read.get(line)
-        if found is None:
-            entry: dict[str, Any] = parse_line(line)[2]
-            found = self._read[line] = Original(
-                entry["url"],
-                entry["mime"],
-                int(entry["status"]),
-                entry["digest"],
-                entry.get("truncated", ""),
-                (entry["filename"], int(entry["offset"]), int(entry["length"])),
-            )
-        return found
+        uri = moment.partition(" ")[2]
+        return same.get(uri) or same.get(url) or next(iter(same.values()), None)
 
     @cached_property
-    def _all(self) -> list[tuple[str, str, bytes]]:
-        """Record id, moment and line of each, in the order of the files and of the records in them."""
-        found: list[tuple[str, str, bytes]] = []
+    def _all(self) -> list[Original]:
+        """In the order of the files and of the records in them."""
+        found: list[Original] = []
         for parts in self._files:
-            rows = list(chain(*[zip(p.offsets, p.ids, p.moments, p.lines, strict=True) for p in parts]))
-            rows.sort()
-            found += [row[1:] for row in rows]
+            rows = [
+                *chain(
+                    *[
+                        zip(
+                            p.offsets, p.lengths, p.ids, p.moments, p.digests, p.lines, repeat(p.name, len(p.lines)),
+                            strict=True,
+                        )
+                        for p in parts
+                    ]
+                )
+            ]  # fmt: skip
+            rows.sort(key=itemgetter(0))
+            found += map(Original._make, rows)
         return found
 
     @cached_property
-    def _by_id(self) -> dict[str, bytes]:
-        return {record_id: line for record_id, _, line in self._all}
+    def _by_id(self) -> dict[str, Original]:
+        return {one.record_id: one for one in self._all}
 
     @cached_property
-    def _by_moment(self) -> dict[str, bytes]:
+    def _by_moment(self) -> dict[str, Original]:
         """The first of each."""
-        return {moment: line for _, moment, line in reversed(self._all)}
+        return {one.moment: one for one in reversed(self._all)}
 
     @cached_property
-    def _by_digest(self) -> dict[str, dict[str, bytes]]:
-        found: dict[str, dict[str, bytes]] = {}
-        for _, _, line in self._all:
-            one = self._original(line)
-            found.setdefault(one.digest, {}).setdefault(one.url, line)
+    def _by_digest(self) -> dict[str, dict[str, Original]]:
+        found: dict[str, dict[str, Original]] = {}
+        for one in self._all:
+            found.setdefault(one.digest, {}).setdefault(one.moment.partition(" ")[2], one)
         return found
+
+
+def _of_file(parts: list[Part]) -> Iterator[tuple[int, Answer | Waiting, Part]]:
+    for part in parts:
+        yield from ((answer.offset, answer, part) for answer in part.revisits)
+        yield from ((waiting.offset, waiting, part) for waiting in part.waiting)
 
 
 def resolve(files: list[list[Part]], notes: list[str]) -> None:
     """Makes the lines of all revisits; what has no payload is left out, with a note: it can't be served."""
-    revisits = [sorted([(a.offset, a, p) for p in f for a in p.revisits], key=itemgetter(0)) for f in files]
+    revisits = [sorted(_of_file(parts), key=itemgetter(0)) for parts in files]
     if not any(revisits):
         return
     originals = Originals(files)
-    for _, answer, part in chain(*revisits):
-        original = originals.find(answer)
+    for offset, revisit, part in chain(*revisits):
+        if isinstance(revisit, Waiting):
+            original = originals.find("", revisit.moment, revisit.digest, revisit.url)
+            name = part.name
+        else:
+            assert revisit.revisit is not None
+            record_id, uri, date = revisit.revisit
+            moment = f"{timestamp_of(date)} {uri.partition('#')[0]}"
+            original = originals.find(record_id, moment, revisit.digest, revisit.url)
+            name = revisit.filename
         if original is None:
             notes.append(
-                f"{answer.filename}: offset {answer.offset}: the payload of this revisit of {answer.url} is"
-                " in none of the files"
+                f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
             )
-            continue
-        mime, status = answer.mime, answer.status
-        if not answer.head or status == 304:  # no head of its own, or "not modified": the original's stands
-            mime, status = original.mime, original.status
-        # of ours each says it for itself
-        truncated = answer.truncated or ("" if answer.session else original.truncated)
-        part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)
+        elif isinstance(revisit, Waiting):
+            line = b"%b%b%b" % (revisit.line, encode_json(original.place).encode(), revisit.rest)
+            site = part.site(revisit.site)
+            site.take(revisit.key, revisit.told, revisit.says, line, revisit.asked)
+        else:
+            _add(part, revisit, original)
+
+
+def _add(part: Part, answer: Answer, original: Original) -> None:
+    entry: dict[str, Any] = parse_line(original.line)[2]
+    mime, status = answer.mime, answer.status
+    if not answer.head or status == 304:  # no head of its own, or "not modified": the original's stands
+        mime, status = entry["mime"], int(entry["status"])
+    # of ours each says it for itself
+    truncated = answer.truncated or ("" if answer.session else entry.get("truncated", ""))
+    part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)

@@ -2,14 +2,14 @@
 
 Offsets are of stored bytes, so that `warc.read_record` finds the record again. A file whose records do not
 start at a gzip member each (one gzip around all, records over several members) can't be read by offset;
-`scan` says so with `NotSeekable`, and `unpacked` makes the plain copy that can.
+`scan` says so with `NotSeekable`, and `container.unpacked` makes the plain copy that can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 from isal import isal_zlib
 
@@ -17,6 +17,8 @@ from snapshots import warc
 from snapshots.payloads import Hasher, payload_at
 from snapshots.places import Place, chunks
 
+BUFFER = 1 << 20
+FIRST = 1 << 11  # fed first: most requests, and many answers, are smaller
 PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
 KEEP = 1 << 18  # of a block, unless it is a request's
 UNKNOWN = 1 << 62  # for a length that is not told
@@ -57,28 +59,52 @@ class Damage:
 
 
 Wanted = Callable[[str, warc.Fields], tuple[tuple[str, str], ...]]
+Pairs = Callable[[bytes, int, int, bytes, int], bool]
 
 
 def scan(
-    place: Place, start: int = 0, end: int | None = None, *, hashes: Wanted | None = None
+    place: Place,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    hashes: Wanted | None = None,
+    pairs: Pairs | None = None,
 ) -> Iterator[Scanned | Damage]:
     """Every record from `start` on that begins before `end`.
 
-    `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record.
-    Raises NotSeekable.
+    `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record. `pairs` is shown
+    a request of ours and the record after it, each as unpacked and with its stored length, the first with its offset
+    before that; those that it takes (it gives True) are passed over. Raises NotSeekable.
     """
     end = place.size if end is None else end
     at = start
     buffer = b""
     base = at  # where the buffer begins
     found: Scanned | Damage | None
+    small: tuple[bytes, int] | None
+    ahead: tuple[bytes, int] | None = None  # the member here, where it is unpacked already
     while at < end:
         if not base <= at < base + len(buffer) - 18:
-            base, buffer = at, place.read(at, 1 << 20)
+            base, buffer = at, place.read(at, BUFFER)
         lead = buffer[at - base : at - base + 4]
         if lead[:2] == warc.GZIP_MAGIC or lead == warc.ZSTD_MAGIC:
-            found, size = _quick(buffer, at - base, at, hashes) if lead[:2] == warc.GZIP_MAGIC else (None, 0)
+            found, size = None, 0
+            if lead[:2] == warc.GZIP_MAGIC:
+                small, ahead = ahead or _small(buffer, at - base), None
+                if small is None and base < at and base + len(buffer) - at < KEEP:  # the buffer ends within
+                    base, buffer = at, place.read(at, BUFFER)
+                    small = _small(buffer, 0)
+                if small is not None:
+                    data, size = small
+                    after = at + size
+                    if pairs is not None and after < end and data.startswith(warc.OUR_REQUEST):
+                        ahead = _small(buffer, after - base)
+                        if ahead is not None and pairs(data, at, size, *ahead):
+                            at, ahead = after + ahead[1], None
+                            continue
+                    found = _sound(data, at, size, hashes)
             if found is None:
+                ahead = None
                 found, size = _member(place, at, hashes)
             if isinstance(found, Damage):
                 found.end = size = found.end or _next_record(place, at + 1, found)
@@ -111,31 +137,32 @@ def _blank(buffer: bytes, at: int) -> int:
     return stop - at
 
 
-def _quick(buffer: bytes, at: int, offset: int, hashes: Wanted | None) -> tuple[Scanned | None, int]:
-    """The record of a small, sound member that lies in the buffer; (None, 0) when it is anything else."""
+def _small(buffer: bytes, at: int) -> tuple[bytes, int] | None:
+    """What a small member that lies in the buffer unpacks to, and its length; None when it is anything else."""
     z = isal_zlib.decompressobj(warc.GZIP)
-    data = b""
-    fed = at
+    fed = at + FIRST
     try:
-        while not z.eof and fed < len(buffer) and len(data) < KEEP:
-            data = (
-                data + z.decompress(buffer[fed : fed + PIECE])
-                if data
-                else z.decompress(buffer[fed : fed + PIECE])
-            )
-            fed = min(fed + PIECE, len(buffer))
+        data = z.decompress(buffer[at:fed])
+        while not z.eof:
+            if fed >= len(buffer) or len(data) >= KEEP:
+                return None
+            piece = buffer[fed : fed + PIECE]
+            data = data + z.decompress(piece) if data else z.decompress(piece)
+            fed += PIECE
     except warc.zlib_error:
-        return None, 0
-    if not z.eof:
-        return None, 0
-    length = fed - at - len(z.unused_data)
+        return None
+    return data, min(fed, len(buffer)) - at - len(z.unused_data)
+
+
+def _sound(data: bytes, offset: int, length: int, hashes: Wanted | None) -> Scanned | None:
+    """The record that a member unpacks to if it is sound, else None."""
     head = warc.parse_head(data)
     if head is None:
-        return None, 0
+        return None
     fields, start = head
     declared = warc.declared_length(fields)
     if declared < 0 or start + declared + 4 != len(data) or not data.endswith(b"\r\n\r\n"):
-        return None, 0
+        return None
     kind = fields.get("warc-type", "").lower()
     block = data[start : start + declared]
     record = Scanned(offset, length, kind, fields, block, declared, payload_at(kind, fields, block))
@@ -144,7 +171,7 @@ def _quick(buffer: bytes, at: int, offset: int, hashes: Wanted | None) -> tuple[
         hasher = Hasher(wanted, kind, fields)
         hasher.feed(block)
         record.hashes = hasher.done()
-    return record, length
+    return record
 
 
 class _Assembly:
@@ -355,25 +382,3 @@ def is_boundary(place: Place, at: int) -> bool:
         return warc.starts_record(warc.first_part(unpacker, piece))
     except ValueError:
         return False
-
-
-def unpacked(place: Place, out: BinaryIO) -> None:
-    """Writes the plain bytes of all members of an archive to `out`, one after the other."""
-    at = 0
-    while at < place.size:
-        unpacker = warc.decompressor(place.read(at, 4), place)
-        if unpacker is None:
-            at += 1  # padding between members
-            continue
-        for piece in chunks(place, at, size=PIECE * 8):
-            try:
-                for part in unpacker.feed(piece):
-                    out.write(part)
-            except ValueError:
-                return
-            at += len(piece)
-            if unpacker.eof:
-                at -= len(unpacker.rest)
-                break
-        else:
-            return

@@ -236,7 +236,7 @@ class _Check:
         for answer in found.answers:
             if answer.session and answer.request_offset < 0:
                 self.found("pair", name, answer.offset, "the request of this response is missing")
-        return [gathered(found)]
+        return [gathered(found, Part(name))]
 
     def record(self, name: str, item: Scanned) -> None:
         kind = item.kind

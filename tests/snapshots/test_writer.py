@@ -17,6 +17,8 @@ from snapshots.snapshot import Snapshot
 from snapshots.view import View
 from snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot
+from tests.snapshots.malformed import PAGE, http
+from tests.snapshots.malformed import record as warc_record
 from tests.support.waiting import HANG
 
 
@@ -145,6 +147,19 @@ def test_every_cut_is_mended(tmp_path: Path) -> None:
         archive.write_bytes(whole[:cut])
         with Snapshot.open(archive) as snapshot:
             assert [c.url for c in snapshot.captures()] == ["http://example.test/1"], cut
+
+
+def test_one_gzip_around_all_records_that_ends_within_one_is_left_as_it_is(tmp_path: Path) -> None:
+    small_snapshot(tmp_path / "s")
+    other = tmp_path / "s" / "archive" / "other.warc.gz"
+    page = warc_record(http())
+    other.write_bytes(gzip.compress(page + warc_record(http(), uri=b"http://example.test/cut")[:-40]))
+    before = other.read_bytes()
+    assert reindex(tmp_path / "s") == 4
+    assert other.read_bytes() == before
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = [c for c in snapshot.captures() if c.filename == other.name]
+        assert [snapshot.read(c).body for c in found] == [PAGE]
 
 
 def test_threads_may_record_at_once(tmp_path: Path) -> None:

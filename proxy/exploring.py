@@ -226,6 +226,7 @@ class Exploration:
         new = False
         try:
             driver = Driver(context, patience=self.explorer.patience, redactor=recorder.redactor)
+            recording.traffic = driver.traffic
             status, calm = await self._reach(driver, before)
             steps = before
             loaded: list[int] = []

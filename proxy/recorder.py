@@ -244,17 +244,19 @@ class Recorder:
             bytes=self._archivist.bytes,
         )
 
-    def wait_quiet(self, session: str = DEFAULT_SESSION, seconds: float = 0.5, timeout: float = 30.0) -> bool:
+    def wait_quiet(
+        self, session: str = DEFAULT_SESSION, seconds: float = 0.5, timeout: float = 30.0, hanging: int = 0
+    ) -> bool:
         """Waits until nothing has been under way for `seconds` in a session and all of it is written.
 
-        Event streams and web sockets don't count. False when `timeout` seconds passed before that. Blocks;
+        Event streams and web sockets don't count, nor do as many requests as the caller knows to be `hanging`. False when `timeout` seconds passed before that. Blocks;
         call it through `asyncio.to_thread` from a coroutine.
         """
         log = self._archivist.session(session)
         began = time.monotonic()
         while True:
             now = time.monotonic()
-            if log.open <= 0 and log.queued == log.written and now - max(log.changed, began) >= seconds:
+            if log.open <= hanging and log.queued == log.written and now - max(log.changed, began) >= seconds:
                 return True
             if now - began >= timeout or self._closed:
                 return False

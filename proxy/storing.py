@@ -18,6 +18,7 @@ from snapshots.view import Step, View, view_address
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+    from proxy.freeze import Traffic
     from snapshots.redact import Redactor
     from snapshots.writer import Writer
 
@@ -40,8 +41,10 @@ class Records(Protocol):
     def proxy_url(self, session: str = ...) -> str:
         """The address of a session."""
 
-    def wait_quiet(self, session: str = ..., seconds: float = ..., timeout: float = ...) -> bool:
-        """Blocks until all of a session is written."""
+    def wait_quiet(
+        self, session: str = ..., seconds: float = ..., timeout: float = ..., hanging: int = ...
+    ) -> bool:
+        """Blocks until all of a session is written, `hanging` requests aside."""
 
     def looked(self, session: str = ...) -> None:
         """A view has been seen; see `Recorder.looked`."""
@@ -64,12 +67,16 @@ def page_info(view: View, sight: Sight, captures: Sequence[Capture], **more: Any
 
 
 class Recording:
-    """Stores the views of one session, each with the captures that it caused."""
+    """Stores the views of one session, each with the captures that it caused.
+
+    What hangs in its `traffic`, once that is told, is not waited for: the page has not waited for it either.
+    """
 
     def __init__(self, recorder: Records, writer: Writer, session: str) -> None:
         self.recorder = recorder
         self.writer = writer
         self.session = session
+        self.traffic: Traffic | None = None
         self.veil = Veil(recorder.redactor)
         self.count = 0
         self._since = 0
@@ -77,7 +84,7 @@ class Recording:
     async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
         """What the page shows, without secrets."""
         if self.veil.redactor is not None:  # each answer must have been looked through for what it hands out
-            await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0)
+            await self._written()
         sight = await self.veil.look(page, with_picture=with_picture)
         await asyncio.to_thread(self.recorder.looked, self.session)
         return sight
@@ -88,11 +95,15 @@ class Recording:
 
     async def new_captures(self) -> list[Capture]:
         """What was recorded since the last call, all of it on disk."""
-        await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0)
+        await self._written()
         found = self.recorder.captures_of(self.session, self._since)
         self._since = max((capture.end for capture in found), default=self._since - 1) + 1
         self.count += len(found)
         return sorted(found, key=lambda capture: capture.begin)
+
+    async def _written(self) -> None:
+        hanging = len(self.traffic.hanging) if self.traffic is not None else 0
+        await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0, hanging)
 
     async def store(
         self,

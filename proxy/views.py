@@ -158,6 +158,7 @@ class Fetcher:
             try:
                 async with Documents(proxy_url, self.recorder.ca_path, self.profile) as http:
                     driver = Driver(context, patience=self.patience, redactor=self.recorder.redactor)
+                    recording.traffic = driver.traffic
                     found = await self._views(driver, recording, flow, http, result, tell)
                     await self._downloads(driver, recording, result, tell)
                     if pdfs:
@@ -220,9 +221,10 @@ class Fetcher:
         pending: list[Capture] = []
         for number, step in enumerate(flow.steps, start=1):
             answers = len(driver.traffic.answers)
-            calm = await driver.perform(step, number)
+            later = await driver.perform(step, number)
             steps.append(driver.public(step))
             status = _status(driver, answers)
+            calm = later if calm.quiet or status else calm  # a document that lacked a script lacks it still
             sight = await recording.look(driver.page)
             pending += await recording.new_captures()
             if sight.fingerprint == last and number < len(flow.steps):

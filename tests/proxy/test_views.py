@@ -28,7 +28,7 @@ from snapshots.view import view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.proxy.sites import Answer, mill_site, serve
-from tests.support.waiting import STARTS
+from tests.support.waiting import HANG, STARTS
 
 STEPS = parse_steps("""
 - select: {label: Kind, option: Wind}
@@ -149,6 +149,32 @@ def test_what_fails_is_told_and_stops_nothing(recorded: Recorded) -> None:
     assert rows[-1]["why"]
     with Snapshot.open(recorded.path) as snapshot:
         assert not [view for view in snapshot.views() if "wall" in view.url or "nope" in view.url]
+
+
+def test_a_page_that_lacked_a_script_is_not_called_quiet_one_step_later(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        if path == "/late.js":
+            asked.wait(HANG)
+            return 200, {"Content-Type": "text/javascript"}, b"document.title = 'whole'"
+        if path == "/go":
+            asked.set()
+        page = b"<p id=t>a</p><button onclick=\"fetch('/go').then(() => { t.textContent = 'b' })\">Go</button><script async src=/late.js></script>"
+        return 200, {"Content-Type": "text/html"}, page
+
+    profile = complete(Profile())
+    with (
+        serve(handle) as base,
+        Writer.open(tmp_path / "snap", profile=profile) as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=0.5))
+        (found,) = fetcher.fetch([f"{base}/"], parse_steps("- click: Go\n- wait: {time: 1}"))
+    assert len(found.views) == 3, found
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        infos = [json.loads(snapshot.resource("pageinfo", address) or b"") for address in found.views]
+    assert [info["quiet"] for info in infos] == [False, False, False]
 
 
 def test_every_view_is_the_same_again(recorded: Recorded, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks import corpus
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import capture_line
-from snapshots.container import open_container
+from snapshots.container import open_directory
 from snapshots.keys import request_key
 from snapshots.package import write_package
 from snapshots.request import Request
@@ -156,7 +156,7 @@ def sealed(path: Path, count: int) -> Path:
         for line in lines:
             out.write(line + b"\n")
     write_package(root, profile=None, settings={}, software="benchmark")
-    container = open_container(root)
+    container = open_directory(root)
     pack(container, path)
     container.close()
     shutil.rmtree(root)

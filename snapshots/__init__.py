@@ -1,6 +1,6 @@
 """The frozen web: captures, views, texts, search. Knows no socket, browser or agent.
 
-Reading    snapshot.py (open, look up, layers) on container.py (what lies at a path), build.py and indexing.py
+Reading    snapshot.py (open, look up, layers) on opening.py (what lies at a path), container.py, build.py and indexing.py
            (records to index lines), cdxj.py (the index), reading.py, messages.py (HTTP in records), warc.py and
            scan.py (records), places.py (bytes anywhere)
            gathering.py (lines by site), plain.py (what can't have a state), resolving.py (revisits);

@@ -7,28 +7,24 @@ Each archive file of the source gets one of the same name that begins with what 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from snapshots import warc
 from snapshots.appending import AppendFile
 from snapshots.cdxj import Index, is_capture, parse_line
-from snapshots.container import Container, open_container
+from snapshots.container import Container, open_directory
 from snapshots.errors import UsageError
 from snapshots.places import Place, chunks
 from snapshots.profile import Profile
 from snapshots.scan import Damage, scan
+from snapshots.snapshot import Snapshot
 from snapshots.wacz import pack
-
-if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
-
-_OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")
+from snapshots.writer import OURS, Writer
 
 Range = tuple[int, int]  # offset and length of a record, of stored bytes
 
@@ -85,7 +81,7 @@ class Assembly:
 
     def append(self, records: Iterable[bytes]) -> None:
         """Appends packed records to the last file that a writer goes on with, or begins one."""
-        files = sorted(p for p in (self.root / "archive").iterdir() if _OURS.fullmatch(p.name))
+        files = sorted(p for p in (self.root / "archive").iterdir() if OURS.fullmatch(p.name))
         out = AppendFile(files[-1] if files else self._path("data-00000.warc.gz"))
         try:
             out.append(*records)
@@ -93,7 +89,7 @@ class Assembly:
             out.close()
 
     def _path(self, name: str, *, as_is: bool = False) -> Path:
-        if name.startswith("data-") and not _OURS.fullmatch(name):
+        if name.startswith("data-") and not OURS.fullmatch(name):
             name = f"from-{name}"  # names that begin so are the writer's, and numbered
         if not as_is:
             name = name.removesuffix(".gz").removesuffix(".zst") + ".gz"
@@ -108,9 +104,6 @@ class Assembly:
 
         `check` is shown the new snapshot before that, and may raise.
         """
-        from snapshots.snapshot import Snapshot
-        from snapshots.writer import Writer
-
         with Writer.open(self.root, profile=profile) as writer:
             writer.rules = rules
         with Snapshot.open(self.root) as snapshot:
@@ -118,7 +111,7 @@ class Assembly:
             if check is not None:
                 check(snapshot)
         if self.out.suffix == ".wacz":
-            container = open_container(self.root)
+            container = open_directory(self.root)
             try:
                 pack(container, self.out)
             finally:

@@ -14,7 +14,7 @@ from snapshots.cache import derived
 from snapshots.capture import Capture
 from snapshots.cdxj import Index, sorted_lines
 from snapshots.changing import open_table, table_of
-from snapshots.container import ARCHIVE, CHANGING, INDEX, SMALL, STEPS, Container, open_container
+from snapshots.container import ARCHIVE, CHANGING, INDEX, SMALL, STEPS, Container, open_directory
 from snapshots.gathering import Part, Site
 from snapshots.indexing import VERSION, Progress
 from snapshots.parallel import scan_file, scan_files
@@ -159,7 +159,7 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
     repairs = [note for name in sorted(cut) if (note := repair(folder / name))]
     if repairs:
         container.close()
-        container = open_container(container.path)
+        container = open_directory(Path(container.path))
         for name in sorted(plain):
             container.make_plain(name)
         parts |= scans(container, names=cut)

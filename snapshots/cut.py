@@ -18,17 +18,18 @@ from snapshots.assembling import Assembly, Range, introductions, ranges
 from snapshots.build import open_index
 from snapshots.capture import Capture
 from snapshots.cdxj import Index, is_capture, parse_line
-from snapshots.container import open_container
 from snapshots.dates import iso_date
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.freezing import text_address, view_text_address
 from snapshots.groups import group_prefix
+from snapshots.opening import open_container
+from snapshots.package import VIEW_MEDIA
 from snapshots.records import Packer
 from snapshots.sites import site_of
 from snapshots.snapshot import Snapshot
 from snapshots.state import assign_states
 from snapshots.view import View
-from snapshots.writer import VIEW_MEDIA, software_name
+from snapshots.writer import software_name
 
 ORIGIN = "urn:stillweb:cut"  # the metadata record that says what a snapshot was cut from
 Place = tuple[str, int]

@@ -20,7 +20,7 @@ from snapshots.appending import write_whole
 from snapshots.build import stamp_for
 from snapshots.cdxj import Index
 from snapshots.changing import stamp_of, table_of
-from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container, open_container
+from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container, open_directory
 from snapshots.dates import iso_date
 from snapshots.places import FilePlace, Place, chunks
 from snapshots.profile import Profile
@@ -29,6 +29,7 @@ from snapshots.steps import steps_of
 from snapshots.view import View
 
 WACZ_VERSION = "1.1.1"
+VIEW_MEDIA = "application/vnd.stillweb.view+json"  # of the metadata record that says what a view is
 PAGES_HEADER = b'{"format":"json-pages-1.0","id":"pages","title":"All pages"}\n'
 LONG_FIELD = 4000  # a field value longer than this is packed
 EPOCH = "1980-01-01T00:00:00Z"  # for a snapshot without records
@@ -181,7 +182,7 @@ def write_package(
     path: Path, *, profile: Profile | None, settings: Mapping[str, Any], software: str, rules: Any = None
 ) -> str:
     """Writes datapackage.json and its digest into a snapshot directory whose index is written; gives its id."""
-    container = open_container(path)
+    container = open_directory(path)
     try:
         place = container.members[INDEX]
         crc = 0

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from snapshots.container import DIGEST, PACKAGE, open_container
+from snapshots.container import DIGEST, PACKAGE
+from snapshots.opening import open_container
 
 
 @dataclass(frozen=True, slots=True)

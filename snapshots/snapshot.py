@@ -12,16 +12,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from snapshots.build import Built, join_lines, open_index
+from snapshots.build import Built, fits, join_lines, open_index
 from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.cdxj import Index, parse_line, to_capture
 from snapshots.changing import changing_lines
-from snapshots.container import Container, is_url, open_container
+from snapshots.container import Container
 from snapshots.conversions import conversions
 from snapshots.conversions import frozen_text as frozen_text
 from snapshots.errors import UsageError
 from snapshots.indexing import Progress, other_key
-from snapshots.package import layered_id, pages_of, snapshot_id, view_from_json
+from snapshots.opening import is_url, open_container
+from snapshots.package import VIEW_MEDIA, layered_id, pages_of, snapshot_id, view_from_json
 from snapshots.places import BytesPlace
 from snapshots.profile import Profile
 from snapshots.reading import Archives
@@ -219,8 +220,6 @@ class Snapshot:
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:
         """The views in the metadata records: what the page list is made from."""
-        from snapshots.writer import VIEW_MEDIA
-
         views = []
         for line in layer.index.lines("urn:metadata:", prefix=True):
             entry = json.loads(line.split(b" ", 2)[2])
@@ -346,8 +345,6 @@ def _id_of(layer: Layer) -> str:
 
 
 def _believed(layer: Layer) -> bool:
-    from snapshots.build import fits
-
     return fits(layer.container)
 
 

@@ -17,11 +17,12 @@ from snapshots import warc
 from snapshots.assembling import Assembly, Range, introductions, ranges
 from snapshots.build import open_index
 from snapshots.cdxj import parse_line
-from snapshots.container import Container, open_container
+from snapshots.container import Container
 from snapshots.dates import iso_date
 from snapshots.diff import counts, unified
 from snapshots.errors import UsageError
 from snapshots.freezing import NO_TEXT, Job, extract_all, jobs
+from snapshots.opening import open_container
 from snapshots.package import pack_options, page_time
 from snapshots.records import Packer
 from snapshots.snapshot import Snapshot

@@ -13,11 +13,12 @@ from typing import Any
 from snapshots import build, warc
 from snapshots.cdxj import parse_line
 from snapshots.changing import table_of
-from snapshots.container import CHANGING, DIGEST, INDEX, PACKAGE, Container, open_container
+from snapshots.container import CHANGING, DIGEST, INDEX, PACKAGE, Container
 from snapshots.digests import algorithm_of, declared_digests, same_dechunked, same_digest
 from snapshots.errors import DamagedInput
 from snapshots.gathering import Part, gathered
 from snapshots.indexing import find
+from snapshots.opening import open_container
 from snapshots.package import all_files, hash_place, identities, snapshot_id
 from snapshots.pairing import settle
 from snapshots.places import Place, chunks

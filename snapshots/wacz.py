@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from snapshots.appending import FULL_DISK, full_disk
-from snapshots.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_container
+from snapshots.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
 from snapshots.errors import UsageError
 from snapshots.places import Place, chunks
 
@@ -93,7 +93,7 @@ def seal(
         report.rules = snapshot.rules.to_json()
         report.captures = sum(1 for _ in snapshot.captures())
         report.views = len(snapshot.views())
-    container = open_container(root)
+    container = open_directory(root)
     try:
         pack(container, target, progress)
     finally:

@@ -25,11 +25,12 @@ from snapshots.appending import FULL_DISK, AppendFile, full_disk, write_whole
 from snapshots.build import fits, join_lines, mend, open_index
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import parse_line
-from snapshots.container import ARCHIVE, INDEX, PAGES, open_container
+from snapshots.container import ARCHIVE, INDEX, PAGES, open_directory
 from snapshots.dates import iso_date, parse_timestamp
 from snapshots.errors import UsageError
 from snapshots.package import (
     PAGES_HEADER,
+    VIEW_MEDIA,
     pack_options,
     page_line,
     view_from_json,
@@ -45,7 +46,6 @@ from snapshots.view import RESOURCES, View
 
 ROTATE = 1_000_000_000  # bytes of an archive file after which the next one is begun
 OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that are gone on with; others are left as they are
-VIEW_MEDIA = "application/vnd.stillweb.view+json"
 
 LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recorded here can be opened here
 
@@ -136,7 +136,7 @@ class Writer:
         files = sorted(p for p in archive.iterdir() if p.is_file() and not p.name.startswith("."))
         if not files:
             return
-        container = open_container(self.path)
+        container = open_directory(self.path)
         try:
             if fits(container):
                 index, known = open_index(container)
@@ -318,7 +318,7 @@ class Writer:
         """The sorted index lines of all that was recorded so far, states included."""
         with self._lock:
             now = self._recorded.now()
-        container = open_container(self.path)
+        container = open_directory(self.path)
         try:
             return self._recorded.lines(now, Archives(container.archives))
         finally:

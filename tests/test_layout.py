@@ -7,6 +7,8 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -120,37 +122,46 @@ def test_the_lock_file_pins_every_dependency_with_hashes() -> None:
     assert all(re.match(r"[a-z0-9][a-z0-9._-]*==\S+( ; .*)? \\$", line) for line in pins)
 
 
-def loaded_at_import(path: Path) -> set[str]:
-    """Modules that a file imports when it is loaded: not in functions, not for type checkers alone."""
+def imported_at_run_time(path: Path, known: Collection[str]) -> set[str]:
+    """The modules among those `known` that a file imports when it runs, in functions too: all but for type checkers.
+
+    Every import of a submodule loads the packages around it first; that is no wish of the importer and does not count.
+    """
     names: set[str] = set()
-    pending: list[ast.stmt] = list(ast.parse(path.read_text()).body)
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             pending += node.orelse
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            pending += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
-        elif isinstance(node, ast.Import):
+            continue
+        pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= submodules & set(known) or {node.module}
+    return names & set(known)
 
 
-def cycles(graph: dict[str, set[str]]) -> list[str]:
-    """Modules that reach themselves by imports."""
-    found = []
-    for start in graph:
+def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """The shortest way from a module back to itself by imports, its name at both ends; empty if there is none."""
+    found: list[str] = []
+    for start in sorted(graph):
+        ways = deque([[start]])
         seen: set[str] = set()
-        pending = list(graph[start])
-        while pending:
-            name = pending.pop()
-            if name not in seen:
-                seen.add(name)
-                pending += graph.get(name, ())
-        if start in seen:
-            found.append(start)
-    return sorted(found)
+        while ways:
+            way = ways.popleft()
+            if found and len(way) + 1 >= len(found):
+                break
+            for name in sorted(graph.get(way[-1], ())):
+                if name == start:
+                    found = [*way, name]
+                    ways.clear()
+                    break
+                if name not in seen:
+                    seen.add(name)
+                    ways.append([*way, name])
+    return found
 
 
 def test_no_module_imports_itself_by_a_detour() -> None:
@@ -159,9 +170,30 @@ def test_no_module_imports_itself_by_a_detour() -> None:
         for path in modules(package):
             parts = path.relative_to(ROOT).with_suffix("").parts
             names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    graph = {name: (loaded_at_import(path) & names.keys()) - {name} for name, path in names.items()}
-    assert cycles(graph) == []
+    graph = {name: imported_at_run_time(path, names) - {name} for name, path in names.items()}
+    found = circle(graph)
+    assert not found, "modules that import each other in a circle: " + " -> ".join(found)
 
 
-def test_the_check_of_cycles_sees_one() -> None:
-    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
+def test_the_check_of_circles_sees_the_shortest() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"d", "a"}, "d": {"b"}, "e": {"a"}}
+    assert circle(graph) == ["a", "b", "c", "a"]
+    assert circle(graph | {"d": {"e", "c"}}) == ["c", "d", "c"]
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set(), "d": {"a"}}) == []
+
+
+def test_imports_in_functions_count_and_those_of_type_checkers_do_not(tmp_path: Path) -> None:
+    path = tmp_path / "one.py"
+    path.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "import a\n"
+        "if TYPE_CHECKING:\n"
+        "    import b\n"
+        "else:\n"
+        "    import c\n"
+        "class One:\n"
+        "    def f(self):\n"
+        "        from d import e, f\n"
+        "        from g import h\n"
+    )
+    assert imported_at_run_time(path, {"a", "b", "c", "d", "d.e", "g"}) == {"a", "c", "d.e", "g"}

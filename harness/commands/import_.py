@@ -20,7 +20,7 @@ def command(files: tuple[Path, ...], out: Path) -> None:
     \b
     stillweb import session.har crawl.warc.gz -o site
     """
-    from snapshots.importers import import_files
+    from snapshots.importers.archives import import_files
 
     with progress("importing") as advance:
         report = import_files(files, out, progress=advance)

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +18,6 @@ from snapshots.cache import cache_dir
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.places import Place
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -29,39 +27,6 @@ class ImportReport:
     captures: int = 0
     views: int = 0
     notes: list[str] = field(default_factory=list)
-
-
-def import_files(
-    paths: Iterable[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
-    *,
-    progress: Progress | None = None,
-) -> ImportReport:
-    """Takes archives and recordings of any known format into an open snapshot, made if it is not there.
-
-    `progress` is told files done and files in all. Raises UsageError and DamagedInput, also when there was something
-    and nothing could be taken; what was taken before stays, and a new snapshot without anything in it does not.
-    """
-    from snapshots.importers.archives import take
-    from snapshots.writer import Writer
-
-    report = ImportReport()
-    files = list(paths)
-    fresh = not os.path.lexists(out)
-    try:
-        with Writer.open(out) as writer:
-            for number, path in enumerate(files):
-                take(path, writer, report)
-                if progress is not None:
-                    progress(number + 1, len(files))
-        if report.notes and not report.captures and not report.views:
-            more = f" (and {len(report.notes) - 1} more)" if len(report.notes) > 1 else ""
-            raise DamagedInput(f"nothing could be taken: {report.notes[0]}{more}")
-    except BaseException:
-        if fresh and not report.captures and not report.views:
-            shutil.rmtree(out, ignore_errors=True)
-        raise
-    return report
 
 
 def exchanges_in(place: Place, name: str, lead: bytes) -> Iterable[Exchange | str] | None:

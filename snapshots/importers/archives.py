@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from snapshots.capture import Exchange
+from snapshots.capture import Capture, Exchange
 from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
+from snapshots.importers import ImportReport
+from snapshots.snapshot import Snapshot
 from snapshots.view import RESOURCES
+from snapshots.writer import Writer
 
-if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.importers import ImportReport
-    from snapshots.snapshot import Snapshot
-    from snapshots.writer import Writer
-
+Progress = Callable[[int, int], None]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for records without a date
+
+
+def import_files(
+    paths: Iterable[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Takes archives and recordings of any known format into an open snapshot, made if it is not there.
+
+    `progress` is told files done and files in all. Raises UsageError and DamagedInput, also when there was something
+    and nothing could be taken; what was taken before stays, and a new snapshot without anything in it does not.
+    """
+    report = ImportReport()
+    files = list(paths)
+    fresh = not os.path.lexists(out)
+    try:
+        with Writer.open(out) as writer:
+            for number, path in enumerate(files):
+                take(path, writer, report)
+                if progress is not None:
+                    progress(number + 1, len(files))
+        if report.notes and not report.captures and not report.views:
+            more = f" (and {len(report.notes) - 1} more)" if len(report.notes) > 1 else ""
+            raise DamagedInput(f"nothing could be taken: {report.notes[0]}{more}")
+    except BaseException:
+        if fresh and not report.captures and not report.views:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+    return report
 
 
 def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> None:
     """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`."""
-    from snapshots.snapshot import Snapshot
-
     with Snapshot.open(path) as source:
         report.notes += source.notes
         for note in (source.metadata("urn:stillweb:import") or {}).get("notes", ()):

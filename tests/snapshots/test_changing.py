@@ -10,7 +10,7 @@ import pytest
 
 from snapshots.appending import write_whole
 from snapshots.changing import stamp_of, table_of
-from snapshots.container import CHANGING, PACKAGE, open_container
+from snapshots.container import CHANGING, PACKAGE, open_directory
 from snapshots.package import write_package
 from snapshots.sites import site_of
 from snapshots.snapshot import Snapshot
@@ -98,7 +98,7 @@ def test_a_snapshot_without_a_table_answers_as_one_with_it(root: Path) -> None:
         assert snapshot.matcher().changes(site)
         assert not snapshot.matcher().changes("elsewhere.test")
     write_package(root, profile=None, settings={}, software="test")
-    container = open_container(root)
+    container = open_directory(root)
     try:
         assert container.own["index"]["changing"] == stamp_of((root / CHANGING).read_bytes())
     finally:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from snapshots.build import build
 from snapshots.capture import Exchange
-from snapshots.container import open_container
+from snapshots.container import open_directory
 from snapshots.evidence import _unchanged
 from snapshots.gathering import Site
 from snapshots.keys import parse
@@ -60,7 +60,7 @@ Recorded = list[tuple[str, str, tuple[tuple[str, str], ...], int, str, bytes, st
 
 
 def lines(root: Path) -> Iterator[list[bytes]]:
-    container = open_container(root)
+    container = open_directory(root)
     try:
         yield build(container).lines
         with patch.object(Site, "final", lambda site: ([], site.lines, site.requests())):

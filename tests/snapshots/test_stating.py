@@ -8,7 +8,7 @@ import pytest
 
 from snapshots import forks, stating
 from snapshots.build import scans
-from snapshots.container import Container, open_container
+from snapshots.container import Container, open_directory
 from snapshots.errors import DamagedInput
 from snapshots.gathering import Part, Site
 from snapshots.reading import Archives
@@ -41,7 +41,7 @@ def several(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("several")
 def test_several_processes_give_the_lines_of_one(root: Path) -> None:
-    container = open_container(root)
+    container = open_directory(root)
     try:
         (parts,) = scans(container).values()
         one = _lines(container, parts, 1)
@@ -57,7 +57,7 @@ def test_several_processes_give_the_lines_of_one(root: Path) -> None:
 
 @pytest.mark.usefixtures("several")
 def test_an_archive_that_is_damaged_meanwhile_is_told_as_it_is(root: Path) -> None:
-    container = open_container(root)
+    container = open_directory(root)
     try:
         (parts,) = scans(container).values()
         archive = root / "archive" / "data-00000.warc.gz"

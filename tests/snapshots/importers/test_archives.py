@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.importers import import_files
+from snapshots.importers.archives import import_files
 from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
 from snapshots.wacz import seal

@@ -9,7 +9,7 @@ from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow
 
 from snapshots.errors import DamagedInput
-from snapshots.importers import import_files
+from snapshots.importers.archives import import_files
 from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snapshots.errors import DamagedInput
-from snapshots.importers import import_files
+from snapshots.importers.archives import import_files
 from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
 

@@ -1,0 +1,205 @@
+"""Opens what lies at a path: a WACZ (zip or directory), a bare WARC or ARC, here or behind an fsspec URL; recordings
+of other formats as what they are converted into.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from snapshots import warc
+from snapshots.cache import derived
+from snapshots.container import (
+    ARCHIVE,
+    PACKAGE,
+    SMALL,
+    SUFFIXES,
+    Container,
+    open_directory,
+    read_package,
+    stamp_of,
+)
+from snapshots.errors import DamagedInput, UsageError
+from snapshots.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is for fsspec and not for the local file system."""
+    return isinstance(path, str) and "://" in path and not path.startswith("file://")
+
+
+def open_container(path: str | os.PathLike[str]) -> Container:
+    """Opens whatever is at a path or URL. Raises UsageError and DamagedInput."""
+    if is_url(path):
+        return _remote(str(path))
+    local = Path(str(path).removeprefix("file://"))
+    if not local.exists():
+        raise UsageError(f"{path}: no such file or directory")
+    if local.is_dir():
+        return open_directory(local)
+    return _file(FilePlace(local), str(local), stamp_of(local))
+
+
+def _file(place: Place, name: str, stamp: str) -> Container:
+    lead = place.read(0, 4096)
+    if lead[:2] == b"PK":
+        return _zip(place, name, stamp)
+    if _is_archive(place, lead):
+        return Container(name, "archive", {name.rstrip("/").rpartition("/")[2]: place}, {}, stamp)
+    if (several := _listed(place, name, stamp)) is not None:
+        return several
+    from snapshots.importers import convert_to_cache
+
+    converted = convert_to_cache(place, name, stamp)
+    if converted is None:
+        place.close()
+        what = "is empty" if not lead else "is no WACZ, WARC, ARC, HAR or mitmproxy flow file"
+        raise DamagedInput(f"{name}: {what}")
+    return open_directory(converted)
+
+
+def _is_archive(place: Place, lead: bytes) -> bool:
+    if lead[1:4] == b"\x2a\x4d\x18":
+        return True
+    unpacker = warc.decompressor(lead[:4], place)
+    if unpacker is None:
+        return warc.starts_record(lead.lstrip(b"\r\n"))
+    try:
+        return warc.starts_record(warc.first_part(unpacker, lead).lstrip(b"\r\n"))
+    except ValueError:
+        return False
+
+
+def _zip(place: Place, name: str, stamp: str) -> Container:
+    try:
+        with zipfile.ZipFile(Reader(place)) as listing:
+            entries = [e for e in listing.infolist() if not e.is_dir()]
+            places = {e.filename: _entry(place, listing, e, f"{name}!{e.filename}", stamp) for e in entries}
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise DamagedInput(f"{name}: the zip is damaged: {error}") from error
+    archives = {n: p for n, p in places.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
+    nested = {n: p for n, p in places.items() if n.endswith(".wacz")}
+    if not archives and nested:
+        parts = [(n, _zip(p, f"{name}!{n}", f"{stamp} {n}")) for n, p in sorted(nested.items())]
+        return _together(name, stamp, parts, place)
+    if not archives and not any(
+        n.startswith((ARCHIVE, "indexes/", "pages/")) or n == PACKAGE for n in places
+    ):
+        raise DamagedInput(f"{name}: a zip, but no WACZ: it has no archive/")
+    container = Container(
+        name,
+        "wacz",
+        {n.removeprefix(ARCHIVE): p for n, p in archives.items()},
+        {n: p for n, p in places.items() if n not in archives},
+        stamp,
+        whole=place,
+    )
+    container.package = read_package(container)
+    return container
+
+
+def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: Place | None) -> Container:
+    """Several WACZs as one: archives and page lists under the names of their parts, indexes left to be rebuilt."""
+    together = Container(name, "several", {}, {}, stamp, whole=whole)
+    for part, container in parts:
+        together.archives |= {f"{part}/{n}": place for n, place in container.archives.items()}
+        for member, place in container.members.items():
+            if member.startswith("pages/"):
+                together.members[f"pages/{part}/{member.removeprefix('pages/')}"] = place
+            else:
+                place.close()
+    return together
+
+
+def _listed(place: Place, name: str, stamp: str) -> Container | None:
+    """The WACZs that a multi-wacz-package (JSON) lists, from beside it and nowhere else; None of other JSON."""
+    if not place.read(0, 64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or place.size > SMALL:
+        return None
+    try:
+        value = json.loads(place.read(0, place.size).decode("utf-8-sig"))
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.get("profile") != "multi-wacz-package":
+        return None
+    listed = value.get("resources")
+    if not isinstance(listed, list) or not listed:
+        raise DamagedInput(f"{name}: a list of WACZs without resources")
+    folder = Path(name).parent
+    parts = []
+    for number, resource in enumerate(listed):
+        told = resource if isinstance(resource, dict) else {}
+        called = str(told.get("path") or told.get("name") or "")
+        path = folder / called.partition("?")[0].rpartition("/")[2]
+        if not called or not path.is_file():
+            raise DamagedInput(
+                f"{name}: resource {number} ({called or 'no path'}) is not beside it; it is not fetched"
+            )
+        parts.append((path.name, _zip(FilePlace(path), str(path), stamp_of(path))))
+    stamps = "\n".join(part.stamp for _, part in parts)
+    place.close()
+    return _together(name, f"{stamp}\n{stamps}", parts, None)
+
+
+def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str) -> Place:
+    """A stored entry in place; a compressed one unpacked, large ones into the cache."""
+    if entry.compress_type == zipfile.ZIP_STORED:
+        # the local header has a name and extra field of its own length (APPNOTE 4.3.7)
+        local = place.read(entry.header_offset, 30)
+        if local[:4] != b"PK\x03\x04":
+            raise DamagedInput(f"{name}: its local header at offset {entry.header_offset} is damaged")
+        skip = 30 + int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+        base = entry.header_offset + skip
+        if base + entry.file_size > place.size:
+            raise DamagedInput(f"{name}: the zip is cut short")
+        if isinstance(place, FilePlace) and entry.filename.startswith((ARCHIVE, "indexes/")):
+            # a descriptor of its own for what is read all the time; the others share one
+            return FilePlace(place.path, base=base, size=entry.file_size, name=name)
+        return Part(place, base, entry.file_size, name)
+    if entry.file_size < SMALL:
+        return BytesPlace(listing.read(entry), name)
+
+    def unpack(out: BinaryIO) -> None:
+        with listing.open(entry) as source:
+            while piece := source.read(CHUNK):
+                out.write(piece)
+
+    return FilePlace(derived("entry", f"entry {stamp} {entry.filename}", unpack), name=name)
+
+
+def _remote(url: str) -> Container:
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(url)
+    try:
+        info = fs.info(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{url}: no such file or directory") from error
+    if info.get("type") == "directory":
+        found = sorted(fs.find(path, detail=True).items())
+        root = path.rstrip("/") + "/"
+        names = {p.partition(root)[2] or p: (p, i) for p, i in found}
+        archives = {n: p for n, p in names.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
+        if not archives:
+            raise DamagedInput(f"{url}: no snapshot: it has no archive/")
+        place: Callable[[tuple[str, Any]], Place] = lambda p: RemotePlace(fs, p[0], size=int(p[1]["size"]))  # noqa: E731
+        container = Container(
+            url,
+            "directory",
+            {n.removeprefix(ARCHIVE): place(p) for n, p in archives.items()},
+            {n: place(p) for n, p in names.items() if n not in archives},
+            "\n".join(_remote_stamp(url + n, i) for n, (_, i) in archives.items()),
+        )
+        container.package = read_package(container)
+        return container
+    return _file(RemotePlace(fs, path, size=int(info["size"]), name=url), url, _remote_stamp(url, info))
+
+
+def _remote_stamp(url: str, info: dict[str, Any]) -> str:
+    changed = next(
+        (str(info[k]) for k in ("ETag", "etag", "LastModified", "mtime", "created") if info.get(k)), ""
+    )
+    return f"{url} {info.get('size')} {changed}"

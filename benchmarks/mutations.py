@@ -74,8 +74,6 @@ SAME = {
     "exact without _body_type(parsed)": "the canonical key has it",
     "keys.py parse: if not request.body and request.method in ('GET', 'HEAD') and (not overridden(request))": "shortcut",
     "choosing.py _same_accept: if now.read_request is None": "every store can read requests",
-    "keys.py request_key: if request.method == 'GET' and (not request.body) and (not overridden(request))": "shortcut",
-    "keys.py request_key: if key is not None": "shortcut",
     "matching.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
     "matching.py _remember: if len(self._hot) >= HOT": "bounds memory",
     "matching.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",

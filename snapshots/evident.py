@@ -10,17 +10,18 @@ from snapshots.acceptance import accepts
 from snapshots.capture import PARTIAL, Capture
 from snapshots.conditions import ANY
 from snapshots.fragments import asks_for_fragment
-from snapshots.keys import Key, overridden
+from snapshots.keys import Key
 from snapshots.request import Request
 
 
 def evident(request: Request, key: Key, capture: Capture) -> bool:
-    """Whether the only capture of a request is its exact answer in every session that has changed nothing on its site."""
+    """Whether the only capture of a plain request (`keys.is_plain`) is its exact answer in every session that has
+    changed nothing on its site.
+    """
     return (
         capture.state in ("", ANY)
         and capture.exact == key.exact
-        and request.method == "GET"
-        and not (request.body or capture.vary or capture.truncated or capture.status in PARTIAL)
+        and not (capture.vary or capture.truncated or capture.status in PARTIAL)
         and accepts(request, capture)
-        and not (overridden(request) or asks_for_fragment(request))
+        and not asks_for_fragment(request)
     )

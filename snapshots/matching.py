@@ -20,7 +20,7 @@ from snapshots.fragments import asks_for_fragment
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
-from snapshots.keys import Key, overridden, parse, request_key
+from snapshots.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.lookup import MISS, Lookup, Near
 from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, mask
@@ -90,29 +90,27 @@ class Matcher:
         On a miss the session knows that a change may have happened that was not recorded; otherwise the
         session moves only when it is told that the answer was given (`Session.answered`).
         """
-        hot = self._hot.get(request.url)
+        plain = is_plain(request)
+        hot = self._hot.get(request.url) if plain else None
         if (
             hot is not None
-            and request.method == "GET"
-            and not request.body
-            and not overridden(request)
             and accept == "rule"
             and (session is None or not hot[0] or hot[0] not in session.sites)
             and not (hot[0] and asks_for_fragment(request))
             and (hot[1].capture is None or accepts(request, hot[1].capture))
         ):
             return hot[1]
-        return self._lookup(request, session, accept)
+        return self._lookup(request, plain, session, accept)
 
-    def _lookup(self, request: Request, session: Session | None, accept: str) -> Lookup:
+    def _lookup(self, request: Request, plain: bool, session: Session | None, accept: str) -> Lookup:
         accepted = self._accepts.get(accept)
         if accepted is None:
             accepted = self._accepts[accept] = _Accept.read(accept)
-        key = self.key(request)
+        key = self._key(request.url) if plain else request_key(request)
         site = site_of(request.url)
         state = session.sites.get(site) if session is not None else None
         candidates = self._same(request, key)
-        if len(candidates) == 1 and state is None and evident(request, key, candidates[0]):
+        if plain and len(candidates) == 1 and state is None and evident(request, key, candidates[0]):
             return self._evidently(request, key, candidates[0], site)
         if not candidates or any(_guarded(c) for c in candidates):
             known = self._recognised(request, candidates, session)
@@ -170,7 +168,8 @@ class Matcher:
         )
         if stateless and not now.unsure and rule is None:
             lookup.timeless = True
-            self._remember(request, lookup, candidates, "" if conditions.lasting else site)
+            if plain:
+                self._remember(request, lookup, candidates, "" if conditions.lasting else site)
         return lookup
 
     def _evidently(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
@@ -188,10 +187,7 @@ class Matcher:
         """Keeps a decision that depends on nothing but the URL, and on the session having changed nothing."""
         capture = lookup.capture
         if (
-            request.method != "GET"
-            or request.body
-            or overridden(request)
-            or capture is None
+            capture is None
             or lookup.verdict not in ("exact", "canonical")
             or len(candidates) > 1  # even of the same bytes: which one, the session decides, and follows it
             or capture.vary
@@ -205,15 +201,13 @@ class Matcher:
             self._hot.clear()
         self._hot[request.url] = (site, lookup)
 
-    def key(self, request: Request) -> Key:
-        """The key of a request; those of plain GETs are remembered."""
-        if request.body or request.method != "GET" or overridden(request):
-            return request_key(request)
-        key = self._keys.get(request.url)
+    def _key(self, url: str) -> Key:
+        """The key of a plain request for a URL; they are remembered."""
+        key = self._keys.get(url)
         if key is None:
             if len(self._keys) >= HOT:
                 self._keys.clear()
-            key = self._keys[request.url] = request_key(request)
+            key = self._keys[url] = url_key(url)
         return key
 
     def group(self, url: str) -> Group:
@@ -363,7 +357,7 @@ class Matcher:
             prior = READ  # recorded with other values, and shown to change nothing
         if prior != READ or cookies:
             told = mask(request)  # the ledger shows it: no secret may be tried against it
-            change = Change(slot, short(told.url, self.key(told).canonical), prior == STRONG)
+            change = Change(slot, short(told.url, request_key(told).canonical), prior == STRONG)
             session.missed(site, change if prior != READ else None, cookies)
 
 

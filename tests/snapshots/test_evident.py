@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from snapshots import matching
 from snapshots.capture import Response
 from snapshots.evident import evident
+from snapshots.keys import is_plain, request_key
 from snapshots.lookup import Lookup
 from snapshots.matching import Matcher
 from snapshots.request import Headers, Request
@@ -116,7 +117,7 @@ def test_the_short_way_and_the_long_one_say_the_same(
 )
 def test_what_takes_the_long_way(request_: Request, what: dict[str, Any]) -> None:
     store = MemoryStore([Recorded(get(URLS[0]), html("x"))])
-    key = Matcher(store).key(get(URLS[0]))
+    key = request_key(get(URLS[0]))
     assert evident(get(URLS[0]), key, *store.captures())
     store.changed(0, **what)
-    assert not evident(request_, key, *store.captures())
+    assert not (is_plain(request_) and evident(request_, key, *store.captures()))

@@ -234,9 +234,9 @@ class Driver:
 
         for exactly in (True,) if exact or way == "css" else (True, False):
             found = find(exactly)
-            places = [i for i in range(min(await found.count(), 200)) if await found.nth(i).is_visible()]
-            if (not places and way == "css") or (not places and await found.count() == 1 and way != "text"):
-                places = list(range(await found.count()))  # a hidden field, styled by its label
+            places = await _seen(found)
+            if not places and (way == "css" or (way != "text" and await found.count() == 1)):
+                places = range(await found.count())  # a hidden field, styled by its label
             if not places:
                 continue
             if "nth" in given:
@@ -248,7 +248,7 @@ class Driver:
             if way == "text":  # the text of a link or button, rather than that of a cell
                 for role in ("button", "link", "tab", "menuitem", "option"):
                     operable = root.get_by_role(role, name=value, exact=exactly)
-                    seen = [i for i in range(await operable.count()) if await operable.nth(i).is_visible()]
+                    seen = await _seen(operable)
                     if len(seen) == 1:
                         return operable.nth(seen[0])
             raise Failed(f"{_named(given)} means {len(places)} elements: add nth, or name it by role")
@@ -383,6 +383,14 @@ class Driver:
             await found.click(timeout=ACTION_MS)
             return
         raise Failed(f"no link or button to a next page on {self.page.url}")
+
+
+async def _seen(found: Locator) -> range | list[int]:
+    """Which of the first 200 elements are visible; asked one by one only where some are not."""
+    count = await found.count()
+    if not count or await found.filter(visible=True).count() == count:
+        return range(count)
+    return [i for i in range(min(count, 200)) if await found.nth(i).is_visible()]
 
 
 def _named(given: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ them); the rest is ours and derived from the records like everything in it. Reco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 from snapshots.capture import Capture
 from snapshots.places import BytesPlace, Place, RemotePlace
 from snapshots.steps import LAST, Steps, open_steps
-from snapshots.swift_lines import swift_line
 
 BLOCK = 1 << 13  # bisection lands on blocks of this size, then looks within
 PROBE = 1 << 10  # enough for the rest of a line and the key of the next
@@ -144,10 +143,22 @@ def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
     )
 
 
+_swift_line: Callable[[bytes], Capture | None] | None = None
+
+
+def _load_swift_line() -> Callable[[bytes], Capture | None]:
+    """Imports what reads lines into captures: who only makes lines does without."""
+    global _swift_line
+    from snapshots.swift_lines import swift_line
+
+    _swift_line = swift_line
+    return swift_line
+
+
 def capture_of(line: bytes) -> Capture | None:
     """The capture of a line, None for a line of another kind. Raises KeyError, ValueError."""
     try:
-        return swift_line(line)
+        return (_swift_line or _load_swift_line())(line)
     except ValueError:  # not as we write it: read slowly, or said what is wrong
         parsed = parse_line(line)
         return to_capture(*parsed) if is_capture(parsed[2]) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from snapshots.request import Request
@@ -14,7 +14,7 @@ from snapshots.sites import host_of
 
 @lru_cache(maxsize=1)
 def _lists() -> tuple[frozenset[str], _Patterns, _Patterns]:
-    data: dict[str, Any] = tomllib.loads((files("snapshots") / "irrelevant.toml").read_text("utf-8"))
+    data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
     return frozenset(data["hosts"]), _Patterns(data["paths"]), _Patterns(data["cookies"])
 
 

@@ -24,7 +24,6 @@ from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, STEPS
 from snapshots.dates import iso_date
 from snapshots.places import FilePlace, Place, chunks
 from snapshots.profile import Profile
-from snapshots.rules import builtin
 from snapshots.steps import steps_of
 from snapshots.view import View
 
@@ -199,6 +198,8 @@ def write_package(
             old.close()
             (path / STEPS).unlink()
         if rules is None:
+            from snapshots.rules import builtin
+
             rules = builtin().to_json()
         own = {
             "id": snapshot_id(index.lines(), profile, rules),

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.resources import files
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -312,7 +312,7 @@ def example(text: str) -> Request:
 @lru_cache(maxsize=1)
 def builtin() -> RuleSet:
     """The rules that come with Stillweb."""
-    return load((files("snapshots") / "rules.toml").read_text("utf-8"))
+    return load(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 
 
 def load(text: str, name: str = "rules.toml") -> RuleSet:

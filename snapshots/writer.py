@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -52,6 +51,8 @@ LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recor
 
 def software_name() -> str:
     """Name and version as written into warcinfo and datapackage.json."""
+    from importlib.metadata import PackageNotFoundError, version  # costs as much as all modules of a format
+
     try:
         return f"stillweb/{version('stillweb')}"
     except PackageNotFoundError:

@@ -379,10 +379,9 @@ class Driver:
             await self._click(given)
             return
         found = await next_page_of(self.page)
-        if found is not None:
-            await found.click(timeout=ACTION_MS)
-            return
-        raise Failed(f"no link or button to a next page on {self.page.url}")
+        if found is None:
+            raise Failed(f"no link or button to a next page on {self.page.url}")
+        await found.click(timeout=ACTION_MS)
 
 
 async def _seen(found: Locator) -> range | list[int]:

@@ -1,7 +1,4 @@
-"""Before a score is believed: can the snapshot hold the answers, does the prompt give them away, what will expire.
-
-After: of each wrong cell, whether the right value was ever in front of the agent.
-"""
+"""Before a score is believed: can the snapshot hold the answers, does the prompt give them away, what will expire."""
 
 from __future__ import annotations
 
@@ -341,41 +338,3 @@ def cookie_dates(responses: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> 
                 continue
             found.add(CookieDate(url, value.partition("=")[0].strip(), day))
     return sorted(found, key=lambda cookie: (cookie.expires, cookie.url, cookie.name))
-
-
-Sight = Literal["seen-but-lost", "never-seen", "not-asked-for"]
-
-
-@dataclass(frozen=True, slots=True)
-class LostCell:
-    """A wrong cell. `row` counts from 0 in the score's cells. `not-asked-for`: the reference has no such cell."""
-
-    row: int
-    column: str
-    value: str | None
-    reference: str | None
-    sight: Sight
-    where: str = ""
-
-
-def lost_cells(
-    rows: Sequence[Sequence[Mapping[str, Any]]], evidence: Iterable[tuple[str, str]]
-) -> list[LostCell]:
-    """For each wrong cell of a score, whether the right value was in what the agent was shown.
-
-    `rows`: `detail["cells"]` of a table's score. `evidence`: (place, text) pairs, such as the outputs of tool calls.
-    """
-    index = TextIndex(evidence)
-    lost = []
-    for number, row in enumerate(rows):
-        for cell in row:
-            if cell["right"]:
-                continue
-            reference = cell.get("reference")
-            if reference is None:
-                lost.append(LostCell(number, cell["column"], cell["value"], None, "not-asked-for"))
-                continue
-            where = index.find(reference)
-            sight: Sight = "never-seen" if where is None else "seen-but-lost"
-            lost.append(LostCell(number, cell["column"], cell["value"], reference, sight, where or ""))
-    return lost

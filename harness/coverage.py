@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from harness.task import Task
-from snapshots.errors import GateFailed
 
 Kind = Literal["url", "pdf", "view", "search"]
 
@@ -74,14 +73,6 @@ class Coverage:
     def share(self) -> float:
         """Answered needs of all, 1 where nothing is needed."""
         return (len(self.needs) - len(self.missing)) / len(self.needs) if self.needs else 1.0
-
-    def require(self, share: float) -> None:
-        """Raises GateFailed when less than `share` (0..1) is answered."""
-        if self.share < share:
-            first = self.missing[0]
-            raise GateFailed(
-                f"coverage {self.share:.1%} is below {share:.1%}; first missing: {first.what} (task {first.task_id})"
-            )
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""

@@ -281,10 +281,6 @@ class Recorder:
         captures = self._archivist.session(session).captures
         return [capture for capture in list(captures) if capture.begin >= since]
 
-    def forget(self, session: str) -> None:
-        """Drops the list behind `captures_of` for a session that is done, to give its memory back."""
-        self._archivist.session(session).captures.clear()
-
     # The thread
 
     def _failed(self, url: str, reason: str) -> None:

@@ -54,7 +54,3 @@ class Literals:
                 data[begin:end], overlapping=True
             )
         ]
-
-    def occur_in(self, data: bytes) -> bool:
-        """Whether any of them occurs."""
-        return bool(self._all(data))

@@ -13,7 +13,6 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -59,23 +58,13 @@ def software_name() -> str:
         return "stillweb"
 
 
-@dataclass(slots=True)
-class WriterStats:
-    """Counts since the writer was opened."""
-
-    captures: int = 0
-    revisits: int = 0
-    bytes_written: int = 0
-    views: int = 0
-
-
 class Writer:
     """Appends to an open snapshot. Thread-safe. Use `Writer.open`."""
 
     def __init__(self, path: Path, software: str, settings: dict[str, Any], profile: Profile | None) -> None:
         self.path = path
         self.repairs: list[str] = []
-        self.stats = WriterStats()
+        self.captures = 0  # recorded since it was opened
         self.profile = profile
         self.rules: Any = None  # what sealing found, as `RuleSet.to_json` gives it
         self._software = software
@@ -202,8 +191,7 @@ class Writer:
                 place, question_at = self._append(packed.question, packed.answer)
                 capture = packed.capture(place, question_at)
                 self._recorded.add(capture, packed.identity)
-                self.stats.captures += 1
-                self.stats.revisits += capture.original is not None
+                self.captures += 1
         return capture
 
     def _append(self, first: bytes, second: bytes | BinaryIO) -> tuple[tuple[str, int, int], int]:
@@ -222,7 +210,6 @@ class Writer:
         name = self._file.path.name
         at, offset = self._file.append(first, second)
         length = self._file.size - offset
-        self.stats.bytes_written += len(first) + length
         return (name, offset, length), at
 
     def _other(
@@ -265,7 +252,6 @@ class Writer:
         with self._lock:
             self._other("metadata", view.address, iso_date(moment), VIEW_MEDIA, block, [])
             self._views[view.address] = view
-            self.stats.views += 1
             self._add_page(page_line(view))
 
     def _add_page(self, line: bytes) -> None:
@@ -324,9 +310,6 @@ class Writer:
             return self._recorded.lines(now, Archives(container.archives))
         finally:
             container.close()
-
-    def flush(self) -> None:
-        """Nothing waits: every call has handed its bytes to the system. Here for symmetry with files."""
 
     def close(self) -> None:
         """Writes the index, the page list and datapackage.json. Closing twice does nothing."""

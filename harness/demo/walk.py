@@ -76,7 +76,7 @@ def _record(site: Path, work: Path) -> None:
     gated = sum("#view=" in address for result in results for address in result.views)
     documents = sum(len(result.documents) for result in results)
     say(
-        f"   {writer.stats.captures} captures, {views} views ({gated} behind a filter, facet, tab or page), {documents} PDFs"
+        f"   {writer.captures} captures, {views} views ({gated} behind a filter, facet, tab or page), {documents} PDFs"
     )
 
 

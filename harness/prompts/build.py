@@ -134,12 +134,6 @@ def build(
     return results
 
 
-def prompt_task(task: Task, prompt: Prompt) -> Task:
-    """The task whose question is the prompt; the grader still sees the bare problem."""
-    meta = task.meta | {"problem": _problem(task), "prompt": prompt.digest}
-    return replace(task, question=prompt.text, meta=meta)
-
-
 def _problem(task: Task) -> str:
     return str(task.meta.get("problem") or task.question)
 

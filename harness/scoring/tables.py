@@ -33,7 +33,6 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     form: str
     header: bool = False
-    reordered: bool = False
 
 
 def is_none(text: str) -> bool:
@@ -142,7 +141,7 @@ def _without_header(
         kept = [tuple(row[i] for i in order) if len(row) == len(order) else row for row in kept]
     if not kept and header is None:
         return None
-    return Table(tuple(kept), form, header is not None, order is not None)
+    return Table(tuple(kept), form, header is not None)
 
 
 def _is_header(row: tuple[str, ...], rubric: Rubric) -> bool:
@@ -174,5 +173,5 @@ def _csv(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
         order = _order(header, rubric) if level == "forgiven" else None
         if order:
             rows = [tuple(row[i] for i in order) if len(row) == len(order) else row for row in rows]
-        return Table(tuple(rows), "csv", True, order is not None)
+        return Table(tuple(rows), "csv", True)
     return None

@@ -1,4 +1,4 @@
-"""The audit: answers that the snapshot can't hold, answers given away, dates that pass, values lost on the way."""
+"""The audit: answers that the snapshot can't hold, answers given away, dates that pass."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.audit import TextIndex, audit, cookie_dates, gold_rows, lost_cells, spellings
+from harness.audit import TextIndex, audit, cookie_dates, gold_rows, spellings
 from harness.rubric import Rubric
-from harness.scoring import Context, score
+from harness.scoring import Context
 from harness.task import Task
 
 TODAY = date(2026, 1, 1)
@@ -145,22 +145,6 @@ def test_cookies() -> None:
         ("a", "2025-10-21"),
         ("b", "2026-10-21"),
     ]
-
-
-def test_wrong_cells_are_seen_but_lost_or_never_seen() -> None:
-    task = table("L1|Alpha|1234|2020-01-31\nL2|Beta|9|2021-01-01")
-    result = score(task, "L1|Wrong|1|2020-01-31|extra", Context(rubrics={"b": RUBRIC}))
-    lost = lost_cells(result.detail["cells"], [("call 3", "Alpha L2 Beta 9"), ("call 4", "January 1, 2021")])
-    told = {(cell.row, cell.column): (cell.sight, cell.where) for cell in lost}
-    assert told == {
-        (0, "name"): ("seen-but-lost", "call 3"),
-        (0, "depth"): ("never-seen", ""),
-        (0, "extra 1"): ("not-asked-for", ""),
-        (1, "id"): ("seen-but-lost", "call 3"),
-        (1, "name"): ("seen-but-lost", "call 3"),
-        (1, "depth"): ("seen-but-lost", "call 3"),
-        (1, "day"): ("seen-but-lost", "call 4"),
-    }
 
 
 def test_gold_of_other_sets() -> None:

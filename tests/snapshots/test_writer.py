@@ -173,7 +173,7 @@ def test_threads_may_record_at_once(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert writer.stats.captures == 150
+        assert writer.captures == 150
     with Snapshot.open(tmp_path / "s") as snapshot:
         found = list(snapshot.captures())
         assert len(found) == 150

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.prompts import Failure, Prompt, build, hash_order, load_tokenizer, parse_budget, shuffled
-from harness.prompts.build import fit_pages, prompt_task, template
+from harness.prompts.build import fit_pages, template
 from harness.task import Task
 from snapshots.errors import UsageError
 
@@ -164,15 +164,6 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     first, second = row(*REQUIRED, *ADDITIONAL, task_id="1"), row(*REQUIRED, task_id="2")
     alone = build([first], Shelf(PAGES), "8k", seed=3)
     assert build([second, first], Shelf(PAGES), "8k", seed=3)[1] == alone[0]
-
-
-def test_the_prompt_becomes_a_task_with_the_bare_problem_for_the_grader() -> None:
-    task = row(*REQUIRED)
-    (prompt,) = build([task], Shelf(PAGES), "8k")
-    assert isinstance(prompt, Prompt)
-    made = prompt_task(task, prompt)
-    assert made.question == prompt.text
-    assert made.meta["problem"] == "Which {lake}?"
 
 
 @pytest.mark.parametrize(

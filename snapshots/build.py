@@ -28,6 +28,9 @@ from snapshots.steps import step_for, steps_of
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 
 
+Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"
+
+
 def stamp_for(
     files: Mapping[str, Place], index_size: int, index_crc: int, changing: Mapping[str, int]
 ) -> dict[str, Any]:
@@ -71,6 +74,7 @@ class Built:
     changing: Callable[[], Index | None] = lambda: (
         None
     )  # opens the table of `snapshots.changing`, if there is one
+    hashes: Hashes = field(default_factory=dict)
 
 
 def open_index(container: Container, progress: Progress | None = None) -> tuple[Index, Built]:
@@ -149,7 +153,8 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
 
     The container is another one where something was; the texts say what.
     """
-    parts = scans(container, progress)
+    hashes: dict[str, tuple[int, str]] = {}
+    parts = scans(container, progress, hashes=hashes)
     folder = Path(container.path) / ARCHIVE
     # a plain copy was made of what can't be read by offset, nor be cut
     plain = {n for n, p in container.archives.items() if isinstance(p, FilePlace) and p.path != folder / n}
@@ -162,14 +167,22 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
         container = open_directory(Path(container.path))
         for name in sorted(plain):
             container.make_plain(name)
-        parts |= scans(container, names=cut)
-    return container, assemble(parts.values(), Archives(container.archives)), repairs
+        parts |= scans(container, names=cut, hashes=hashes)
+    built = assemble(parts.values(), Archives(container.archives))
+    built.hashes = hashes
+    return container, built, repairs
 
 
 def scans(
-    container: Container, progress: Progress | None = None, names: Collection[str] | None = None
+    container: Container,
+    progress: Progress | None = None,
+    names: Collection[str] | None = None,
+    hashes: dict[str, tuple[int, str]] | None = None,
 ) -> dict[str, list[Part]]:
-    """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes."""
+    """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes.
+
+    Where it takes several, `hashes` is given those of whole files, too.
+    """
     archives = {n: container.archives[n] for n in sorted(container.archives if names is None else names)}
     total = sum(place.size for place in archives.values())
     done = 0
@@ -181,7 +194,7 @@ def scans(
             progress(min(done, total), total)
 
     parts = {}
-    for name, found in [*scan_files(archives, advance)]:
+    for name, found in [*scan_files(archives, advance, hashes=hashes)]:
         if found is None:
             container.make_plain(name)
             found = scan_file(container.archives[name], name, lambda _: None)

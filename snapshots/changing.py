@@ -22,17 +22,22 @@ from snapshots.urlkeys import escape
 
 def changes(line: bytes) -> bool:
     """Whether an index line is of a capture that changes a state or sent an issued value."""
-    marked = b'"changes":true' in line or b'"state":"$' in line or b" $" in line
-    return marked and is_capture(json.loads(line.split(b" ", 2)[2]))
+    return _marked(line) and is_capture(json.loads(line.split(b" ", 2)[2]))
+
+
+def _marked(line: bytes) -> bool:
+    return b'"changes":true' in line or b'"state":"$' in line or b" $" in line
 
 
 def table_of(lines: Iterable[bytes]) -> bytes:
     """The table for the lines of an index."""
     found = set()
     for line in lines:
-        if changes(line):
+        if _marked(line):
             key, _, block = line.split(b" ", 2)
-            found.add(_site(site_of(json.loads(block)["url"])) + b" " + key + b"\n")
+            entry = json.loads(block)
+            if is_capture(entry):
+                found.add(_site(site_of(entry["url"])) + b" " + key + b"\n")
     return b"".join(sorted(found))
 
 

@@ -9,20 +9,21 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from isal import isal_zlib
 
 from snapshots.appending import write_whole
-from snapshots.build import stamp_for
+from snapshots.build import Hashes, stamp_for
 from snapshots.cdxj import Index
 from snapshots.changing import stamp_of, table_of
 from snapshots.container import ARCHIVE, CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container, open_directory
 from snapshots.dates import iso_date
-from snapshots.places import FilePlace, Place, chunks
+from snapshots.places import FilePlace, Place, chunks, hash_place
 from snapshots.profile import Profile
 from snapshots.steps import steps_of
 from snapshots.view import View
@@ -101,7 +102,7 @@ def pages_of(data: bytes) -> Iterator[View]:
 def identities(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The record identities in index lines."""
     for line in lines:
-        found = _IDENTITY.search(line)
+        found = _IDENTITY.search(line, len(line) - 73)
         if found:
             yield found[1]
 
@@ -112,8 +113,7 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
     The order of files, how records are spread over them, and when a snapshot was sealed play no part.
     """
     value = hashlib.sha256(b"stillweb snapshot 1\n")
-    for identity in sorted({bytes.fromhex(found.decode()) for found in identities(lines)}):
-        value.update(identity.hex().encode() + b"\n")
+    value.update(b"".join([found + b"\n" for found in sorted(set(identities(lines)))]))
     rest = {"profile": profile.to_json() if profile else None, "rules": rules}
     value.update(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
     return value.hexdigest()
@@ -124,23 +124,21 @@ def layered_id(ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(["stillweb layers 1", *ids]).encode()).hexdigest()
 
 
-def hash_place(place: Place) -> str:
-    """ "sha256:…" of all bytes of a file."""
-    value = hashlib.sha256()
-    for piece in chunks(place):
-        value.update(piece)
-    return "sha256:" + value.hexdigest()
-
-
 def describe(
-    files: Mapping[str, Place], *, software: str, created: str, own: Mapping[str, Any], title: str = ""
+    files: Mapping[str, Place],
+    *,
+    software: str,
+    created: str,
+    own: Mapping[str, Any],
+    title: str = "",
+    hashes: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """datapackage.json for files by full name."""
+    """datapackage.json for files by full name; `hashes` are those that are known, by that name."""
     resources = [
         {
             "name": name.rpartition("/")[2],
             "path": name,
-            "hash": hash_place(files[name]),
+            "hash": hashes.get(name) or hash_place(files[name]),
             "bytes": files[name].size,
         }
         for name in sorted(files)
@@ -178,9 +176,19 @@ def newest(lines: Iterable[bytes]) -> str:
 
 
 def write_package(
-    path: Path, *, profile: Profile | None, settings: Mapping[str, Any], software: str, rules: Any = None
+    path: Path,
+    *,
+    profile: Profile | None,
+    settings: Mapping[str, Any],
+    software: str,
+    rules: Any = None,
+    lines: Sequence[bytes] | None = None,
+    hashes: Hashes = MappingProxyType({}),
 ) -> str:
-    """Writes datapackage.json and its digest into a snapshot directory whose index is written; gives its id."""
+    """Writes datapackage.json and its digest into a snapshot directory whose index is written; gives its id.
+
+    `lines` are those of the index where they are in memory, `hashes` what is known of archive files.
+    """
     container = open_directory(path)
     try:
         place = container.members[INDEX]
@@ -188,7 +196,11 @@ def write_package(
         for piece in chunks(place):
             crc = isal_zlib.crc32(piece, crc)
         index = Index(place)  # read line by line, as often as needed: it may be larger than memory
-        table = table_of(index.lines())
+
+        def listed() -> Iterable[bytes]:
+            return index.lines() if lines is None else lines
+
+        table = table_of(listed())
         write_whole(path / CHANGING, [table])
         container.members[CHANGING] = FilePlace(path / CHANGING)
         if steps := steps_of(index.size, index.key_at):
@@ -202,13 +214,19 @@ def write_package(
 
             rules = builtin().to_json()
         own = {
-            "id": snapshot_id(index.lines(), profile, rules),
+            "id": snapshot_id(listed(), profile, rules),
             "index": stamp_for(container.archives, index.size, crc, stamp_of(table)),
             "profile": profile.to_json() if profile else None,
             "settings": dict(settings),
             "rules": rules,
         }
-        package = describe(all_files(container), software=software, created=newest(index.lines()), own=own)
+        known = {
+            ARCHIVE + name: hashes[name][1]
+            for name, archive in container.archives.items()
+            if name in hashes and hashes[name][0] == archive.size  # files are only ever appended to
+        }
+        created = newest(listed())
+        package = describe(all_files(container), software=software, created=created, own=own, hashes=known)
     finally:
         container.close()
     write_whole(path / PACKAGE, [package])

@@ -18,7 +18,7 @@ from snapshots.gathering import Part, Site, Waiting, gathered
 from snapshots.indexing import find
 from snapshots.keys import Key
 from snapshots.pairing import Answer, Question, settle
-from snapshots.places import FilePlace, Place
+from snapshots.places import FilePlace, Place, hash_place
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.scan import PIECE, NotSeekable, boundary_after
@@ -35,9 +35,15 @@ _QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("req
 
 
 def scan_files(
-    archives: Mapping[str, Place], advance: Callable[[int], None], workers: int | None = None
+    archives: Mapping[str, Place],
+    advance: Callable[[int], None],
+    workers: int | None = None,
+    hashes: dict[str, tuple[int, str]] | None = None,
 ) -> Iterator[tuple[str, list[Part] | None]]:
-    """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`)."""
+    """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`).
+
+    Where there are workers, they fill `hashes`: the size and digest of each file.
+    """
     workers = workers or os.cpu_count() or 1
     total = sum(place.size for place in archives.values())
     least = FORKED if can_fork() else LARGE
@@ -47,9 +53,15 @@ def scan_files(
         return
     size = max(least // 4, total // (EACH * workers))  # of a part
     parts = {name: _parts(archives[name], name, size) for name in sorted(archives)}
-    jobs = [marshal.dumps(part.job) for of_file in parts.values() for part in of_file]
+    jobs: list[bytes] = []
+    for of_file in parts.values():
+        if of_file and hashes is not None:
+            jobs.append(marshal.dumps(of_file[0].job[:4]))
+        jobs += [marshal.dumps(part.job) for part in of_file]
     with closing(run_all(work, jobs, workers)) as results:
         for name, of_file in parts.items():
+            if of_file and hashes is not None and (value := next(results)) is not None:
+                hashes[name] = archives[name].size, marshal.loads(value)
             # those of all its parts are taken, whatever is in them
             yield name, _finish(of_file, [next(results) for _ in of_file], archives[name], name, advance)
 
@@ -218,11 +230,11 @@ def _answer(values: list[Any]) -> Answer:
 
 
 def work(data: bytes) -> bytes:
-    """A part of a file, in a worker process: what to scan, and what was found."""
-    path, base, size, name, start, end = marshal.loads(data)
+    """A part of a file, in a worker process: what to scan, and what was found; of a whole one, its digest."""
+    path, base, size, name, *part = marshal.loads(data)
     place = FilePlace(path, base=base, size=size, name=name)
     try:
-        value: Any = to_plain(_gather(place, name, start, end))
+        value: Any = to_plain(_gather(place, name, *part)) if part else hash_place(place)
     except NotSeekable:
         value = None
     finally:

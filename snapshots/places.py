@@ -6,6 +6,7 @@ files are read with `os.pread`, so that no file position is shared.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,6 +144,14 @@ def chunks(place: Place, start: int = 0, end: int | None = None, size: int = CHU
             return
         yield piece
         start += len(piece)
+
+
+def hash_place(place: Place) -> str:
+    """ "sha256:…" of all bytes of a place."""
+    value = hashlib.sha256()
+    for piece in chunks(place):
+        value.update(piece)
+    return "sha256:" + value.hexdigest()
 
 
 class Reader:

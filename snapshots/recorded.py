@@ -99,4 +99,4 @@ class Recorded:
             with self._lock:
                 if len(captures) == len(self._captures):
                     self._stated = stated
-        return sorted_lines([*stated, *others])
+        return sorted_lines([*stated, *others]) if others else stated

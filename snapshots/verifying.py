@@ -19,9 +19,9 @@ from snapshots.errors import DamagedInput
 from snapshots.gathering import Part, gathered
 from snapshots.indexing import find
 from snapshots.opening import open_container
-from snapshots.package import all_files, hash_place, identities, snapshot_id
+from snapshots.package import all_files, identities, snapshot_id
 from snapshots.pairing import settle
-from snapshots.places import Place, chunks
+from snapshots.places import Place, chunks, hash_place
 from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.scan import Damage, NotSeekable, Scanned
@@ -55,8 +55,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> li
     except DamagedInput as error:
         return [Problem("open", str(path), -1, str(error))]
     try:
-        check = _Check(container, progress)
-        return check.run()
+        return _Check(container, progress).run()
     finally:
         container.close()
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from snapshots import indexing, warc
 from snapshots.appending import FULL_DISK, AppendFile, full_disk, write_whole
-from snapshots.build import fits, join_lines, mend, open_index
+from snapshots.build import Hashes, fits, join_lines, mend, open_index
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import parse_line
 from snapshots.container import ARCHIVE, INDEX, PAGES, open_directory
@@ -74,6 +74,7 @@ class Writer:
         self._packer = Packer(software, path / "archive")
         self._recorded = Recorded()
         self._views: dict[str, View] = {}
+        self._hashes: Hashes = {}  # of archive files as they were when the index was built
         self._guard = _lock_directory(path)
 
     @classmethod
@@ -136,6 +137,7 @@ class Writer:
                 self.repairs += repairs
                 lines, known = built.lines, built
                 self.repairs += built.notes
+                self._hashes = built.hashes
             others = [
                 line for line in lines if line.startswith(b"urn:")
             ]  # as `indexing.other_key` names them
@@ -319,7 +321,8 @@ class Writer:
             self._closed = True
         try:
             self._file.close()
-            write_whole(self.path / INDEX, [join_lines(self.lines())])
+            lines = self.lines()
+            write_whole(self.path / INDEX, [join_lines(lines)])
             views = sorted(self._views.values(), key=lambda v: (v.timestamp, v.address))
             write_whole(self.path / PAGES, [PAGES_HEADER, *map(page_line, views)])
             write_package(
@@ -328,6 +331,8 @@ class Writer:
                 settings=self._settings,
                 software=self._software,
                 rules=self.rules,
+                lines=lines,
+                hashes=self._hashes,
             )
         finally:
             self._release()

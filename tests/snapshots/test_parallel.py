@@ -13,7 +13,8 @@ from snapshots.gathering import Part
 from snapshots.parallel import scan_file
 from snapshots.places import FilePlace
 from snapshots.reading import Archives
-from snapshots.writer import Writer
+from snapshots.verifying import verify
+from snapshots.writer import Writer, reindex
 from tests.snapshots.making import record
 from tests.snapshots.malformed import http, other, packed
 from tests.snapshots.malformed import record as warc_record
@@ -49,6 +50,20 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
         assert len(several) > workers
         assert lines(several, path) == alone
     assert sum(progress) == 2 * path.stat().st_size
+
+
+def test_files_are_listed_with_their_digests_also_when_they_grow_after_the_scan(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for number in range(9):
+            record(writer, f"http://example.test/{number}", b"<p>%d</p>" % number)
+    (tmp_path / "s" / "archive" / "other.warc.gz").write_bytes(packed(warc_record(http()), other()))
+    assert reindex(tmp_path / "s") == 11
+    assert verify(tmp_path / "s") == []
+    (tmp_path / "s" / "indexes" / "index.cdxj").unlink()
+    with Writer.open(tmp_path / "s") as writer:
+        assert set(writer._hashes) == {"data-00000.warc.gz", "other.warc.gz"}
+        record(writer, "http://example.test/more", b"more")
+    assert verify(tmp_path / "s") == []
 
 
 def test_a_pair_over_the_seam_is_found(tmp_path: Path) -> None:

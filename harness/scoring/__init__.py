@@ -168,16 +168,14 @@ def find_scorer(name: str) -> Scorer:
 def score(task: Task, answer: str | None, context: Context | None = None) -> Score:
     """Scores one answer with the task's scorer. `answer` None: the attempt ended without one.
 
-    UsageError where a scorer of one's own raises something, or gives what is no score: the attempt is not scored then.
+    UsageError where a scorer raises something else, or gives what is no score: the attempt is not scored then.
     """
     scorer = find_scorer(task.scorer)
-    if isinstance(SCORERS.get(task.scorer), str):
-        return scorer(task, answer, context or Context())
     try:
         return _sound(scorer(task, answer, context or Context()))
     except StillwebError:
         raise
-    except Exception as error:  # foreign code: its failure is told and counted, the rest goes on
+    except Exception as error:  # foreign code or odd texts: the failure is told and counted, the rest goes on
         raise UsageError(f"scorer {task.scorer}: {type(error).__name__}: {error}") from error
 
 

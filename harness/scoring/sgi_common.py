@@ -110,16 +110,19 @@ def parse_answer(task: Task, judge: Judge, model: str, text: str, example: str) 
 def json_part(text: str, opening: str, closing: str) -> Any:
     """The JSON between the first `opening` and the last `closing` bracket. ValueError if there is none.
 
-    Trailing commas are forgiven, for models write them; nothing is ever evaluated.
+    Trailing commas are forgiven, for models write them; NaN and Infinity become texts; nothing is ever evaluated.
     """
     start, end = text.find(opening), text.rfind(closing)
     if start < 0 or end < start:
         raise ValueError(f"no {opening}…{closing} in {' '.join(text.split())[:60]!r}")
     part = text[start : end + 1]
     try:
-        return json.loads(part, strict=False)
-    except ValueError:
-        return json.loads(re.sub(r",(\s*[\]}])", r"\1", part), strict=False)
+        try:
+            return json.loads(part, strict=False, parse_constant=str)
+        except ValueError:
+            return json.loads(re.sub(r",(\s*[\]}])", r"\1", part), strict=False, parse_constant=str)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,16 +102,23 @@ def _program(task: Task, answer: str, context: Context, faithful: bool, problems
             except (SyntaxError, KeyError):
                 continue
         else:
-            program = _by_parser(task, program, name, text, context, readings, problems)
+            program = _by_parser(task, program, name, text, context, faithful, readings, problems)
     return program
 
 
 def _by_parser(
-    task: Task, program: str, name: str, text: str, context: Context, readings: list[str], problems: list[str]
+    task: Task,
+    program: str,
+    name: str,
+    text: str,
+    context: Context,
+    faithful: bool,
+    readings: list[str],
+    problems: list[str],
 ) -> str:
     if context.judge is not None and len(readings) < 50:
         parsed = parse_answer(task, context.judge, variable(context, "SGI_PARSER_MODEL"), text, _CODE_EXAMPLE)
-        candidates = [parsed, *code_blocks(parsed)]
+        candidates = [parsed] if faithful else [parsed, *code_blocks(parsed)]
         readings += candidates  # asked once; the next function is looked for in it first
         for code in candidates:
             try:
@@ -166,10 +173,12 @@ def _run_one(
         "output": output[:2000],
         "exact": output == test["output"],
     }
+    if result.timed_out:  # whatever it printed before: the official runner puts its own words in the place
+        return told | {"passed": False, "reason": "timed out"}
     if told["exact"]:
         return told | {"passed": True, "reason": "equal"}
     if result.returncode != 0:
-        return told | {"passed": False, "reason": "timed out" if result.timed_out else "the program failed"}
+        return told | {"passed": False, "reason": "the program failed"}
     passed, reason = _judged_same(task, need_judge(task, context), test["output"], output, context, problems)
     return told | {"passed": passed, "reason": reason}
 

@@ -46,7 +46,8 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     """Metrics final and the four dimensions, each 0..100: (objective·10 + subjective)/2, final their mean.
 
     Subjective is 100 for a win, else 0, by SGI_JUDGE_MODEL_1..3 at temperature 0.1, each asked in both positions.
-    A vote that stays unreadable after five askings is not cast, and named.
+    A vote that stays unreadable after five askings is not cast, and named; fixed gives no value to a dimension that
+    the missing votes could have won.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -73,12 +74,20 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "final": "the mean of the four",
     }
     metrics = {}
+    missing = 2 * len(_judges(context)) - len(ballots)
+    undecided = {
+        name
+        for name in DIMENSIONS
+        if formulas.verdict(name, votes[name]) != "win" == formulas.verdict(name, votes[name] + missing)
+    }
     for name in ("final", *DIMENSIONS):
         a, b = (
             sum(values.values()) / 4 if name == "final" else values[name]
             for values in (dimensions["faithful"], dimensions["fixed"])
         )
-        metrics[name] = Both(a, b if idea is not None else None, whys[name])
+        unknown = name in undecided or (name == "final" and bool(undecided))
+        why = "the missing votes could have won it" if unknown else whys[name]
+        metrics[name] = Both(a, None if unknown or idea is None else b, why)
     detail = {
         "embedder": embedder.name,
         "objective": objective[context.mode],
@@ -104,6 +113,9 @@ def _objective(
     kept = "_raw" if faithful else ""
     steps, gold_steps = idea.get("ImplementationSteps"), record["implementation_steps"]
     order = idea.get("ImplementationOrder")
+    if faithful:  # a text gives its characters; what raises in the official scorer counts 0 there
+        items = list(order) if isinstance(order, list | str | Mapping) else []
+        order = items if isinstance(steps, Mapping) and all(isinstance(item, str) for item in items) else []
     novelty = 0.5 * formulas.distance(embedder, text, known) + 0.5 * formulas.distance(embedder, text, recent)
     return {
         "effectiveness": formulas.effectiveness(embedder, record["keywords" + kept], text),

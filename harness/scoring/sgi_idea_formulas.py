@@ -110,11 +110,11 @@ def feasibility(
 ) -> float:
     """10·(0.6·Jaccard of edges + 0.4·Jaccard of the steps' words); 0 if either has no steps or no order.
 
-    With one step there are no edges: faithful, the words alone count.
+    With one step there are no edges: faithful, the words alone count; and none do where a step is no text.
     """
     if not (steps and order and gold_steps and gold_order):
         return 0.0
-    words, gold_words = _words(steps), _words(gold_steps)
+    words, gold_words = _words(steps, faithful), _words(gold_steps, faithful)
     text = jaccard(words, gold_words) if words and gold_words else 0.0
     mine = edges(steps, order, faithful=faithful)
     gold = edges(gold_steps, gold_order, faithful=faithful)
@@ -123,7 +123,9 @@ def feasibility(
     return 10 * (0.6 * jaccard(mine, gold) + 0.4 * text)
 
 
-def _words(steps: Mapping[str, Any]) -> set[str]:
+def _words(steps: Mapping[str, Any], faithful: bool) -> set[str]:
+    if faithful and not all(isinstance(text, str) for text in steps.values()):
+        return set()
     joined = " ".join(str(text) for text in steps.values())
     return set(joined.lower().split()) if len(joined.strip()) >= 3 else set()
 

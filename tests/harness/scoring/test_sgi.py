@@ -96,7 +96,8 @@ def test_answer_tag_vectors(text: str, expected: str | None) -> None:
 
 def test_json_inside_prose_without_running_anything() -> None:
     assert json_part('Sure: [{"a": 1},] done', "[", "]") == [{"a": 1}]
-    for text in ("nothing", "[__import__('os')]", "]["):
+    assert json_part('[{"a": NaN}]', "[", "]") == [{"a": "NaN"}]  # no trace can hold the number
+    for text in ("nothing", "[__import__('os')]", "][", "[" * 100_000 + "]"):
         with pytest.raises(ValueError, match=r".+"):
             json_part(text, "[", "]")
 
@@ -306,6 +307,42 @@ def test_an_unreadable_judge_is_asked_again_and_then_named() -> None:
     assert len(judge.calls) == 30
     assert len(got.detail["problems"]) == 6
     assert got.detail["votes"]["overall"] == 0
+
+
+def test_votes_that_are_missing_decide_nothing_in_fixed_mode() -> None:
+    def one_is_silent(prompt: str, model: str) -> str:
+        return "Both are fine." if model == "o-silent" else generated_wins(prompt, model)
+
+    task = Task("i", "?", RECORD, "sgi-idea-generation")
+    env = {"SGI_JUDGE_MODEL_1": "o-silent"}
+    four = Context(judge=Answers(one_is_silent), embedder=Words(), mode="fixed", env=env)
+    got = score(task, json.dumps(IDEA), four)
+    # Four of six: enough for all but novelty, which two more votes could have won.
+    assert got.detail["votes"]["novelty"] == 4
+    assert (got.metrics["novelty"], got.metrics["final"]) == (None, None)
+    assert got.metrics["feasibility"] is not None
+    assert {e["metric"] for e in got.detail["differs"]} >= {"novelty", "final"}
+    none, _ = idea(json.dumps(IDEA), "Both are fine.", "fixed")
+    assert (set(none.metrics.values()), none.status) == ({None}, "unparsable")
+    lost, _ = idea(json.dumps(IDEA), BALLOT.replace("%s", "A"), "fixed")
+    assert lost.metrics["final"] is not None
+
+
+def test_faithful_gives_no_feasibility_for_what_the_official_scorer_can_not_read() -> None:
+    """Its graph wants an object of steps and an order of texts; anything else raises there, and counts 0."""
+    numbers = IDEA | {"ImplementationOrder": [1, 2]}
+    listed = IDEA | {"ImplementationSteps": ["mix", "heat"]}
+    nested = IDEA | {"ImplementationSteps": {"1": ["mix"], "2": "heat"}}
+    found = {}
+    for mode in ("faithful", "fixed"):
+        found[mode] = [
+            idea(json.dumps(each), generated_wins, mode)[0].detail["objective"]["feasibility"]
+            for each in (IDEA, numbers, listed, nested)
+        ]
+    assert found["faithful"] == pytest.approx([10, 0, 0, 6])  # nested: the edges count, the words don't
+    assert found["fixed"][:3] == pytest.approx([10, 10, 10])
+    text = IDEA | {"ImplementationOrder": "12"}  # its characters are the items
+    assert idea(json.dumps(text), generated_wins)[0].detail["objective"]["feasibility"] == pytest.approx(10)
 
 
 def test_an_idea_that_is_no_json() -> None:

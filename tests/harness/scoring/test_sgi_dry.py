@@ -98,6 +98,19 @@ def test_a_timeout_counts_as_the_limit(environment: str) -> None:
 
 
 @needs_isolation
+def test_what_a_program_said_before_it_hung_is_no_right_output(environment: str) -> None:
+    hangs = (
+        "<answer>def area(a, b):\n    import time\n    print(a * b, flush=True)\n    time.sleep(60)</answer>"
+    )
+    got = dry(hangs, environment, OUTPUTS[:2], SGI_EXECUTION_TIMEOUT="2")
+    assert [(test["output"], test["passed"], test["reason"]) for test in got.detail["tests"]] == [
+        ("0", False, "timed out"),
+        ("3", False, "timed out"),
+    ]
+    assert got.metrics["passall1"] == 0
+
+
+@needs_isolation
 def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
     fenced = "Here:\n```python\ndef area(a, b):\n    return a * b\n```"
     got = dry(fenced, environment, OUTPUTS, Answers('{"judgment": "incorrect"}'), mode="fixed")
@@ -109,6 +122,19 @@ def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
 def test_the_parser_gives_the_code_that_the_answer_hides(environment: str) -> None:
     judge = Answers(lambda p, model: "def area(a, b):\n    return a * b" if model == "gpt-4.1-mini" else "{}")
     assert dry("multiply a and b", environment, OUTPUTS, judge).metrics["passall5"] == 1
+
+
+@needs_isolation
+def test_a_fence_that_the_parser_puts_around_its_code_is_seen_through_in_fixed_mode_only(
+    environment: str,
+) -> None:
+    fenced = "```python\ndef area(a, b):\n    return a * b\n```"
+    judge = Answers(
+        lambda p, model: fenced if model == "gpt-4.1-mini" else '{"judgment": "incorrect", "reason": "x"}'
+    )
+    got = dry("multiply a and b", environment, OUTPUTS, judge, mode="fixed")
+    assert got.metrics["passall5"] == 1
+    assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall5"] == 0
 
 
 @needs_isolation

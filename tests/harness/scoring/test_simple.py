@@ -130,6 +130,12 @@ def test_scorers_by_name_and_import_path() -> None:
             find_scorer(wrong)
 
 
+def test_whatever_goes_wrong_in_a_scorer_is_named_and_ends_no_run() -> None:
+    task = Task("w", "?", {"no answer": ""}, "sgi-wet-experiment")
+    with pytest.raises(UsageError, match="scorer sgi-wet-experiment: KeyError: 'answer'"):
+        score(task, "x")
+
+
 def test_registering_a_scorer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SCORERS, "length", "x:y")
     monkeypatch.setitem(METRICS, "length", ())

@@ -36,6 +36,11 @@ def with_session(url: str, session: str) -> str:
     return url.replace("://", f"://{quote(session, safe='')}:x@", 1)
 
 
+def host_port(host: str, port: int) -> str:
+    """A host and a port as they stand in an address, where one of IPv6 has brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def target_text(raw: bytes) -> str:
     """A request's target as text; bytes that are no UTF-8 percent-encoded, as they would be asked for elsewhere.
 

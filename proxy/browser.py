@@ -16,8 +16,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from proxy.addresses import with_session
 from snapshots.errors import MissingCapability
 from snapshots.profile import Profile
 
@@ -163,18 +164,10 @@ def spki_hash(certificate: bytes) -> str:
 def proxy_settings(proxy_url: str) -> ProxySettings:
     """Playwright's form of `http://session:x@host:port`; loopback goes through the proxy too."""
     parts = urlsplit(proxy_url)
-    settings: ProxySettings = {"server": f"http://{parts.hostname}:{parts.port}", "bypass": "<-loopback>"}
+    settings: ProxySettings = {"server": f"http://{parts.netloc.rpartition('@')[2]}", "bypass": "<-loopback>"}
     if parts.username:
         settings |= {"username": unquote(parts.username), "password": unquote(parts.password or "x")}
     return settings
-
-
-def with_session(proxy_url: str, session: str) -> str:
-    """The proxy URL with the session as its user name, unless it names one."""
-    parts = urlsplit(proxy_url)
-    if parts.username:
-        return proxy_url
-    return f"{parts.scheme}://{quote(session, safe='')}:x@{parts.hostname}:{parts.port}"
 
 
 class BrowserHost:
@@ -276,7 +269,8 @@ class BrowserHost:
 
         await self.start()
         assert self._browser is not None
-        proxy_url = with_session(proxy_url, session)
+        if not urlsplit(proxy_url).username:
+            proxy_url = with_session(proxy_url, session)
         full = complete(profile, self.build)
         options: dict[str, Any] = {
             "user_agent": full.user_agent,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from proxy.addresses import DEFAULT_SESSION, with_session
+from proxy.addresses import DEFAULT_SESSION, host_port, with_session
 from proxy.answering import CACHE_BYTES, Answerer, VirtualHost
 from proxy.certificates import Authority
 from proxy.connection import Connection
@@ -206,8 +206,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """The proxy's address, without a session."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{host_port(self._host, self._port)}"
 
     def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
         """The proxy's address for a session of that name (any printable text without ':' and '%')."""

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from proxy.addresses import host_port
 from snapshots.errors import MissingCapability
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
@@ -104,7 +105,7 @@ def canary() -> Canary:
     """Tries to reach places outside, by address and by name, and says what came of it."""
     attempts: list[tuple[str, str]] = []
     for host, port in OUTSIDE:
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        place = host_port(host, port)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         attempts.append((place, _try(lambda f=family, h=host, p=port: _connect(f, h, p))))
     if isolated():  # elsewhere a resolver may keep us waiting for longer than anybody wants

@@ -19,7 +19,7 @@ from typing import cast
 
 from mitmproxy import exceptions, options
 
-from proxy.addresses import DEFAULT_SESSION, with_session
+from proxy.addresses import DEFAULT_SESSION, host_port, with_session
 from proxy.archiving import Archivist, Writes
 from proxy.certificates import Authority
 from proxy.clients import client_environment, run_command
@@ -203,8 +203,7 @@ class Recorder:
     @property
     def url(self) -> str:
         """The proxy's address, without a session."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{host_port(self._host, self._port)}"
 
     def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
         """The proxy's address for a session of that name (any printable text without ':' and '%')."""

@@ -21,6 +21,7 @@ from pathlib import Path
 import httpx
 
 import harness.demo
+from benchmarks.servers import free_port
 
 HERE = Path(__file__).parent
 PEERS = HERE.parent.parent / ".venv-peers" / "bin"
@@ -78,9 +79,7 @@ def serving(name: str, work: Path) -> Iterator[int]:
     if not filled.exists():
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     base = f"http://127.0.0.1:{port}"
     words: list[str | Path]
     if name == "datasette":

@@ -8,10 +8,10 @@ A YAML file names its kind in the member `agent`. An import path gives an `Agent
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.import_path import load_module
 from harness.yaml_file import read_yaml
 from snapshots.errors import UsageError
 
@@ -82,13 +82,7 @@ def _from_file(path: Path, options: dict[str, Any]) -> Agent:
 
 
 def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> Agent:
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and module_name.startswith(error.name):
-            raise UsageError(f"agent {module_name}:{attribute}: there is no module {error.name!r}") from error
-        raise
-    found = getattr(module, attribute, None)
+    found = getattr(load_module(module_name, f"agent {module_name}:{attribute}"), attribute, None)
     if found is None:
         raise UsageError(f"agent {module_name}:{attribute}: the module has no {attribute!r}")
     agent = found if hasattr(found, "run") and not isinstance(found, type) else found(**options)

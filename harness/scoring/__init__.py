@@ -8,13 +8,13 @@ an import path `module:function`. They are loaded when first used.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from harness.import_path import load_module
 from harness.task import Task
 from snapshots.errors import StillwebError, UsageError
 
@@ -153,13 +153,7 @@ def find_scorer(name: str) -> Scorer:
     if not colon:
         known = ", ".join(sorted(SCORERS))
         raise UsageError(f"no scorer {name!r}; known are {known}, or give an import path module:function")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and module_name.startswith(error.name):
-            raise UsageError(f"scorer {name!r}: there is no module {error.name!r}") from error
-        raise
-    found: Scorer | None = getattr(module, function_name, None)
+    found: Scorer | None = getattr(load_module(module_name, f"scorer {name!r}"), function_name, None)
     if not callable(found):
         raise UsageError(f"scorer {name!r}: module {module_name!r} has no function {function_name!r}")
     return found

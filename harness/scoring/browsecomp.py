@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from harness.scoring import Context, Score, unscored
-from harness.scoring.grading import GradeError, grade, grader_template
+from harness.scoring.grading import GradeError, grade, grader_of, grader_template
 from harness.task import Task
-from snapshots.errors import UsageError
 
 
 def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
@@ -16,14 +15,11 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
-    model = task.options.get("model") or context.env.get("GRADER_MODEL")
-    if context.judge is None or not model:
-        missing = "a judge" if context.judge is None else "options.model or GRADER_MODEL"
-        raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs {missing}")
+    judge, model = grader_of(task, context)
     problem = str(task.meta.get("problem") or task.question)
     template = task.options.get("template")
     try:
-        verdict = grade(context.judge, model, problem, answer, str(task.reference), template=template)
+        verdict = grade(judge, model, problem, answer, str(task.reference), template=template)
     except GradeError as error:
         return unscored(task, "unparsable", str(error))
     prompt = "options.template" if template else grader_template()["version"]

@@ -9,7 +9,9 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from harness.scoring import Judge
+from harness.scoring import Context, Judge
+from harness.task import Task
+from snapshots.errors import UsageError
 
 
 class GradeError(Exception):
@@ -70,6 +72,15 @@ def parse_grade(text: str) -> Grade:
 def _field(text: str, name: str) -> str:
     found = re.search(_FIELD % name + r"(.*?)" + _NEXT, text, re.I | re.M | re.S)
     return found[1].strip() if found else ""
+
+
+def grader_of(task: Task, context: Context) -> tuple[Judge, str]:
+    """The judge and the model for a task: `options.model`, else the variable GRADER_MODEL. UsageError without them."""
+    model = task.options.get("model") or context.env.get("GRADER_MODEL")
+    if context.judge is None or not model:
+        missing = "a judge" if context.judge is None else "options.model or GRADER_MODEL"
+        raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs {missing}")
+    return context.judge, model
 
 
 def grade(

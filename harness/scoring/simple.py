@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from harness.scoring import Context, Score, unscored
-from harness.scoring.grading import GradeError, grade
+from harness.scoring.grading import GradeError, grade, grader_of
 from harness.scoring.normalise import as_decimal
 from harness.scoring.spelling import fold, normalise_text
 from harness.task import Task
@@ -43,13 +43,10 @@ def score_judged(task: Task, answer: str | None, context: Context) -> Score:
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
-    model = task.options.get("model") or context.env.get("GRADER_MODEL")
-    if context.judge is None or not model:
-        missing = "a judge" if context.judge is None else "options.model or GRADER_MODEL"
-        raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs {missing}")
+    judge, model = grader_of(task, context)
     question = str(task.meta.get("grading_question") or task.question)
     try:
-        verdict = grade(context.judge, model, question, answer, _text(task.reference))
+        verdict = grade(judge, model, question, answer, _text(task.reference))
     except GradeError as error:
         return unscored(task, "unparsable", str(error))
     return Score({"correct": float(verdict.correct)}, "scored", {"model": model, "grade": verdict.to_json()})

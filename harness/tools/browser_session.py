@@ -21,6 +21,7 @@ from harness.tools.browser_text import code_of, said
 from proxy.acting import Driver, Failed
 from proxy.freeze import Patience, Traffic, settle
 from proxy.misses import Missed, masked_url, unseen
+from proxy.spares import Renames
 from snapshots.profile import Profile
 from snapshots.view import id_in
 
@@ -42,18 +43,8 @@ class Problem(Exception):
         self.bare = bare
 
 
-class Serves(Protocol):
+class Serves(Renames, Protocol):
     """What is needed of a gateway."""
-
-    @property
-    def ca_path(self) -> Path:
-        """The CA that the browser is to trust."""
-
-    def proxy_url(self, session: str = ...) -> str:
-        """The address of a session."""
-
-    def rename(self, name: str, session: str) -> None:
-        """What comes under a name is a session's from now on."""
 
     def missed(self, session: str = ...) -> list[Missed]:
         """What a session asked for in vain so far."""

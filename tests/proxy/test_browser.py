@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.browser import BrowserHost, complete, find_browser, proxy_settings, spki_hash, with_session
+from proxy.browser import BrowserHost, complete, find_browser, proxy_settings, spki_hash
 from proxy.certificates import Authority
 from snapshots.errors import MissingCapability
 from snapshots.profile import Profile
@@ -112,11 +112,11 @@ def test_the_build_is_compared(browser: Browsing) -> None:
 
 
 def test_proxy_addresses() -> None:
-    assert with_session("http://127.0.0.1:8080", "a b") == "http://a%20b:x@127.0.0.1:8080"
     settings = proxy_settings("http://a%20b:x@127.0.0.1:8080")
     assert settings == {
         "server": "http://127.0.0.1:8080", "bypass": "<-loopback>", "username": "a b", "password": "x",
     }  # fmt: skip
+    assert proxy_settings("http://[::1]:8080")["server"] == "http://[::1]:8080"
 
 
 def test_spki_is_of_the_authoritys_key(tmp_path: Path) -> None:

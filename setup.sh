@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
+# PYTHON=python3.12 chooses the Python (3.11 to 3.14).
 # With --peers also what the tests compare with: .venv-peers (other people's readers and servers), curl, Node and MCP's
 # own clients for it (tests/interop/clients/node_modules).
 set -euo pipefail
@@ -22,22 +23,33 @@ install_packages() { # Debian's or Ubuntu's own packages
   quietly sudo_ apt-get update -qq && quietly sudo_ apt-get install -y -qq --no-install-recommends "$@"
 }
 
-find_python() {
+has_pip() { "$1" -m pip --version >/dev/null 2>&1; }
+usable() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; }
+version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+
+find_python() { # the one asked for, else that of the environment already made, else the newest on the PATH
   local name
-  for name in ${PYTHON:-} python3.13 python3.12 python3.11 python3; do
-    if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
-      echo "$name"; return
-    fi
+  if [ -z "${PYTHON:-}" ] && has_pip .venv/bin/python && usable .venv/bin/python; then echo .venv/bin/python; return; fi
+  for name in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
+    if command -v "$name" >/dev/null && usable "$name"; then echo "$name"; return; fi
   done
   return 1
 }
 
-python=$(find_python) || { say "installing Python"; install_packages python3 python3-venv || true; python=$(find_python) || stop "Python 3.11 or later is needed; install it and run this again"; }
+if [ -n "${PYTHON:-}" ]; then
+  python=$(find_python) || stop "PYTHON=$PYTHON is not a Python 3.11 to 3.14"
+  if [ -e .venv ] && [ "$(version .venv/bin/python)" != "$(version "$python")" ]; then
+    say "removing .venv and .venv-peers*, which another Python made"
+    rm -rf .venv .venv-peers .venv-peers-fetch
+  fi
+else
+  python=$(find_python) || { say "installing Python"; install_packages python3 python3-venv || true; python=$(find_python) || stop "Python 3.11 or later is needed; install it and run this again"; }
+fi
 
 stamp=.venv/stillweb-setup
 want=$(cat requirements.lock pyproject.toml setup.sh | sha256sum | cut -d' ' -f1)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$want" ]; then
-  if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+  if ! has_pip .venv/bin/python; then
     say "making .venv with $("$python" --version)"
     "$python" -m venv .venv >/dev/null 2>&1 || { rm -rf .venv; say "installing the venv module"; install_packages python3-venv || stop "'$python -m venv' fails; install the package python3-venv"; "$python" -m venv .venv; }
   fi

@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Job
-from harness.hashes import code_hash, code_version, evaluator_hash
+from harness.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
 from harness.repeating import Known
-from harness.run_files import RunFiles
+from harness.run_files import RunFiles, Settings
 from harness.scoring.wording import judges_wording
-from harness.summary import summarise
+from harness.summary import score_run, summarise
+from harness.task import Task, TaskSet
 from harness.trace import Trace, canonical, digest, hashed_part, read_trace
-from snapshots.errors import MissingCapability, StillwebError, UsageError
+from harness.workshop import read_rubrics
+from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 
 VERSION = 1
 
@@ -43,10 +45,13 @@ _SURROUNDINGS = (
 def make_certificate(path: Path) -> dict[str, Any]:
     """The certificate of a run as it lies there. UsageError while an attempt is unfinished.
 
-    `hash` covers all other members but `version_of_code`, which names the same code as `code` for people.
+    `hash` covers all other members but `version_of_code`, which names the same code as `code` for people. DamagedInput:
+    tasks, side-cars or a trace are not those of the run. Scores that another version of the scorers gave are computed
+    again first; UsageError where one comes out differently.
     """
     files = RunFiles(path)
     settings, stands_on = files.manifest()
+    tasks = _same_tasks(files, stands_on)
     attempts: dict[str, dict[str, str]] = {}
     models: set[str] = set()
     served: set[str] = set()
@@ -54,6 +59,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
 
     def look(trace: Trace) -> None:
         name = f"{trace.task_id}/{trace.attempt}"
+        _same_run(trace, tasks.get(trace.task_id), settings, stands_on)
         score = trace.last("score")
         attempts[name] = {"trace": trace.hash, "score": digest(hashed_part(score or {}))}
         for event in trace.of("model"):
@@ -68,6 +74,13 @@ def make_certificate(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"{path}: {unfinished} of {summary.owed} attempts are unfinished; run it to its end first"
         )
+    scoring = scoring_hashes(tasks.values())
+    if scoring != {name: stands_on.get(name) for name in scoring} and (different := score_run(path)):
+        count = f"{len(different)} score{'s' * (len(different) > 1)} come{'s' * (len(different) == 1)}"
+        raise UsageError(
+            f"{path}: {count} out differently by the scorers of this version; "
+            f"`stillweb score {path} --write` puts what they give in place"
+        )
     certificate: dict[str, Any] = {
         "schema": "stillweb-certificate",
         "version": VERSION,
@@ -78,9 +91,9 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "agent": stands_on.get("agent"),
         "prompts": (stands_on.get("agent") or {}).get("prompts"),
         "settings": settings.deciding(),
-        "evaluator": evaluator_hash(),
+        **scoring,
         "code": code_hash(),
-        "judges": judges_wording(files.tasks()),
+        "judges": judges_wording(tasks.values()),
         "models": sorted(models),
         "served": sorted(served),
         "not_replayable": sorted(set(replayable)),
@@ -90,6 +103,33 @@ def make_certificate(path: Path) -> dict[str, Any]:
     certificate["hash"] = sha256(canonical(certificate)).hexdigest()
     certificate["version_of_code"] = code_version()
     return certificate
+
+
+def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task]:
+    """The tasks by id, if they and the side-cars are those that the run began with."""
+    tasks = files.tasks()
+    if TaskSet("run", tuple(tasks)).digest != stands_on.get("tasks"):
+        raise DamagedInput(f"{files.path / 'tasks.jsonl'}: these are not the tasks that the run began with")
+    if rubrics_hash(read_rubrics(files)) != stands_on.get("rubrics"):
+        raise DamagedInput(
+            f"{files.path / 'rubrics.json'}: these are not the side-cars that the run began with"
+        )
+    return {task.id: task for task in tasks}
+
+
+def _same_run(trace: Trace, task: Task | None, settings: Settings, stands_on: Mapping[str, Any]) -> None:
+    """DamagedInput for a trace of another attempt, or of another run than its place says."""
+    if RunFiles(trace.path.parents[1]).trace_path(trace.task_id, trace.attempt) != trace.path:
+        raise DamagedInput(f"{trace.path}: is the trace of attempt {trace.attempt} at {trace.task_id!r}")
+    header, scoring = trace.header, trace.header["scoring"]
+    for name, same in {
+        "task": task is not None and header["task"] == task.to_json(),
+        "snapshot": header["snapshot"] == stands_on.get("snapshot"),
+        "agent": header["agent"] == stands_on.get("agent"),
+        "scoring": (scoring["mode"], scoring["fold_case"]) == (settings.mode, settings.fold_case),
+    }.items():
+        if not same:
+            raise DamagedInput(f"{trace.path}: its {name} is not that of the run")
 
 
 def write_certificate(path: Path) -> dict[str, Any]:
@@ -139,6 +179,9 @@ def certify(
     StillwebError when a repetition can't be made at all (no tape, another agent file, …), with its own words.
     """
     certificate = write_certificate(path)
+    settings, _ = RunFiles(path).manifest()
+    if certificate["models"] and not (tape := RunFiles(path).tape(settings)).exists():
+        raise UsageError(f"{path}: its model calls lie on no tape ({tape}), so that it can't be repeated")
     hashes: list[str] = []
     differences: list[str] = []
     for number in range(times):

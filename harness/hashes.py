@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -9,7 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from harness.scoring import SCORERS, find_scorer
+from harness.task import Task
 from harness.trace import digest
+from snapshots.errors import UsageError
 
 _HARNESS = Path(__file__).parent
 _ROOT = _HARNESS.parent
@@ -32,6 +36,19 @@ def evaluator_hash() -> str:
     """SHA-256 over everything that turns an answer into a score."""
     alone = [_HARNESS / name for name in ("judging.py", "seen.py", "task.py")]
     return _hash_files(_HARNESS, [*_sources(_HARNESS / "scoring"), *_sources(_HARNESS / "rubric"), *alone])
+
+
+def scoring_hashes(tasks: Iterable[Task]) -> dict[str, Any]:
+    """`evaluator`, and `scorers`: of each scorer of one's own the SHA-256 of its file ("" where there is none)."""
+    own = {task.scorer for task in tasks if not isinstance(SCORERS.get(task.scorer), str)}
+    return {"evaluator": evaluator_hash(), "scorers": {name: _scorer_hash(name) for name in sorted(own)}}
+
+
+def _scorer_hash(name: str) -> str:
+    try:
+        return sha256(Path(inspect.getfile(find_scorer(name))).read_bytes()).hexdigest()
+    except (UsageError, TypeError, OSError):
+        return ""
 
 
 @cache

@@ -22,7 +22,7 @@ from harness.attempt import Attempt, LimitReached, Stopped
 from harness.display import Display, PlainDisplay
 from harness.engine import Engine, Job, LocalEngine, Outcome
 from harness.final_page import final_page
-from harness.hashes import as_json, code_hash, contracts_hash, evaluator_hash, rubrics_hash
+from harness.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
 from harness.judging import conclude, failed_scoring, scoring_failed
 from harness.ready import check_ready
 from harness.repeating import ENDPOINT_FAILED, Known
@@ -35,6 +35,8 @@ from harness.trace import TraceWriter, read_trace
 from harness.workshop import Workshop
 from snapshots import Snapshot
 from snapshots.errors import MissingCapability, StillwebError, UsageError
+
+SCORING = ("evaluator", "scorers")  # what run.json says of who scored
 
 
 class NoTools:
@@ -102,7 +104,7 @@ def _move(files: RunFiles, settings: Settings) -> None:
 
 def _same(files: RunFiles, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in now.items():
-        if name in before and name not in ("code", "evaluator") and value != before[name]:
+        if name in before and name not in ("code", *SCORING) and value != before[name]:
             raise UsageError(
                 f"{files.path}: {name} is not what it was when this run began; choose another directory"
             )
@@ -198,7 +200,10 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def note_foundations(shop: Workshop) -> None:
-    """Writes into run.json what the run stands on; UsageError when a resumed run stands on something else."""
+    """Writes into run.json what the run stands on; UsageError when a resumed run stands on something else.
+
+    Who scored the attempts that are there stays in it: see harness.certificate.
+    """
     settings, before = shop.files.manifest()
     specs = shop.tools.session("stillweb-contracts").list() if shop.tools else ()
     now = {
@@ -206,7 +211,8 @@ def note_foundations(shop: Workshop) -> None:
         "snapshot": shop.snapshot_id,
         "contracts": contracts_hash(specs),
         "agent": shop.agent.identity(),
-        "evaluator": evaluator_hash(),
+        **scoring_hashes(shop.tasks.values()),
+        **{name: before[name] for name in SCORING if name in before},
         "code": code_hash(),
     }
     _same(shop.files, before, now)

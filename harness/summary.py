@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness.hashes import scoring_hashes
 from harness.judging import Evaluator, rescore
 from harness.run_files import RunFiles
 from harness.scoring import MEASURED, STATUSES, Score
@@ -136,11 +137,13 @@ class Rescored:
 def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[Rescored]:
     """Computes every score anew from the traces alone; [] when all agree. `write` puts the new ones in place.
 
+    When what lies there is what these scorers give, run.json says so.
     Scorers that embed get the packaged model where none is given (MissingCapability without it).
     """
     files = RunFiles(path)
-    settings, _ = files.manifest()
-    embedder = embedder or embedder_for({task.scorer for task in files.tasks()}, settings.env)
+    settings, stands_on = files.manifest()
+    tasks = files.tasks()
+    embedder = embedder or embedder_for({task.scorer for task in tasks}, settings.env)
     evaluator = Evaluator(
         read_rubrics(files), None, embedder, settings.mode, settings.fold_case, settings.env
     )
@@ -155,4 +158,7 @@ def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[
                 if write:
                     replace_events(trace.path, lines)
                 break
+    now = {**stands_on, **scoring_hashes(tasks)}
+    if (write or not different) and now != stands_on:
+        files.write_manifest(settings, now)
     return different

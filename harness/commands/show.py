@@ -10,8 +10,8 @@ import click
 from harness.console import print_json, table
 
 
-def show_summary(run: Path, certificate: dict[str, Any], as_json: bool) -> None:
-    """Prints the scores of each attempt, their means, and what they stand on."""
+def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> None:
+    """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
     from harness.run_files import RunFiles
     from harness.summary import summarise
 
@@ -37,7 +37,11 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool) -> None:
         click.echo(
             f"{name} {_number(mean.value)}, mean of {mean.scored} measured on this machine, in no hash"
         )
-    click.echo(f"certificate {certificate['hash']}")
+    click.echo(
+        f"certificate {certificate['hash']}"
+        if certificate
+        else "no certificate for scores that come out differently; --write puts the new ones in place"
+    )
 
 
 def _number(value: float | None) -> str:

@@ -1,6 +1,8 @@
 """Certificates: what they cover, that repetitions agree, and that what differs is found and named."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +11,10 @@ from harness.display import SilentDisplay
 from harness.engine import Job
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
+from harness.summary import score_run
 from harness.trace import append_event, read_trace, replace_events
-from snapshots.errors import StillwebError, UsageError
+from snapshots.errors import DamagedInput, StillwebError, UsageError
+from tests.harness.commands.calling import call
 from tests.support.runs import bird_task, make_run, write_script
 
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
@@ -98,6 +102,99 @@ def test_a_certificate_names_what_the_score_stands_on(tmp_path):
         assert len(certificate[name]) == 64, name
     assert certificate["scores"]["attempts"] == 1
     assert list(certificate["attempts"]) == ["right/1"]
+
+
+def test_tasks_and_side_cars_that_are_not_those_of_the_run_are_not_certified(tmp_path):
+    files = make_run(tmp_path, ["right", "wrong"])
+    path = files.path / "tasks.jsonl"
+    whole = path.read_text()
+    path.write_text(whole.splitlines(keepends=True)[0])  # the wrong one goes, and the mean is 1
+    with pytest.raises(DamagedInput, match=r"tasks\.jsonl: these are not the tasks that the run began with"):
+        make_certificate(files.path)
+    path.write_text(whole)
+    (files.path / "rubrics.json").write_text(json.dumps({"right": {"columns": ["id"]}}))
+    with pytest.raises(DamagedInput, match=r"rubrics\.json: these are not the side-cars that the run began"):
+        make_certificate(files.path)
+
+
+def test_a_trace_counts_for_its_own_attempt_and_run_only(tmp_path):
+    files = make_run(tmp_path, ["right", "wrong"])
+    wrong = files.trace_path("wrong", 1)
+    before = wrong.read_bytes()
+    shutil.copy(files.trace_path("right", 1), wrong)
+    with pytest.raises(DamagedInput, match=r"wrong\.1\.jsonl: is the trace of attempt 1 at 'right'"):
+        make_certificate(files.path)
+    wrong.write_bytes(before)
+    trace = read_trace(wrong)
+    for member, value in {
+        "task": {**trace.header["task"], "reference": "7|3900\n9|3800"},
+        "snapshot": "another",
+        "agent": {"kind": "another"},
+        "scoring": {**trace.header["scoring"], "fold_case": True},
+    }.items():
+        replace_events(wrong, [{**trace.header, member: value}, *trace.events])
+        with pytest.raises(DamagedInput, match=f"wrong.1.jsonl: its {member} is not that of the run"):
+            make_certificate(files.path)
+
+
+def test_scores_of_another_version_of_the_scorers_are_computed_again_before_they_are_certified(tmp_path):
+    files = make_run(tmp_path, ["right", "wrong"])
+    settings, stands_on = files.manifest()
+    old = {**stands_on, "evaluator": "of a year ago"}
+    before = make_certificate(files.path)
+    files.write_manifest(settings, old)
+    assert make_certificate(files.path) == before  # computed again, and the same
+    assert files.manifest()[1] == stands_on
+    trace = read_trace(files.trace_path("wrong", 1))
+    other = {**trace.events[-1], "metrics": {**trace.events[-1]["metrics"], "em": 1.0}}
+    replace_events(trace.path, [trace.header, *trace.events[:-1], other])
+    files.write_manifest(settings, old)
+    run_attempts(files.path, display=SilentDisplay())  # going on hides nothing
+    with pytest.raises(UsageError, match=r"1 score comes out differently .*stillweb score .* --write"):
+        make_certificate(files.path)
+    assert files.manifest()[1]["evaluator"] == "of a year ago"
+    assert len(score_run(files.path, write=True)) == 1
+    assert make_certificate(files.path) == before
+
+
+def test_a_run_that_goes_on_with_other_scorers_keeps_in_mind_who_scored_the_rest(tmp_path):
+    files = make_run(tmp_path, ["right", "wrong"])
+    files.trace_path("right", 1).unlink()
+    settings, stands_on = files.manifest()
+    files.write_manifest(settings, {**stands_on, "evaluator": "of a year ago"})
+    run_attempts(files.path, display=SilentDisplay())
+    assert files.manifest()[1]["evaluator"] == "of a year ago"
+
+
+def test_scores_that_come_out_differently_get_no_certificate(tmp_path, capsys):
+    files = make_run(tmp_path, ["right", "wrong"])
+    trace = read_trace(files.trace_path("wrong", 1))
+    forged = {**trace.events[-1], "metrics": {**trace.events[-1]["metrics"], "em": 1.0}}
+    replace_events(trace.path, [trace.header, *trace.events[:-1], forged])
+    code, out = call(capsys, "score", files.path)
+    assert code == 1
+    assert "no certificate" in out
+    assert not (files.path / "certificate.json").exists()
+    code, out = call(capsys, "score", files.path, "--json")
+    assert (code, json.loads(out)["certificate"]) == (1, None)
+    code, out = call(capsys, "score", files.path, "--write")
+    assert code == 1
+    assert json.loads((files.path / "certificate.json").read_text())["hash"] in out
+    assert call(capsys, "score", files.path)[0] == 0
+
+
+def test_a_scorer_of_ones_own_is_part_of_the_certificate(tmp_path, monkeypatch):
+    code = "from harness.scoring import Score\n\ndef mine(task, answer, context):\n    return Score({'m': 1.0})\n"
+    (tmp_path / "own_scorer_of_a_test.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = Settings(agent=write_script(tmp_path), contracts=("tests.support.shelf_tools:Shelf",))
+    task = replace(bird_task("right"), scorer="own_scorer_of_a_test:mine")
+    files = start_run(tmp_path / "run", settings, [task])
+    run_attempts(files.path, display=SilentDisplay())
+    one = make_certificate(files.path)
+    assert list(one["scorers"]) == ["own_scorer_of_a_test:mine"]
+    (tmp_path / "own_scorer_of_a_test.py").write_text(code.replace("1.0", "0.5 + 0.5"))
+    assert make_certificate(files.path)["scorers"] != one["scorers"]
 
 
 def test_an_unfinished_run_has_no_certificate(tmp_path):

@@ -68,11 +68,16 @@ class Evidence:
     """The captures of a snapshot as evidence, by site."""
 
     def __init__(
-        self, captures: Iterable[Capture], read_request: ReadRequest, read_response: ReadResponse
+        self,
+        captures: Iterable[Capture],
+        read_request: ReadRequest,
+        read_response: ReadResponse,
+        read_head: ReadResponse | None = None,
     ) -> None:
         self.captures = list(captures)
         self.read_request = read_request
         self.read_response = read_response
+        self.read_head = read_head or read_response  # where the body plays no part
         self.answers = Answers(read_response)
         self.requests: dict[tuple[str, int], Request] = {}
         self._parsed: dict[tuple[str, int], Parsed] = {}
@@ -161,7 +166,7 @@ class Evidence:
                 unsafe = capture.method not in SAFE_METHODS
                 given: list[str] = []
                 if not mine or unsafe:
-                    given = _given(self.read_response(capture))
+                    given = _given(self.read_head(capture))
                 if mine:
                     latest = next((n for end, n in reversed(begun) if end <= item.begin), -1)
                     life = next((life_of[v] for v in mine if v in life_of), latest)
@@ -172,7 +177,7 @@ class Evidence:
                 else:
                     life = -2 - number  # sent without credentials: the server saw a stranger
                     if unsafe and capture.status < 400 and not irrelevant(self.asked(item)):
-                        keyed = keyed and sets_session(self.read_response(capture))
+                        keyed = keyed and sets_session(self.read_head(capture))
                 for value in given:
                     life_of[value] = life
                 item.line = f"{item.line}\n{life}"
@@ -184,7 +189,7 @@ class Evidence:
         request = self.request(item)[0]
         if item.capture.method in SAFE_METHODS and any(n == cookie for n, _ in cookies_of(request.headers)):
             return False
-        fields = self.read_response(item.capture).headers
+        fields = self.read_head(item.capture).headers
         return any(n.lower() == "set-cookie" and v.partition("=")[0].strip() == cookie for n, v in fields)
 
     def _issued(self) -> dict[tuple[str, int], frozenset[str]]:

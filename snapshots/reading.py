@@ -30,25 +30,20 @@ class Archives:
     def read(self, capture: Capture) -> Response:
         """The answer of a capture, whole in memory, its headers in agreement with its bytes."""
         record = self.record(capture.filename, capture.offset, capture.length)
-        ours = "warc-stillweb-session" in record.fields
-        if record.kind == "resource":
-            return messages.resource_response(record.fields.get("content-type", ""), record.block)
-        if capture.original is None:
-            return messages.parse_response(record.block, ours=ours, method=capture.method)
-        payload = self.record(*capture.original)
-        if payload.kind == "resource":
-            whole = messages.resource_response(payload.fields.get("content-type", ""), payload.block)
-        else:
-            whole = messages.parse_response(
-                payload.block, ours="warc-stillweb-session" in payload.fields, method=capture.method
-            )
+        if capture.original is None or record.kind == "resource":
+            return answer_in(record, capture.method)
+        whole = self.payload(capture.original, capture.method)
         line, headers, _ = messages.split(record.block)
         status = messages.status_line(line)
         if status is None or status[0] == 304:  # server-not-modified: the answer is the original's
             return whole
-        if not ours:
+        if not record.ours:
             headers = messages.agree(headers, whole.body, len(whole.body), status[0], capture.method)
         return Response(*status, headers, whole.body)
+
+    def payload(self, place: tuple[str, int, int], method: str) -> Response:
+        """The answer in the record at a place, to which revisits refer; `method` is that of their request."""
+        return answer_in(self.record(*place), method)
 
     def head(self, capture: Capture) -> Response:
         """The answer of a capture without its body; of archives of others it has to be read whole."""
@@ -85,6 +80,13 @@ class Archives:
             body = messages.dechunk(b"".join([lead[start:], *pieces]))
             return io.BytesIO(body)
         return io.BufferedReader(_Pieces(itertools.chain([lead[start:]], pieces)), 1 << 16)
+
+
+def answer_in(record: warc.Record, method: str) -> Response:
+    """The answer that a record holds whole."""
+    if record.kind == "resource":
+        return messages.resource_response(record.fields.get("content-type", ""), record.block)
+    return messages.parse_response(record.block, ours=record.ours, method=method)
 
 
 def _lead(pieces: Iterator[bytes]) -> bytes:

@@ -30,12 +30,16 @@ Listed = dict[str, frozenset[str]]
 
 
 def assign_states(
-    captures: Iterable[Capture], read_request: ReadRequest, read_response: ReadResponse
+    captures: Iterable[Capture],
+    read_request: ReadRequest,
+    read_response: ReadResponse,
+    read_head: ReadResponse | None = None,
 ) -> list[Capture]:
     """The captures, in the same order, with `vary`, `cookies`, `state` and `changes` filled in.
 
     Needs `key`, `session`, `begin` and `end`. Reads the requests of all that is not plainly a static file, and
-    the answers where one request was answered in several ways or may have changed something.
+    the answers where one request was answered in several ways or may have changed something; by `read_head`, where
+    that is given, those of which the body plays no part.
     """
     captures = list(captures)
     by_site: dict[str, list[Capture]] = defaultdict(list)
@@ -43,7 +47,7 @@ def assign_states(
         by_site[site_of(capture.url)].append(capture)
     found: dict[tuple[str, int], Capture] = {}
     for site in sorted(by_site):  # one after the other, so that not all of them have to be in memory
-        evidence = Evidence(by_site[site], read_request, read_response)
+        evidence = Evidence(by_site[site], read_request, read_response, read_head)
         for item, conditions, vary in _Site(evidence, site).results():
             capture = item.capture
             cookies = short(*sorted(f"{n}={v}" for n, v in item.choices.items())) if item.choices else ""
@@ -119,7 +123,7 @@ class _Site:
 
     def _set_cookies(self, item: Item) -> list[tuple[str, str]]:
         found = []
-        for field, value in self.evidence.read_response(item.capture).headers:
+        for field, value in self.evidence.read_head(item.capture).headers:
             if field.lower() == "set-cookie":
                 found += cookies_of((("cookie", value.partition(";")[0]),))
         return [(name, value) for name, value in found if is_choice(name, value)]

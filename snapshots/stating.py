@@ -14,9 +14,9 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
-from snapshots import warc
-from snapshots.capture import Capture
-from snapshots.cdxj import capture_line, parse_line, to_capture
+from snapshots import messages
+from snapshots.capture import Capture, Response
+from snapshots.cdxj import capture_line, capture_of
 from snapshots.forks import can_fork, run_all
 from snapshots.gathering import Site
 from snapshots.pairing import Asked
@@ -27,8 +27,9 @@ from snapshots.sites import site_of
 
 MANY = 6_000  # captures from which new processes pay for their start
 FORKED = 200  # and forks
-REMEMBERED = 512  # records kept while the states of a site are found
-SMALL = 1 << 15  # bytes of such a record
+REMEMBERED = 1 << 23  # bytes of bodies kept while the states of a site are found
+SMALL = 1 << 15  # of the largest of them
+HEADS = 1 << 13  # answers without their bodies
 JOB = 1_500  # captures given to a worker together, if they are of small sites
 
 Lines = tuple[list[bytes], list[Asked | None]]  # of a site, and what was asked for each; None: to be read
@@ -97,22 +98,59 @@ def _jobs(sites: list[Lines], size: int) -> Iterator[list[Lines]]:
 
 
 class _Remembering(Archives):
-    """Archives of which the same small records are read again and again: those that revisits refer to."""
+    """Archives of which the same answers are read again and again: looked at for one reason after the other, and
+    referred to by revisits.
+    """
 
     def __init__(self, files: Mapping[str, Place]) -> None:
         super().__init__(files)
-        self._known: dict[tuple[str, int], warc.Record] = {}
+        self._heads: dict[tuple[str, int], Response] = {}
+        self._payloads: dict[tuple[str, int, str], Response] = {}
+        self._size = 0
 
-    def record(self, filename: str, offset: int, length: int) -> warc.Record:
-        """See `Archives.record`."""
-        found = self._known.get((filename, offset))
+    def payload(self, place: tuple[str, int, int], method: str) -> Response:
+        """See `Archives.payload`; small ones are kept."""
+        key = place[0], place[1], method
+        found = self._payloads.get(key)
         if found is None:
-            found = super().record(filename, offset, length)
-            if len(found.block) <= SMALL:
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                self._known[filename, offset] = found
+            found = super().payload(place, method)
+            if (size := len(found.body)) <= SMALL:
+                self._size += size
+                if self._size > REMEMBERED:
+                    self._payloads.clear()
+                    self._size = size
+                self._payloads[key] = found
         return found
+
+    def head(self, capture: Capture) -> Response:
+        """The answer of a capture as `read` gives it, of revisits of ours without its body."""
+        found = self._heads.get(capture.place)
+        if found is None:
+            found = self._head(capture)
+            if len(self._heads) >= HEADS:
+                self._heads.clear()
+            self._heads[capture.place] = found
+        return found
+
+    def _head(self, capture: Capture) -> Response:
+        if capture.original is None:
+            whole = self.payload((capture.filename, capture.offset, capture.length), capture.method)
+            return Response(whole.status, whole.reason, whole.headers, b"")
+        record = self.record(capture.filename, capture.offset, capture.length)
+        line, headers, _ = messages.split(record.block)
+        status = messages.status_line(line)
+        if record.kind == "resource" or not record.ours or status is None or status[0] == 304:
+            whole = super().read(capture)
+            return Response(whole.status, whole.reason, whole.headers, b"")
+        return Response(*status, headers, b"")
+
+    def read(self, capture: Capture) -> Response:
+        """See `Archives.read`."""
+        if capture.original is None:
+            return self.payload((capture.filename, capture.offset, capture.length), capture.method)
+        head = self.head(capture)
+        whole = self.payload(capture.original, capture.method)
+        return Response(head.status, head.reason, head.headers, whole.body)
 
 
 def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
@@ -123,10 +161,9 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
     captures: list[tuple[Capture, str]] = []
     requests: dict[tuple[str, int], Request] = {}
     for line, request in zip(lines, asked, strict=True):
-        urlkey, timestamp, entry = parse_line(line)
-        entry.pop("state", None)
-        capture = to_capture(urlkey, timestamp, entry)
-        captures.append((capture, entry["id"]))
+        capture = capture_of(line)
+        assert capture is not None
+        captures.append((capture, line[-66:-2].decode()))  # as `cdxj.line_of` ends it
         if request is not None:
             requests[capture.place] = Request(*request)
     captures.sort(key=lambda found: found[0].place)
@@ -134,7 +171,7 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
     def read_request(capture: Capture) -> Request:
         return requests.get(capture.place) or archives.read_request(capture)
 
-    stated = assign_states([c for c, _ in captures], read_request, archives.read)
+    stated = assign_states([c for c, _ in captures], read_request, archives.read, archives.head)
     return [capture_line(c, identity) for c, (_, identity) in zip(stated, captures, strict=True)]
 
 

@@ -38,12 +38,21 @@ Fields = dict[str, str]
 
 @dataclass(slots=True)
 class Record:
-    """A record that was read whole. `fields` are by lower-case name, the first of a repeated one."""
+    """A record that was read whole."""
 
     kind: str  # "response", "request", …
-    fields: Fields
     block: bytes
     declared: int  # Content-Length of the record; len(block) if they agree
+    ours: bool  # whether it is an exchange that was recorded here
+    _head: bytes  # without its first line
+    _fields: Fields | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """By lower-case name, the first of a repeated one; taken apart when asked for."""
+        if self._fields is None:
+            self._fields = parse_fields(self._head)
+        return self._fields
 
     @property
     def uri(self) -> str:
@@ -162,16 +171,35 @@ def read_record(place: Place, offset: int, length: int) -> Record:
     """
     raw = place.read(offset, length)
     data = unpack(raw, place, offset)
+    plain = _PLAIN_HEAD.match(data)
+    if plain is not None:
+        kind, middle, size = plain.groups()
+        start, declared = plain.end(), int(size)
+        ours = b"\nwarc-stillweb-session:" in (b"\n" + middle).lower()
+        block = _block(data, start, declared)
+        return Record(kind.decode(), block, declared, ours, data[_FIRST_LINE : start - 4])
     head = parse_head(data)
     if head is None:
         raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
     fields, start = head
     declared = declared_length(fields)
+    kind_, ours = fields.get("warc-type", "").lower(), "warc-stillweb-session" in fields
+    return Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
+
+
+# As `build_head` writes it: no other field can be one of those that count.
+_PLAIN_HEAD = re.compile(
+    rb"WARC/1\.1\r\nWARC-Type: ([a-z]+)\r\n((?:WARC-[A-Za-z0-9-]+:[^\r\n]*\r\n)*)"
+    rb"Content-Type:[^\r\n]*\r\nContent-Length: ([0-9]{1,18})\r\n\r\n"
+)
+_FIRST_LINE = len(b"WARC/1.1\r\n")
+
+
+def _block(data: bytes, start: int, declared: int) -> bytes:
+    """The block of an unpacked record; what there is, where its length is not told or too large."""
     if declared < 0 or start + declared > len(data):
-        block = data[start:].removesuffix(b"\r\n\r\n")
-    else:
-        block = data[start : start + declared]
-    return Record(fields.get("warc-type", "").lower(), fields, block, declared)
+        return data[start:].removesuffix(b"\r\n\r\n")
+    return data[start : start + declared]
 
 
 def unpack(raw: bytes, place: Place, offset: int) -> bytes:

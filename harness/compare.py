@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
-from math import comb, fsum, lcm
+from math import fsum
 from pathlib import Path
-from random import Random
 from typing import Any
 
+from harness.chance import RESAMPLES, bootstrap_interval, clusters_text, permutation_test, sign_test
+from harness.comparable import Rules, other_rules, rules_of
 from harness.scoring import BEST, MEASURED, Score
 from snapshots.errors import GateFailed, UsageError
-
-RESAMPLES = 10_000
-MOST_SUMS = 50_000  # distinct sums kept while counting sign flips exactly; beyond it they are sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,7 @@ class Outcome:
     trace: str = ""
     language: str = ""
     best: float = 1.0  # what a metric of its scorer can be at most
+    rules: Rules = ()  # what decided the score besides the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +116,10 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
         event = trace.last("score") if trace else None
         score = Score.from_json(event) if event else Score({}, "zero")
         status, path = (score.status, str(trace.path)) if trace and event else ("unfinished", "")
-        best = BEST.get(task.scorer, 1.0)
-        outcomes.append(Outcome(task.id, base, attempt, score.metrics, status, variant, path, language, best))
+        best, rules = BEST.get(task.scorer, 1.0), rules_of(task, trace.header) if trace else ()
+        outcomes.append(
+            Outcome(task.id, base, attempt, score.metrics, status, variant, path, language, best, rules)
+        )
     return outcomes
 
 
@@ -142,12 +142,13 @@ def compare(
     """Compares two runs on the tasks they share. UsageError if they share none that can be compared.
 
     An attempt that gave nothing readable counts 0 (it earned nothing); `unsolvable` and `unfinished` ones are no
-    evidence about an agent and leave the pair out, by name.
+    evidence about an agent and leave the pair out, by name; so does a task that was scored by other rules.
     """
     metric = metric or main_metric(a)
-    left, left_out = _by_task(a, metric)
-    right, right_out = _by_task(b, metric)
-    out = {**left_out, **right_out}
+    known = {outcome.base for outcome in (*a, *b) if metric in outcome.metrics}
+    left, left_out = _by_task(a, metric, known)
+    right, right_out = _by_task(b, metric, known)
+    out = {**_scored_otherwise(a, b), **left_out, **right_out}
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
         out[task_id] = (
             "only in the first run" if task_id in left or task_id in left_out else "only in the second run"
@@ -171,7 +172,7 @@ def compare_variants(
 ) -> Comparison:
     """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
     metric = metric or main_metric(outcomes)
-    values, out = _by_task(outcomes, metric)
+    values, out = _by_task(outcomes, metric, {o.base for o in outcomes if metric in o.metrics})
     forms: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     languages: dict[str, set[str]] = defaultdict(set)
     for outcome in outcomes:
@@ -202,8 +203,21 @@ def _pair(name: str, a: _Value, b: _Value) -> Pair:
     return Pair(name, a[0], a[1], b[1], a[2][0], b[2][0], a[2], b[2])
 
 
-def _by_task(outcomes: Sequence[Outcome], metric: str) -> tuple[dict[str, _Value], dict[str, str]]:
-    """The values of tasks, and the tasks left out with the reason."""
+def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:
+    """Tasks that the runs scored by different rules, and which."""
+    mine = {outcome.task_id: outcome.rules for outcome in a if outcome.rules}
+    found = {o.task_id: other_rules(mine.get(o.task_id, ()), o.rules) for o in b}
+    return {
+        task_id: f"is scored by another {', '.join(names)} in the second run"
+        for task_id, names in found.items()
+        if names
+    }
+
+
+def _by_task(
+    outcomes: Sequence[Outcome], metric: str, known: Collection[str]
+) -> tuple[dict[str, _Value], dict[str, str]]:
+    """The values of tasks, and the tasks left out with the reason. `known`: base tasks whose scorer gives the metric."""
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[outcome.task_id].append(outcome)
@@ -213,12 +227,12 @@ def _by_task(outcomes: Sequence[Outcome], metric: str) -> tuple[dict[str, _Value
         lost = [o.status for o in group if o.status in ("unsolvable", "unfinished")]
         if lost:
             out[task_id] = f"{lost[0]} ({len(lost)} of {len(group)} attempts)"
-        elif any(metric not in o.metrics for o in group):
+        elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
             out[task_id] = f"has no metric {metric!r}"
-        elif metric in MEASURED and any(o.metrics[metric] is None for o in group):
+        elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):
             out[task_id] = f"{metric} was not measured"  # counted as 0 it would be the best there is
         else:
-            mean = fsum(o.metrics[metric] or 0.0 for o in group) / len(group)
+            mean = fsum(o.metrics.get(metric) or 0.0 for o in group) / len(group)
             values[task_id] = (
                 group[0].base,
                 mean,
@@ -254,80 +268,6 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
     )
 
 
-def permutation_test(
-    sums: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
-) -> tuple[float, str]:
-    """Two-sided p that flipping the signs of clusters' sums at random gives a total as far from 0, and how.
-
-    All 2^n flips are counted exactly, by the distribution of their totals in exact fractions; where that has too
-    many values, flips are sampled with the seed and p is (k+1)/(m+1).
-    """
-    fractions = [value for value in map(_exact, sums) if value]
-    scale = lcm(*(value.denominator for value in fractions))
-    values = [int(value * scale) for value in fractions]  # whole numbers: exact, and quick to add
-    observed = abs(sum(values))
-    counts: dict[int, int] = {0: 1}
-    for value in values:
-        following: dict[int, int] = {}
-        for total, ways in counts.items():
-            following[total + value] = following.get(total + value, 0) + ways
-            following[total - value] = following.get(total - value, 0) + ways
-        counts = following
-        if len(counts) > MOST_SUMS:
-            return _sampled([float(value) for value in fractions], seed, resamples)
-    far = sum(ways for total, ways in counts.items() if abs(total) >= observed)
-    return float(
-        Fraction(far, 2 ** len(values))
-    ), f"exact permutation test, {_clusters(len(values))} that changed"
-
-
-def _clusters(count: int) -> str:
-    return f"{count} cluster{'s' if count != 1 else ''}"
-
-
-def _exact(value: float) -> Fraction:
-    """The fraction that a sum of scores stands for: what is 0 but for rounding is 0, and equal totals are equal."""
-    return Fraction(value).limit_denominator(1_000_000)
-
-
-def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str]:
-    random = Random(seed)
-    # A hair below, so that rounding can't drop a total equal to the observed one.
-    least = abs(fsum(values)) * (1 - 1e-12)
-    far = sum(
-        abs(fsum(value if random.random() < 0.5 else -value for value in values)) >= least
-        for _ in range(resamples)
-    )
-    said = (
-        f"permutation test, {resamples} flips sampled with seed {seed}, {_clusters(len(values))} that changed"
-    )
-    return (far + 1) / (resamples + 1), said
-
-
-def sign_test(sums: Sequence[float]) -> float:
-    """Two-sided exact sign test over clusters; those that didn't change say nothing."""
-    exact = [_exact(value) for value in sums]
-    up, down = sum(value > 0 for value in exact), sum(value < 0 for value in exact)
-    n = up + down
-    tail = sum(comb(n, k) for k in range(min(up, down) + 1))
-    return float(min(Fraction(1), Fraction(2 * tail, 2**n)))
-
-
-def bootstrap_interval(
-    groups: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
-) -> tuple[float, float]:
-    """Percentile interval of the mean difference, whole clusters drawn with replacement."""
-    random = Random(seed)
-    totals = [(fsum(group), len(group)) for group in groups]
-    means = []
-    for _ in range(resamples):
-        drawn = random.choices(totals, k=len(totals))
-        means.append(sum(total for total, _ in drawn) / sum(count for _, count in drawn))
-    means.sort()
-    cut = (1 - level) / 2
-    return means[int(cut * (resamples - 1))], means[int((1 - cut) * (resamples - 1) + 0.5)]
-
-
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 
 
@@ -336,6 +276,8 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
 
     A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
     upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
+    What can't be told is no pass: `regressed` also fails while tasks are unfinished, and where the mean is worse over
+    so few clusters that no p could be that small.
     """
     seen = {
         "difference": comparison.difference,
@@ -352,8 +294,8 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     failed = []
     for gate in gates:
         if gate.strip() == "regressed":
-            if comparison.difference * comparison.sense < 0 and comparison.p <= 0.05:
-                failed.append(f"regressed: difference {comparison.difference:.4g}, p {comparison.p:.4g}")
+            if regressed := _regressed(comparison):
+                failed.append(f"regressed: {regressed}")
             continue
         found = _GATE.fullmatch(gate)
         try:
@@ -368,6 +310,26 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
         if {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
             failed.append(f"{gate.strip()}: {name} is {value:.4g}")
     return failed
+
+
+ENOUGH = 6  # clusters: if all of n got worse, p is 2/2**n
+
+
+def _regressed(comparison: Comparison) -> str | None:
+    """Why a comparison does not pass for "no regression", None if it does."""
+    unfinished = sum(why.startswith("unfinished") for _, why in comparison.left_out)
+    if unfinished:
+        return f"can't be told while tasks are unfinished ({unfinished})"
+    if comparison.difference * comparison.sense >= 0:
+        return None
+    if comparison.p <= 0.05:
+        return f"difference {comparison.difference:.4g}, p {comparison.p:.4g}"
+    if comparison.clusters >= ENOUGH:
+        return None
+    return (
+        f"difference {comparison.difference:.4g} over {clusters_text(comparison.clusters)}, too few to tell it from "
+        f"chance ({ENOUGH} could); gate on difference or worse instead"
+    )
 
 
 def check_gates(comparison: Comparison, gates: Iterable[str]) -> None:

@@ -24,7 +24,8 @@ def errors_by_base(outcomes: Iterable[Outcome], metric: str) -> list[Cluster]:
     """Base tasks with errors, the most wrong first."""
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        groups[outcome.base].append(outcome)
+        if metric in outcome.metrics or not outcome.metrics:  # the others are scored by something else
+            groups[outcome.base].append(outcome)
     clusters = []
     for base, group in groups.items():
         wrong = [o for o in group if _short(o, metric)]
@@ -45,5 +46,7 @@ def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | No
     """Tasks whose repeated attempts don't agree (a judge that changes its mind, an agent that wavers)."""
     values: dict[str, list[float | None]] = defaultdict(list)
     for outcome in sorted(outcomes, key=lambda o: (o.task_id, o.attempt)):
+        if outcome.status == "unfinished":
+            continue
         values[outcome.task_id].append(outcome.metrics.get(metric))
     return {task_id: found for task_id, found in values.items() if len(set(found)) > 1}

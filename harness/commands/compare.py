@@ -42,6 +42,7 @@ def command(
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
+    from harness.comparable import differences
     from harness.compare import (
         check_gates,
         compare,
@@ -62,9 +63,12 @@ def command(
         }
     else:
         comparison = compare(first, read_outcomes(b), metric, seed=seed)
+        within = {"differs": list(differences(a, b))}
     if as_json:
         print_json({**comparison.to_json(), **within})
     else:
+        if within.get("differs"):
+            click.echo(f"the runs stand on different {', '.join(within['differs'])}")
         _told(comparison, ("constraint", "goal") if b is None else ("A", "B"))
         for task_id, values in within.get("flips", {}).items():
             shown = ", ".join("-" if value is None else f"{value:.3f}" for value in values)

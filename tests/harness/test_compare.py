@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from math import comb
 from pathlib import Path
@@ -12,17 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.chance import bootstrap_interval, permutation_test, sign_test
+from harness.comparable import other_rules, rules_of
 from harness.compare import (
     Outcome,
-    bootstrap_interval,
     check_gates,
     compare,
     compare_variants,
     failed_gates,
     main_metric,
-    permutation_test,
     read_outcomes,
-    sign_test,
 )
 from harness.display import SilentDisplay
 from harness.repeats import errors_by_base, flips
@@ -31,7 +31,7 @@ from harness.runner import run_attempts, start_run
 from snapshots.errors import GateFailed, UsageError
 from tests.harness.commands.calling import call
 from tests.support.pages import chromium
-from tests.support.runs import bird_task, make_run, write_script
+from tests.support.runs import SHELF, bird_task, make_run, write_script
 
 
 def run(values: dict[str, Any], status: str = "scored") -> list[Outcome]:
@@ -81,6 +81,51 @@ def test_what_can_not_be_paired_is_named() -> None:
         compare(run({"a": 1}), run({"b": 1}))
     with pytest.raises(UsageError, match="no metric 'colour'"):
         compare(run({"a": 1}), run({"a": 1}), "colour")
+
+
+def test_an_attempt_of_a_scorer_of_ones_own_that_gave_no_metric_counts_as_nothing_earned() -> None:
+    a = run({"a": 1, "b": 1, "c": [1, 1]})
+    lost = [
+        Outcome("a", "a", 1, {}, "timeout"),
+        Outcome("b", "b", 1, {}, "unparsable"),
+        Outcome("c", "c", 1, {}, "zero"),
+        Outcome("c", "c", 2, {"em": 1.0}, "scored"),
+    ]
+    result = compare(a, lost)
+    assert [(pair.task_id, pair.b) for pair in result.pairs] == [("a", 0), ("b", 0), ("c", 0.5)]
+    assert compare(lost, a, "em").difference == -result.difference
+    with pytest.raises(UsageError, match="has no metric 'em'"):
+        compare(lost[:2], lost[:2], "em")
+
+
+def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = {"default": {"answer": "7|3900\n9|3700"}}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = make_run(tmp_path / "one", ["a", "b"], script=script)
+    changed = [bird_task("a"), replace(bird_task("b"), reference="7|3900")]
+    settings = Settings(agent=write_script(tmp_path / "two", script), contracts=(SHELF,), accept="exact")
+    two = start_run(tmp_path / "two" / "run", settings, changed)
+    run_attempts(two.path, display=SilentDisplay())
+    result = compare(read_outcomes(one.path), read_outcomes(two.path))
+    assert [pair.task_id for pair in result.pairs] == ["a"]
+    assert dict(result.left_out) == {"b": "is scored by another reference in the second run"}
+    code, out = call(capsys, "compare", one.path, two.path, "--fail-on", "left_out>0")
+    assert code == 1
+    assert "the runs stand on different tasks, accept\n" in out
+    code, out = call(capsys, "compare", one.path, two.path, "--json")
+    assert (code, json.loads(out)["differs"]) == (0, ["tasks", "accept"])
+    assert "stand on" not in call(capsys, "compare", one.path, one.path)[1]
+
+
+def test_folded_case_matters_to_tables_only(tmp_path: Path) -> None:
+    header = {"scoring": {"mode": "faithful", "fold_case": False, "models": {}, "embedder": None}}
+    folded = {"scoring": {**header["scoring"], "fold_case": True}}
+    table, exact = bird_task("a"), replace(bird_task("a"), scorer="exact")
+    assert other_rules(rules_of(table, header), rules_of(table, folded)) == ["fold_case"]
+    assert other_rules(rules_of(exact, header), rules_of(exact, folded)) == []
+    assert other_rules(rules_of(exact, header), rules_of(table, header)) == ["fold_case", "scorer"]
+    assert other_rules((), rules_of(table, header)) == []
 
 
 def test_attempts_are_averaged() -> None:
@@ -205,6 +250,14 @@ def test_what_is_wrong_is_what_earned_less_than_there_was() -> None:
     hundred = [Outcome(name, name, 1, {"final": value}, "scored", best=100.0) for name, value in
                (("half", 50.0), ("whole", 100.0), ("none", None))]  # fmt: skip
     assert {cluster.base for cluster in errors_by_base(hundred, "final")} == {"half", "none"}
+    other = Outcome("other", "other", 1, {"exact": 1.0}, "scored")
+    late = Outcome("late", "late", 1, {}, "unfinished")
+    assert {cluster.base for cluster in errors_by_base([*hundred, other, late], "final")} == {
+        "half",
+        "none",
+        "late",
+    }
+    assert flips([*run({"a": 1}), Outcome("a", "a", 2, {}, "unfinished")], "em") == {}
 
 
 def test_gates() -> None:
@@ -244,6 +297,22 @@ def test_outcomes_of_a_run_on_disk(tmp_path: Path) -> None:
     assert (result.difference, result.p, result.interval) == (0, 1, (0, 0))
     assert dict(result.left_out) == {"broken": "unfinished (1 of 1 attempts)"}
     assert Path(result.pairs[0].trace_a).is_file()
+
+
+def test_too_little_evidence_does_not_pass_for_no_regression() -> None:
+    five, more = {f"t{i}": 1 for i in range(5)}, {f"t{i}": 1 for i in range(6)}
+    worse = dict.fromkeys(five, 0)
+    assert failed_gates(compare(run(five), run(worse)), ["regressed"]) == [
+        "regressed: difference -1 over 5 clusters, too few to tell it from chance (6 could); "
+        "gate on difference or worse instead"
+    ]
+    assert failed_gates(compare(run(worse), run(five)), ["regressed"]) == []
+    assert failed_gates(compare(run(five), run(five)), ["regressed"]) == []
+    assert failed_gates(compare(run(more), run({**more, "t0": 0})), ["regressed"]) == []
+    cut = [*run(more), Outcome("late", "late", 1, {}, "unfinished")]
+    assert failed_gates(compare([*run(more), *run({"late": 1})], cut), ["regressed"]) == [
+        "regressed: can't be told while tasks are unfinished (1)"
+    ]
 
 
 def test_a_small_change_is_no_regression() -> None:

@@ -101,8 +101,20 @@ def statistics(m: ModuleType) -> None:
     assert m.sign_test([1.0, -1.0]) == 1
     assert m._sampled([1.0] * 12, 0, 2000)[0] == pytest.approx(2 / 4096, abs=0.002)
     assert m._sampled([1.0, -1.0] * 6, 0, 2000)[0] == 1
+
+
+def comparisons(m: ModuleType) -> None:
     outcomes = [m.Outcome("t", "t", n, {"x": value}, "scored") for n, value in enumerate((1.0, None, 0.5))]
-    assert m._by_task(outcomes, "x")[0]["t"][1] == 0.5
+    lost = m.Outcome("t", "t", 4, {}, "timeout")
+    assert m._by_task(outcomes, "x", {"t"})[0]["t"][1] == 0.5
+    assert m._by_task([*outcomes, lost], "x", {"t"})[0]["t"][1] == 0.375
+    few = [m.Outcome(f"t{n}", f"t{n}", 1, {"x": 1.0}, "scored") for n in range(6)]
+    none = [m.Outcome(f"t{n}", f"t{n}", 1, {"x": 0.0}, "scored") for n in range(6)]
+    assert m.failed_gates(m.compare(few, none), ["regressed"]) == ["regressed: difference -1, p 0.03125"]
+    assert "too few" in m.failed_gates(m.compare(few[:5], none[:5]), ["regressed"])[0]
+    assert not m.failed_gates(m.compare(few, [*few[1:], none[0]]), ["regressed"])
+    assert not m.failed_gates(m.compare(none, few), ["regressed"])
+    assert not m.failed_gates(m.compare(few[:5], few[:5]), ["regressed"])
 
 
 def agreement(m: ModuleType) -> None:
@@ -178,7 +190,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("for n in (1, 2, 3)]", "for n in (1, 2)]"),
         ],
     ),
-    "harness/compare.py": (
+    "harness/chance.py": (
         statistics,
         [
             (".limit_denominator(1_000_000)", ""),
@@ -194,7 +206,18 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("means[int(cut * (resamples - 1))]", "means[0]"),
             ("(far + 1) / (resamples + 1)", "far"),
             ("random.random() < 0.5", "random.random() < 0.9"),
-            ("o.metrics[metric] or 0.0 for o in group", "o.metrics[metric] or 1.0 for o in group"),
+        ],
+    ),
+    "harness/compare.py": (
+        comparisons,
+        [
+            ("o.metrics.get(metric) or 0.0 for o in group", "o.metrics.get(metric) or 1.0 for o in group"),
+            ("any(o.metrics and metric not in", "any(metric not in"),
+            ("comparison.sense >= 0", "comparison.sense > 0"),
+            ("comparison.sense >= 0", "comparison.sense <= 0"),
+            ("ENOUGH = 6", "ENOUGH = 5"),
+            ("ENOUGH = 6", "ENOUGH = 7"),
+            ("comparison.p <= 0.05", "comparison.p <= 0.5"),
         ],
     ),
     "harness/review.py": (

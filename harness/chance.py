@@ -1,0 +1,83 @@
+"""What chance explains: a permutation test, a sign test and a bootstrap over clusters. Sampling is seeded and said so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import comb, fsum, lcm
+from random import Random
+
+RESAMPLES = 10_000
+MOST_SUMS = 50_000  # distinct sums kept while counting sign flips exactly; beyond it they are sampled
+
+
+def permutation_test(
+    sums: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
+) -> tuple[float, str]:
+    """Two-sided p that flipping the signs of clusters' sums at random gives a total as far from 0, and how.
+
+    All 2^n flips are counted exactly, by the distribution of their totals in exact fractions; where that has too
+    many values, flips are sampled with the seed and p is (k+1)/(m+1).
+    """
+    fractions = [value for value in map(_exact, sums) if value]
+    scale = lcm(*(value.denominator for value in fractions))
+    values = [int(value * scale) for value in fractions]  # whole numbers: exact, and quick to add
+    observed = abs(sum(values))
+    counts: dict[int, int] = {0: 1}
+    for value in values:
+        following: dict[int, int] = {}
+        for total, ways in counts.items():
+            following[total + value] = following.get(total + value, 0) + ways
+            following[total - value] = following.get(total - value, 0) + ways
+        counts = following
+        if len(counts) > MOST_SUMS:
+            return _sampled([float(value) for value in fractions], seed, resamples)
+    far = sum(ways for total, ways in counts.items() if abs(total) >= observed)
+    return float(
+        Fraction(far, 2 ** len(values))
+    ), f"exact permutation test, {clusters_text(len(values))} that changed"
+
+
+def clusters_text(count: int) -> str:
+    return f"{count} cluster{'s' if count != 1 else ''}"
+
+
+def _exact(value: float) -> Fraction:
+    """The fraction that a sum of scores stands for: what is 0 but for rounding is 0, and equal totals are equal."""
+    return Fraction(value).limit_denominator(1_000_000)
+
+
+def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str]:
+    random = Random(seed)
+    # A hair below, so that rounding can't drop a total equal to the observed one.
+    least = abs(fsum(values)) * (1 - 1e-12)
+    far = sum(
+        abs(fsum(value if random.random() < 0.5 else -value for value in values)) >= least
+        for _ in range(resamples)
+    )
+    said = f"permutation test, {resamples} flips sampled with seed {seed}, {clusters_text(len(values))} that changed"
+    return (far + 1) / (resamples + 1), said
+
+
+def sign_test(sums: Sequence[float]) -> float:
+    """Two-sided exact sign test over clusters; those that didn't change say nothing."""
+    exact = [_exact(value) for value in sums]
+    up, down = sum(value > 0 for value in exact), sum(value < 0 for value in exact)
+    n = up + down
+    tail = sum(comb(n, k) for k in range(min(up, down) + 1))
+    return float(min(Fraction(1), Fraction(2 * tail, 2**n)))
+
+
+def bootstrap_interval(
+    groups: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
+) -> tuple[float, float]:
+    """Percentile interval of the mean difference, whole clusters drawn with replacement."""
+    random = Random(seed)
+    totals = [(fsum(group), len(group)) for group in groups]
+    means = []
+    for _ in range(resamples):
+        drawn = random.choices(totals, k=len(totals))
+        means.append(sum(total for total, _ in drawn) / sum(count for _, count in drawn))
+    means.sort()
+    cut = (1 - level) / 2
+    return means[int(cut * (resamples - 1))], means[int((1 - cut) * (resamples - 1) + 0.5)]

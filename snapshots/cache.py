@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -39,6 +38,8 @@ def derived(name: str, stamp: str, build: Callable[[BinaryIO], None]) -> Path:
         writable = os.access(folder, os.W_OK)
     except OSError:
         writable = False
+    import tempfile  # which brings all compressors along
+
     if not writable:
         folder = Path(tempfile.gettempdir()) / f"stillweb-{os.getuid() if hasattr(os, 'getuid') else 0}"
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -27,9 +27,9 @@ from snapshots.package import VIEW_MEDIA
 from snapshots.records import Packer
 from snapshots.sites import site_of
 from snapshots.snapshot import Snapshot
+from snapshots.software import software_name
 from snapshots.state import assign_states
 from snapshots.view import View
-from snapshots.writer import software_name
 
 ORIGIN = "urn:stillweb:cut"  # the metadata record that says what a snapshot was cut from
 Place = tuple[str, int]

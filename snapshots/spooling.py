@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -37,6 +36,8 @@ def whole_if_small(body: bytes | BinaryIO, stack: contextlib.ExitStack) -> bytes
 
 def temporary(stack: contextlib.ExitStack, folder: Path | None) -> BinaryIO:
     """A temporary file without a name, closed with the stack."""
+    import tempfile  # which brings all compressors along
+
     spool = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
     stack.callback(spool.close)
     return spool

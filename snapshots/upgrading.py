@@ -26,9 +26,9 @@ from snapshots.opening import open_container
 from snapshots.package import pack_options, page_time
 from snapshots.records import Packer
 from snapshots.snapshot import Snapshot
+from snapshots.software import software_name
 from snapshots.text import FrozenText
 from snapshots.warc import Record
-from snapshots.writer import software_name
 
 CHANGED = "changed"  # the words, pages or title
 SAME = "same"  # the words are, but another extractor or version made them

@@ -40,22 +40,13 @@ from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.recorded import Recorded
 from snapshots.records import Packer
+from snapshots.software import software_name
 from snapshots.view import RESOURCES, View
 
 ROTATE = 1_000_000_000  # bytes of an archive file after which the next one is begun
 OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that are gone on with; others are left as they are
 
 LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recorded here can be opened here
-
-
-def software_name() -> str:
-    """Name and version as written into warcinfo and datapackage.json."""
-    from importlib.metadata import PackageNotFoundError, version  # costs as much as all modules of a format
-
-    try:
-        return f"stillweb/{version('stillweb')}"
-    except PackageNotFoundError:
-        return "stillweb"
 
 
 class Writer:

@@ -37,12 +37,13 @@ SLOW = (
     "test_without_a_part_of_the_key", "test_without_a_rule_the",
 )  # fmt: skip
 FIRST = [
-    *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "recognising", "explain", "keys", "header_fields",
-                                     "logins", "fragments", "acceptance", "choosing", "sessions")),
+    *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "state_walks", "conditions", "coarsening",
+                                     "recognising", "explain", "keys", "header_fields", "logins", "fragments",
+                                     "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions")),
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
-    f"{TESTS}test_matching.py", f"{TESTS}test_state.py", "tests/proxy/test_passwords.py", "tests/proxy/test_walks.py",
+    f"{TESTS}test_hard_set.py", f"{TESTS}test_state_walks.py", "tests/proxy/test_passwords.py", "tests/proxy/test_walks.py",
     "-k", f"(walks or passwords or {' or '.join(SLOW[1:])}) and not {SLOW[0]}",
 ]  # fmt: skip
 DECIDING = {

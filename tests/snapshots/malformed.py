@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import zstandard
 
+from snapshots.snapshot import Snapshot
+
+NEXT = "http://example.test/next"
 PAGE = b"<html><title>A page</title><p>Some text of it</html>"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
@@ -77,3 +81,20 @@ def zstd(*records: bytes, dictionary: bytes | None = None) -> bytes:
     packer = zstandard.ZstdCompressor(dict_data=zstandard.ZstdCompressionDict(dictionary))
     lead = b"\x5d\x2a\x4d\x18" + len(dictionary).to_bytes(4, "little") + dictionary
     return lead + b"".join(packer.compress(r) for r in records)
+
+
+def opened(tmp_path: Path, data: bytes, name: str = "x.warc.gz") -> Snapshot:
+    """The archive, read."""
+    path = tmp_path / name
+    path.write_bytes(data)
+    return Snapshot.open(path)
+
+
+def bodies(snapshot: Snapshot) -> dict[str, bytes]:
+    """What is answered, by URL."""
+    return {c.url: snapshot.read(c).body for c in snapshot.captures()}
+
+
+def revisit(*, uri: bytes = NEXT.encode(), head: bytes = HEAD, fields: bytes, number: int = 5) -> bytes:
+    """A revisit record."""
+    return record(head + b"\r\n" if head else b"", kind=b"revisit", uri=uri, fields=fields, number=number)

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import io
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,20 @@ from snapshots.errors import DamagedInput
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
-from tests.snapshots.malformed import HEAD, PAGE, arc, http, other, packed, record, zstd
-
-NEXT = "http://example.test/next"
-
-
-def opened(tmp_path: Path, data: bytes, name: str = "x.warc.gz") -> Snapshot:
-    path = tmp_path / name
-    path.write_bytes(data)
-    return Snapshot.open(path)
-
-
-def bodies(snapshot: Snapshot) -> dict[str, bytes]:
-    return {c.url: snapshot.read(c).body for c in snapshot.captures()}
+from tests.snapshots.malformed import (
+    HEAD,
+    NEXT,
+    PAGE,
+    arc,
+    bodies,
+    http,
+    opened,
+    other,
+    packed,
+    record,
+    revisit,
+    zstd,
+)
 
 
 def read_by_warcio(data: bytes) -> dict[str, bytes]:
@@ -266,50 +266,6 @@ def test_bad_line_ends(tmp_path: Path) -> None:
         assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}
 
 
-def revisit(*, uri: bytes = NEXT.encode(), head: bytes = HEAD, fields: bytes, number: int = 5) -> bytes:
-    return record(head + b"\r\n" if head else b"", kind=b"revisit", uri=uri, fields=fields, number=number)
-
-
-DIGEST = b"WARC-Payload-Digest: sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-
-
-def test_revisits_of_another_url(tmp_path: Path) -> None:
-    original = record(http(), fields=DIGEST)
-    data = packed(original, revisit(fields=DIGEST, head=HEAD + b"X-Mine: 1\r\n"))
-    with opened(tmp_path, data) as snapshot:
-        answer = {c.url: snapshot.read(c) for c in snapshot.captures()}[NEXT]
-        assert (answer.body, answer.header("x-mine")) == (PAGE, "1")
-        assert answer.header("content-length") == str(len(PAGE))
-
-
-def test_revisits_before_their_original(tmp_path: Path) -> None:
-    named = (
-        b"WARC-Refers-To-Target-URI: http://example.test/\r\nWARC-Refers-To-Date: 2020-01-02T03:04:05Z\r\n"
-        + DIGEST
-    )
-    with opened(tmp_path, packed(revisit(fields=named), record(http(), fields=DIGEST))) as snapshot:
-        assert bodies(snapshot)[NEXT] == PAGE
-    by_id = b"WARC-Refers-To: <urn:uuid:00000000-0000-4000-8000-000000000001>"
-    with opened(tmp_path, packed(revisit(fields=by_id), record(http())), "y.warc.gz") as snapshot:
-        assert bodies(snapshot)[NEXT] == PAGE
-
-
-def test_not_modified_revisits(tmp_path: Path) -> None:
-    fields = b"WARC-Profile: http://netpreserve.org/warc/1.0/revisit/server-not-modified\r\n" + DIGEST
-    for head in (b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n", b""):
-        data = packed(record(http(), fields=DIGEST), revisit(fields=fields, head=head))
-        with opened(tmp_path, data, f"{len(head)}.warc.gz") as snapshot:
-            capture = next(c for c in snapshot.captures() if c.url == NEXT)
-            answer = snapshot.read(capture)
-            assert (capture.status, answer.status, answer.body) == (200, 200, PAGE)
-
-
-def test_revisits_without_their_original_are_no_answer(tmp_path: Path) -> None:
-    with opened(tmp_path, packed(revisit(fields=DIGEST), record(http()))) as snapshot:
-        assert list(bodies(snapshot)) == ["http://example.test/"]
-        assert "is in none of the files" in snapshot.notes[0]
-
-
 def test_repeated_headers_and_non_ascii_bytes(tmp_path: Path) -> None:
     head = HEAD + b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Name: caf\xe9 \xff\r\nX-Fold: one\r\n two\r\n"
     with opened(tmp_path, packed(record(http(head=head)))) as snapshot:
@@ -362,64 +318,6 @@ def test_http_resources_answer_too(tmp_path: Path) -> None:
     with opened(tmp_path, data) as snapshot:
         assert bodies(snapshot) == {"http://example.test/": b"hello"}
         assert snapshot.read(next(snapshot.captures())).header("content-type") == "text/plain"
-
-
-# -- WACZ
-
-
-def wacz(path: Path, files: dict[str, bytes], way: int = zipfile.ZIP_STORED) -> Path:
-    with zipfile.ZipFile(path, "w", way) as out:
-        for name, data in files.items():
-            out.writestr(name, data)
-    return path
-
-
-PAGES = (
-    b'{"format":"json-pages-1.0","id":"pages"}\n'
-    b'{"id":"1","url":"http://example.test/","ts":"2020-01-02T03:04:05Z","title":"A page"}\n'
-)
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {},
-        {"datapackage.json": b'{"profile":"data-package"}'},
-        {"datapackage.json": b'{"resources":null}', "pages/pages.jsonl": PAGES},
-        {"indexes/index.cdx.gz": gzip.compress(b"lies"), "indexes/index.idx": b"lies"},
-        {"indexes/index.cdxj": b"lies", "datapackage.json": b"no json"},
-    ],
-)
-@pytest.mark.parametrize("way", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_wacz_of_others(tmp_path: Path, extra: dict[str, bytes], way: int) -> None:
-    files = {
-        "archive/a.warc.gz": packed(record(http())),
-        "archive/b.warc": other(),
-        "archive/c.arc.gz": arc(gz=True),
-        **extra,
-    }
-    with Snapshot.open(wacz(tmp_path / "x.wacz", files, way)) as snapshot:
-        found = sorted((c.url, c.filename, snapshot.read(c).body) for c in snapshot.captures())
-        assert [f[1] for f in found] == ["a.warc.gz", "c.arc.gz", "c.arc.gz", "b.warc"]
-        assert [v.title for v in snapshot.views()] == (["A page"] if "pages/pages.jsonl" in extra else [])
-        assert len(snapshot.id) == 64
-
-
-def test_a_lying_index_of_ours_is_not_believed_after_a_change(tmp_path: Path) -> None:
-    from tests.snapshots.making import small_snapshot
-
-    small_snapshot(tmp_path / "s")
-    archive = tmp_path / "s" / "archive" / "data-00000.warc.gz"
-    archive.write_bytes(archive.read_bytes() + packed(other()))
-    with Snapshot.open(tmp_path / "s") as snapshot:
-        assert NEXT in {c.url for c in snapshot.captures()}
-
-
-def test_a_directory_of_warcs(tmp_path: Path) -> None:
-    (tmp_path / "a.warc.gz").write_bytes(packed(record(http())))
-    (tmp_path / "b.warc").write_bytes(other())
-    with Snapshot.open(tmp_path) as snapshot:
-        assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,14 @@
-"""The ladder and the choice among several captures, each step shown by a case that needs it."""
+"""The ladder from exact to miss, what is remembered of it, and who asks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from snapshots import choosing, keys
 from snapshots.capture import Response
-from snapshots.choosing import Situation, next_in_order
-from snapshots.conditions import read
 from snapshots.errors import UsageError
-from snapshots.keys import request_key
 from snapshots.matching import Matcher
 from snapshots.request import Request
-from snapshots.rules import builtin
-from tests.support.hard_set import pairs
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"
 
@@ -93,172 +85,6 @@ def test_a_field_that_decides_without_being_named_is_learnt() -> None:
     )
     assert Replay(over).ask(ask[1]) == "data"
     assert Replay(over).ask(ask[0]) == "page"
-
-
-# Each step of the choice: what was recorded, what is asked, and the right answer.
-
-
-def _in_state() -> tuple[Matcher, list[Request], str]:
-    over = matcher(
-        (post(f"{A}/f", "x=1"), redirect("/l"), "s1"), (get(f"{A}/l"), html("one"), "s1"), (get(f"{A}/l"), html("all"), "s2"),
-    )  # fmt: skip
-    return over, [get(f"{A}/l")], "all"
-
-
-def _same_headers() -> tuple[Matcher, list[Request], str]:
-    vary = ("Vary", "Accept-Language")
-    over = matcher(
-        (get(f"{A}/p", accept_language="en"), html("hello", 200, vary)),
-        (get(f"{A}/p", accept_language="fr"), html("bonjour", 200, vary)),
-    )
-    return over, [get(f"{A}/p", accept_language="fr")], "bonjour"
-
-
-def _whole_or_asked() -> tuple[Matcher, list[Request], str]:
-    over = matcher((get(f"{A}/p", range="bytes=0-1"), html("wh", 206)), (get(f"{A}/p"), html("whole")))
-    return over, [get(f"{A}/p")], "whole"
-
-
-def _highest_layer() -> tuple[Matcher, list[Request], str]:
-    base = [Recorded(get(f"{A}/p"), html(text)) for text in ("10%", "50%", "done")]
-    return matcher(*base, Recorded(get(f"{A}/p"), html("new"), "later", 2)), [get(f"{A}/p")] * 2, "new"
-
-
-def _same_text() -> tuple[Matcher, list[Request], str]:
-    over = matcher((get(f"{A}/p?a=1&b=2"), html("ab")), (get(f"{A}/p?b=2&a=1"), html("ba")))
-    return over, [get(f"{A}/p?b=2&a=1")], "ba"
-
-
-def _same_order() -> tuple[Matcher, list[Request], str]:
-    over = matcher(
-        (get(f"{A}/p?s=b&s=a&x=1"), html("by b")), (get(f"{A}/p?s=a&s=b&x=1"), html("by a")),
-    )  # fmt: skip
-    return over, [get(f"{A}/p?x=1&s=a&s=b")], "by a"
-
-
-def _same_acquaintance() -> tuple[Matcher, list[Request], str]:
-    sid = "0123456789abcdef0123456789abcdef"
-    first = html("hi", 200, ("Set-Cookie", f"sid={sid}"))
-    over = matcher(
-        (get(f"{A}/q"), first), (get(f"{A}/p", cookie=f"sid={sid}"), html("hi ")), (get(f"{A}/p"), first), (get(f"{A}/p", cookie=f"sid={sid}"), html("hi "))
-    )  # fmt: skip
-    return over, [get(f"{A}/p")], "hi"
-
-
-def _same_cookies() -> tuple[Matcher, list[Request], str]:
-    over = matcher(
-        (get(f"{A}/p", cookie="size=1"), html(_long("a"))), (get(f"{A}/p", cookie="size=2"), html(_long("b"))),
-    )  # fmt: skip
-    return over, [get(f"{A}/p", cookie="size=2")], _long("b")
-
-
-def _next_in_order() -> tuple[Matcher, list[Request], str]:
-    over = matcher(*[(get(f"{A}/p"), html(text)) for text in ("10%", "50%", "done")])
-    return over, [get(f"{A}/p")] * 3, "done"
-
-
-def _own_session() -> tuple[Matcher, list[Request], str]:
-    over = matcher(
-        (get(f"{A}/p"), html("for s1"), "s1"), (get(f"{A}/p"), html("for s2"), "s2"), (get(f"{A}/only2"), html("2"), "s2"),
-    )  # fmt: skip
-    return over, [get(f"{A}/only2"), get(f"{A}/p")], "for s2"
-
-
-def _nearest_time() -> tuple[Matcher, list[Request], str]:
-    over = matcher(
-        (get(f"{A}/p"), html(_long("a")), "s1"), (get(f"{A}/mark"), html("m"), "s2"), (get(f"{A}/p"), html(_long("b")), "s3"),
-    )  # fmt: skip
-    return over, [get(f"{A}/mark"), get(f"{A}/p")], _long("b")
-
-
-def _long(letter: str) -> str:
-    """Pages that say the same but for a value drawn at random."""
-    return f"page 123e4567-e89b-12d3-a456-42661417400{letter}"
-
-
-CASES: dict[str, Callable[[], tuple[Matcher, list[Request], str]]] = {
-    "in_state": _in_state,
-    "same_headers": _same_headers,
-    "whole_or_asked": _whole_or_asked,
-    "highest_layer": _highest_layer,
-    "same_text": _same_text,
-    "same_order": _same_order,
-    "same_acquaintance": _same_acquaintance,
-    "same_cookies": _same_cookies,
-    "next_in_order": _next_in_order,
-    "own_session": _own_session,
-    "nearest_time": _nearest_time,
-}
-
-
-def _last(case: str) -> tuple[str, str]:
-    over, requests, expected = CASES[case]()
-    replay = Replay(over)
-    return [replay.ask(request) for request in requests][-1], expected
-
-
-def test_every_step_has_a_case() -> None:
-    assert [step.__name__ for step in choosing.STEPS if step.__name__ not in CASES] == []
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_step_chooses(case: str) -> None:
-    found, expected = _last(case)
-    assert found == expected
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_without_the_step_the_choice_is_wrong(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = [step for step in choosing.STEPS if step.__name__ != case]
-    monkeypatch.setattr(choosing, "STEPS", left)
-    found, expected = _last(case)
-    assert found != expected
-
-
-def test_the_last_of_a_changing_answer_is_held_and_called_unsure() -> None:
-    replay = Replay(matcher(*[(get(f"{A}/p"), html(text)) for text in ("10%", "done")]))
-    told = [replay.ask(get(f"{A}/p")) for _ in range(3)]
-    assert told == ["10%", "done", "done"]
-    assert replay.last.ambiguous
-    strict = Replay(replay.matcher, accept="rule+unambiguous")
-    assert [strict.ask(get(f"{A}/p")) for _ in range(3)] == ["10%", "done", "miss"]
-
-
-def test_of_a_changing_answer_its_beginning_is_its_beginning_for_whoever_asks() -> None:
-    """The first was recorded by a client that the server did not know yet, the asking one is known: no later one."""
-    hello, tick = get(f"{A}/hello"), get(f"{A}/tick")
-    known, other = (Response(200, "OK", (("Set-Cookie", f"sid={c * 32}; Path=/"),), b"1") for c in "ab")
-    back = get(f"{A}/tick", cookie="sid=" + "a" * 32)
-    over = matcher((tick, known), (back, html("2")), (back, html("3")), (get(f"{A}/x"), other))
-    asked = get(f"{A}/tick", cookie="sid=" + "b" * 32)
-    replay = Replay(over)
-    replay.ask(get(f"{A}/x"))
-    assert replay.ask(hello) == "miss"
-    assert [replay.ask(asked) for _ in range(3)] == ["1", "2", "3"]
-
-
-def test_what_comes_later_in_an_order_is_no_beginning() -> None:
-    now = Situation(get(f"{A}/p"), request_key(get(f"{A}/p")), None, None)
-    recorded = matcher(*[(get(f"{A}/p"), html(t)) for t in "123"]).snapshot.captures()
-    later = [c for c in recorded if (order := read(c.state).sequence) and order.place]
-    assert len(later) == 2
-    assert next_in_order(later, now) == []
-    assert now.why == ["order"]
-
-
-def test_an_order_never_seen_of_a_repeated_name_is_unsure() -> None:
-    over = matcher((get(f"{A}/p?s=b&s=a"), html("x")))
-    lookup = over.lookup(get(f"{A}/p?s=a&s=b"), over.session())
-    assert (lookup.verdict, lookup.ambiguous) == ("canonical", True)
-
-
-def test_where_the_order_of_pairs_mattered_only_the_same_text_answers() -> None:
-    recorded = [(get(f"{A}/p?{q}"), html(q)) for q in ("a=1&b=2&c=3", "b=2&a=1&c=3") for _ in range(2)]
-    over = matcher(*recorded)
-    assert Replay(over).ask(get(f"{A}/p?b=2&a=1&c=3")) == "b=2&a=1&c=3"
-    other = Replay(over)
-    assert other.ask(get(f"{A}/p?c=3&a=1&b=2")) == "miss"
-    assert other.last.why == ("text",)
 
 
 def test_a_part_or_not_modified_answers_only_who_asked_for_it() -> None:
@@ -347,50 +173,6 @@ def test_settled_is_only_what_no_session_can_change() -> None:
     assert not over.lookup(get("http://b.test/"), over.session()).settled
 
 
-# The hard set.
-
-
-def _hard(count: int, seed: int = 1) -> tuple[int, int, list[str]]:
-    """How many pairs that are the same were found, of how many, and what was wrong."""
-    found = asked = 0
-    wrong = []
-    for pair in pairs(count, seed):
-        over = Matcher(MemoryStore([Recorded(pair.recorded, html("x"))]))
-        hit = over.lookup(pair.asked, over.session()).capture is not None
-        asked += pair.same
-        found += pair.same and hit
-        if hit and not pair.same:
-            wrong.append(f"{pair.kind}: {pair.recorded} / {pair.asked}")
-    return found, asked, wrong
-
-
-def test_the_hard_set_has_no_wrong_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    found, asked, wrong = _hard(5000)
-    with capsys.disabled():
-        print(f"\nhard set: 5000 pairs, {len(wrong)} wrong, {found} of {asked} joined ({found / asked:.1%})")  # noqa: T201
-    assert wrong == []
-    assert found == asked
-
-
-@pytest.mark.parametrize("part", [p.__name__ for p in keys.KEY_PARTS])
-def test_without_a_part_of_the_key_the_hard_set_has_wrong_answers(
-    part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keys, "KEY_PARTS", [p for p in keys.KEY_PARTS if p.__name__ != part])
-    monkeypatch.setattr(keys, "plain_key", lambda url: None)  # the same key, made without the list
-    assert _hard(400)[2]
-
-
-@pytest.mark.parametrize("rule", [r.id for r in builtin().rules if r.kind not in ("issued", "redacted")])
-def test_without_a_rule_the_hard_set_has_misses(rule: str) -> None:
-    missed = 0
-    for pair in pairs(400):
-        if pair.same:
-            store = MemoryStore([Recorded(pair.recorded, html("x"))], builtin().without(rule))
-            missed += Matcher(store).lookup(pair.asked).capture is None
-    assert missed
-
-
 def test_redirects_without_a_body_differ_by_where_they_lead() -> None:
     one, other, third = (f"{A}/go?sid={c}8f3kQ7z2Lm5Wp9X4v{c}" for c in "abc")
     over = matcher((get(one), redirect("/x")), (get(other), redirect("/y")))
@@ -465,72 +247,3 @@ def test_which_of_two_users_asks_is_not_known_once_their_names_are_replaced() ->
     for request, _ in pages:  # not replaced, they can be compared
         assert Replay(over).ask(request) == {"a": "ann", "b": "bob"}[str(request.header("authorization"))[-1]]
         assert verdict(over, request) == "exact"
-
-
-@pytest.mark.parametrize("media", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=b"])
-def test_another_order_of_a_repeated_name_in_a_form_is_ambiguous(media: str) -> None:
-    def ask(*pairs: str) -> Request:
-        if media.startswith("multipart"):
-            part = '--b\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
-            return post(f"{A}/s", "".join(part.format(*p.split("=")) for p in pairs) + "--b--\r\n", media)
-        return post(f"{A}/s", "&".join(pairs), media)
-
-    over = matcher((ask("s=a", "s=b", "x=1"), html("by a")))
-    for request, ambiguous in ((ask("x=1", "s=a", "s=b"), False), (ask("s=b", "s=a", "x=1"), True)):
-        replay = Replay(over)
-        assert replay.ask(request) == "by a"
-        assert (replay.last.verdict, replay.last.ambiguous) == ("canonical", ambiguous)
-
-
-def _seen_by(ann: list[str], bob: list[str]) -> Matcher:
-    """An answer that changes, as two recorded sessions saw it."""
-    seen = [
-        Recorded(get(f"{A}/now"), html(t), name) for name, said in (("ann", ann), ("bob", bob)) for t in said
-    ]
-    return matcher(*seen)
-
-
-def test_another_session_speaks_for_what_came_next_only_where_both_saw_the_same_so_far() -> None:
-    now = get(f"{A}/now")
-    replay = Replay(_seen_by(["1", "2"], ["1", "2", "3"]), "ann")
-    assert [replay.ask(now) for _ in range(3)] == ["1", "2", "3"]
-    assert not replay.last.ambiguous
-    replay = Replay(_seen_by(["1", "2"], ["5", "6", "7"]), "ann")
-    assert [replay.ask(now) for _ in range(3)] == ["1", "2", "2"], "its own last, not the other's next"
-    assert replay.last.ambiguous
-
-
-def test_what_recorded_sessions_saw_differently_is_unsure_for_a_new_one() -> None:
-    replay = Replay(_seen_by(["1", "2"], ["5", "6"]), "new")
-    replay.ask(get(f"{A}/now"))
-    assert replay.last.ambiguous
-    replay = Replay(_seen_by(["1", "2"], ["1", "2"]), "new")
-    replay.ask(get(f"{A}/now"))
-    assert not replay.last.ambiguous
-
-
-@pytest.mark.parametrize("order", [("ann", "bob"), ("bob", "ann"), ("bob",), ("ann", "new", "bob")])
-def test_a_session_follows_the_recorded_one_of_its_name_whoever_came_before(order: tuple[str, ...]) -> None:
-    recorded = [Recorded(get(f"{A}/alone.css"), html("alone"), "ann")]
-    for name in ("ann", "bob"):
-        recorded += [
-            Recorded(get(f"{A}/both.css"), html("both"), name),
-            Recorded(get(f"{A}/now"), html(f"{name} 1"), name),
-            Recorded(get(f"{A}/now"), html(f"{name} 2"), name),
-        ]
-    over = matcher(*recorded)
-    for name in order:
-        session = over.session(name)
-        for path in ("both.css", "alone.css", "now", "both.css", "now"):
-            found = over.lookup(get(f"{A}/{path}"), session)
-            session.answered(found)
-            assert found.capture is not None
-            expected = "ann" if path == "alone.css" or name == "new" else name
-            assert (found.capture.session, found.ambiguous) == (expected, False)
-
-
-def test_an_order_that_was_the_same_whatever_the_cookies_goes_on_whatever_they_are() -> None:
-    now = [get(f"{A}/now", cookie=f"size={size}") for size in range(4)]
-    seen = [("s1", 1, "a"), ("s1", 2, "b"), ("s1", 3, "c"), ("s2", 2, "a"), ("s2", 1, "b"), ("s2", 2, "c")]
-    replay = Replay(matcher(*[Recorded(now[size], html(text), name) for name, size, text in seen]))
-    assert [replay.ask(now[1]) for _ in range(3)] == ["a", "b", "c"]

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from snapshots.capture import Response
-from snapshots.coarsening import free_slots
-from snapshots.conditions import Conditions, Effect, Sequence, read, write
+from snapshots.conditions import read
 from snapshots.request import Request
 from snapshots.state import assign_states
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
-from tests.support.walks import random_walk, record, replay
 
 A = "http://a.test"
 SID = "0123456789abcdef0123456789abcdef"
@@ -329,101 +322,3 @@ def test_states_do_not_depend_on_the_order_of_captures() -> None:
     captures = list(store.captures())
     found = assign_states(captures, store.read_request, store.read)
     assert assign_states(list(reversed(captures)), store.read_request, store.read) == list(reversed(found))
-
-
-slots = st.text("0123456789abcdef", min_size=8, max_size=8)
-many = st.frozensets(slots | st.just("-"), min_size=1, max_size=3)
-
-
-@given(
-    st.builds(
-        Conditions,
-        held=st.lists(st.tuples(slots, slots), max_size=3).map(tuple),
-        one_of=st.lists(st.tuples(slots, many), max_size=2).map(lambda x: tuple(sorted(x, key=repr))),
-        mostly=st.lists(st.tuples(slots, many), max_size=2).map(lambda x: tuple(sorted(x, key=repr))),
-        free=st.frozensets(slots, max_size=2),
-        cookies=st.lists(st.tuples(slots, slots | st.just("-")), max_size=2).map(lambda x: tuple(sorted(x))),
-        not_other=st.lists(st.tuples(slots, slots), max_size=2).map(lambda x: tuple(sorted(x))),
-        sets=st.frozensets(slots, max_size=2),
-        sequence=st.none()
-        | st.builds(Sequence, slots, st.integers(0, 99), slots | st.sampled_from(["*", "-"])),
-        issued=st.frozensets(
-            st.text(st.characters(codec="utf-8"), max_size=8).map(lambda t: f"form:{t}"), max_size=2
-        ),
-        during=st.booleans(),
-        never=st.booleans(),
-        literal=st.booleans(),
-        keyed=st.booleans(),
-        begins=st.booleans(),
-        effect=st.none() | st.builds(Effect, slots, st.sampled_from("=~+"), slots, st.booleans()),
-    )
-)
-def test_conditions_are_read_as_they_were_written(conditions: Conditions) -> None:
-    text = write(conditions)
-    assert "\n" not in text
-    assert write(read(text)) == text
-    found = read(text)
-    assert (found.held, found.effect, found.sequence, found.issued) == (
-        conditions.held, conditions.effect, conditions.sequence, conditions.issued,
-    )  # fmt: skip
-
-
-def test_conditions_of_another_make_fit_nothing() -> None:
-    assert read("something else").never
-
-
-# Random walks on a site with every kind of state (tests/support/stateful_site.py).
-
-
-@pytest.mark.timeout(600)
-def test_random_walks_replay_right_or_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Recorded by 8 sessions at once; replayed by 8 as recorded, and on walks that nobody recorded."""
-    walks = [random_walk(seed, 7) for seed in range(1000)]
-    with record(tmp_path / "walks", walks) as snapshot:
-        same = replay(snapshot, walks)
-        other = replay(snapshot, [random_walk(seed, 7) for seed in range(10_000, 10_200)])
-    with capsys.disabled():
-        print(f"\nwalks as recorded: {same.rate:.1%} right; others: {other.rate:.1%} right; 0 wrong")  # noqa: T201
-    assert same.wrong == []
-    assert other.wrong == []
-    assert same.rate > 0.95
-    assert other.rate > 0.8
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_walks_over_a_thin_recording_replay_right_or_miss(tmp_path: Path, seed: int) -> None:
-    walks = [random_walk(100 * seed + n, 12) for n in range(3)]
-    others = [walk[start:] for walk in walks for start in (2, 5)] + [walk * 2 for walk in walks]
-    with record(tmp_path / "walks", walks) as snapshot:
-        assert replay(snapshot, walks).missed <= 12
-        found = replay(snapshot, others, accept="canonical")
-    assert found.wrong == []
-    assert found.right > 20
-
-
-def test_what_is_free_is_only_what_was_tested_with_and_without_the_rest() -> None:
-    """An emptied basket looks like one that was never filled."""
-    full, cleared = {"cart": "h"}, {"clear": "c"}
-    seen: list[tuple[str, dict[str, str]]] = [
-        ("empty", {}),
-        ("empty", cleared),
-        ("empty", {**full, **cleared}),
-    ]
-    assert free_slots(seen) == {}, "the basket was never looked at full"
-    assert free_slots([*seen, ("full", full)]) == {}
-    noisy = [
-        (label, {**held, **more})
-        for label, held in (("empty", {}), ("full", full))
-        for more in ({}, {"n": "1"}, {"n": "2"})
-    ]
-    assert free_slots(noisy) == {"n": frozenset({"-", "1", "2"})}
-    assert free_slots(noisy[1:4]) == {}, "never without it and empty, with it and full"
-    many = [("same", {"a": str(n)}) for n in range(4)]
-    assert free_slots(many) == {"a": frozenset("0123")}
-
-
-def test_the_captures_that_change_something_are_found_in_the_index(tmp_path: Path) -> None:
-    with record(tmp_path / "walks", [[("filter", "toys"), ("contact", "hi"), ("get", "/about")]]) as snapshot:
-        found = {c.place for c in snapshot.changing()}
-        assert found == {c.place for c in snapshot.captures() if c.changes or "$" in c.state}
-        assert {c.url.rpartition("/")[2] for c in snapshot.changing()} == {"filter", "contact"}

@@ -1,0 +1,23 @@
+"""Fixtures for the tests of whole commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.small_site import answer
+from tests.proxy.origin import Origin
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Origin]:
+    """A running site of pages and noise."""
+    with Origin(answer) as running:
+        yield running
+
+
+@pytest.fixture
+def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of the user's own, not the real one."""
+    monkeypatch.setenv("STILLWEB_STATE", str(tmp_path_factory.getbasetemp() / "state"))

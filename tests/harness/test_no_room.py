@@ -1,0 +1,147 @@
+"""What the machine refuses: room, a reader, a file. One clear line, and all that was recorded is kept."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.small_site import make, sound, urls
+from tests.proxy.origin import Origin
+from tests.support.command_line import stillweb
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Makes a file system of so many bytes; only for who may."""
+    places: list[Path] = []
+
+    def make_room(size: int) -> Path:
+        place = tmp_path / "small"
+        place.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "stillweb-test", str(place)]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("this machine lets us mount nothing")
+        places.append(place)
+        return place
+
+    yield make_room
+    for place in places:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def limited(size: int) -> dict[str, Any]:
+    """Options under which no file may become larger."""
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))}
+
+
+FETCH = (
+    "import sys, urllib.request, urllib.error\n"
+    "for n in range(40):\n"
+    "    try:\n"
+    "        urllib.request.urlopen(f'{sys.argv[1]}/noise/{n}').read()\n"
+    "    except urllib.error.HTTPError as error:\n"
+    "        print(error.code)\n"
+)
+
+
+@pytest.mark.parametrize("how", ["disk", "limit"])
+def test_no_room_while_recording(
+    origin: Origin, tmp_path: Path, room: Callable[[int], Path], how: str
+) -> None:
+    path = (room(1_000_000) if how == "disk" else tmp_path) / "s"
+    program = [sys.executable, "-c", FETCH, origin.url]
+    done = stillweb("record", "-o", path, "--", *program, **limited(900_000) if how == "limit" else {})
+    assert done.code == 4
+    assert "No space left" in done.said or "File too large" in done.said
+    assert len(done.said.splitlines()) == 1
+    assert done.out.split()[-5:] == ["503"] * 5  # from then on the program is refused
+    kept = [url.rpartition("/")[2] for url in urls(path)]
+    assert sorted(map(int, kept)) == list(range(len(kept)))
+    assert len(kept) >= 10
+    assert sound(path)
+    if how == "limit":  # with room again it goes on
+        again = [sys.executable, "-c", FETCH.replace("40", "1"), origin.url]
+        assert stillweb("record", "-o", path, "--", *again).code == 0
+        assert len(urls(path)) == len(kept) + 1
+        assert sound(path)
+
+
+@pytest.mark.parametrize("how", ["disk", "limit"])
+def test_no_room_while_sealing(tmp_path: Path, room: Callable[[int], Path], how: str) -> None:
+    path = make((room(1_000_000) if how == "disk" else tmp_path) / "s", 8, "application/octet-stream")
+    size = sum(file.stat().st_size for file in (path / "archive").iterdir())
+    if how == "disk":
+        (path.parent / "other").write_bytes(bytes(900_000 - size))
+    done = stillweb("seal", path, **limited(size + 1000) if how == "limit" else {})
+    assert done.code == 4
+    assert "No space left" in done.said or "File too large" in done.said
+    assert [file.name for file in path.parent.iterdir() if "wacz" in file.name] == []
+    assert sound(path)
+    assert len(urls(path)) == 8
+    if how == "limit":
+        assert stillweb("seal", path).code == 0
+
+
+def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
+    path = make(tmp_path / "s")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from harness.cli import main; main()", "ls", path],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        4,
+        "stillweb: error: No space left on device; make room and go on\n",
+    )
+
+
+def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    path = make(tmp_path / "s", 400, body=b"")
+    words = f"{sys.executable} -c 'from harness.cli import main; main()' ls --json {path}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words} | head -1"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+RAISING = (
+    "import click, errno, harness.commands.ls as ls\n"
+    "def fail(): raise {error}\n"
+    "ls.command = click.Command('ls', callback=fail)\n"
+    "from harness.cli import main\n"
+    "main(['ls'])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        ("OSError(errno.EMFILE, 'Too many open files')", 4, "Too many open files; raise the limit of open"),
+        ("OSError(errno.EADDRINUSE, 'Address already in use')", 4, "Address already in use; choose another"),
+        ("BaseExceptionGroup('', [OSError(errno.ENOSPC, 'No space left', 'x.warc')])", 4, "x.warc: No space"),
+        ("PermissionError(errno.EACCES, 'Permission denied', 'x.warc')", 2, "x.warc: Permission denied"),
+        ("KeyboardInterrupt", 130, "interrupted"),
+        ("OSError(errno.EINVAL, 'Invalid argument')", 1, None),
+        ("KeyError('x')", 1, None),
+    ],
+)
+def test_what_the_machine_refuses_is_a_line_and_a_bug_is_a_traceback(
+    error: str, code: int, said: str | None
+) -> None:
+    program = RAISING.format(error=error)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert ("Traceback" in done.stderr) == (said is None)
+    if said is not None:
+        (line,) = [line for line in done.stderr.splitlines() if line]
+        assert line.startswith("stillweb: ")
+        assert said in line

@@ -1,0 +1,65 @@
+"""WACZs and directories as other tools leave them."""
+
+import gzip
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from snapshots.snapshot import Snapshot
+from tests.snapshots.malformed import NEXT, PAGE, arc, bodies, http, other, packed, record
+
+
+def wacz(path: Path, files: dict[str, bytes], way: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", way) as out:
+        for name, data in files.items():
+            out.writestr(name, data)
+    return path
+
+
+PAGES = (
+    b'{"format":"json-pages-1.0","id":"pages"}\n'
+    b'{"id":"1","url":"http://example.test/","ts":"2020-01-02T03:04:05Z","title":"A page"}\n'
+)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"datapackage.json": b'{"profile":"data-package"}'},
+        {"datapackage.json": b'{"resources":null}', "pages/pages.jsonl": PAGES},
+        {"indexes/index.cdx.gz": gzip.compress(b"lies"), "indexes/index.idx": b"lies"},
+        {"indexes/index.cdxj": b"lies", "datapackage.json": b"no json"},
+    ],
+)
+@pytest.mark.parametrize("way", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_wacz_of_others(tmp_path: Path, extra: dict[str, bytes], way: int) -> None:
+    files = {
+        "archive/a.warc.gz": packed(record(http())),
+        "archive/b.warc": other(),
+        "archive/c.arc.gz": arc(gz=True),
+        **extra,
+    }
+    with Snapshot.open(wacz(tmp_path / "x.wacz", files, way)) as snapshot:
+        found = sorted((c.url, c.filename, snapshot.read(c).body) for c in snapshot.captures())
+        assert [f[1] for f in found] == ["a.warc.gz", "c.arc.gz", "c.arc.gz", "b.warc"]
+        assert [v.title for v in snapshot.views()] == (["A page"] if "pages/pages.jsonl" in extra else [])
+        assert len(snapshot.id) == 64
+
+
+def test_a_lying_index_of_ours_is_not_believed_after_a_change(tmp_path: Path) -> None:
+    from tests.snapshots.making import small_snapshot
+
+    small_snapshot(tmp_path / "s")
+    archive = tmp_path / "s" / "archive" / "data-00000.warc.gz"
+    archive.write_bytes(archive.read_bytes() + packed(other()))
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert NEXT in {c.url for c in snapshot.captures()}
+
+
+def test_a_directory_of_warcs(tmp_path: Path) -> None:
+    (tmp_path / "a.warc.gz").write_bytes(packed(record(http())))
+    (tmp_path / "b.warc").write_bytes(other())
+    with Snapshot.open(tmp_path) as snapshot:
+        assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}

@@ -1,0 +1,44 @@
+"""Revisits: answers whose payload is another one's."""
+
+from pathlib import Path
+
+from tests.snapshots.malformed import HEAD, NEXT, PAGE, bodies, http, opened, packed, record, revisit
+
+DIGEST = b"WARC-Payload-Digest: sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+
+def test_revisits_of_another_url(tmp_path: Path) -> None:
+    original = record(http(), fields=DIGEST)
+    data = packed(original, revisit(fields=DIGEST, head=HEAD + b"X-Mine: 1\r\n"))
+    with opened(tmp_path, data) as snapshot:
+        answer = {c.url: snapshot.read(c) for c in snapshot.captures()}[NEXT]
+        assert (answer.body, answer.header("x-mine")) == (PAGE, "1")
+        assert answer.header("content-length") == str(len(PAGE))
+
+
+def test_revisits_before_their_original(tmp_path: Path) -> None:
+    named = (
+        b"WARC-Refers-To-Target-URI: http://example.test/\r\nWARC-Refers-To-Date: 2020-01-02T03:04:05Z\r\n"
+        + DIGEST
+    )
+    with opened(tmp_path, packed(revisit(fields=named), record(http(), fields=DIGEST))) as snapshot:
+        assert bodies(snapshot)[NEXT] == PAGE
+    by_id = b"WARC-Refers-To: <urn:uuid:00000000-0000-4000-8000-000000000001>"
+    with opened(tmp_path, packed(revisit(fields=by_id), record(http())), "y.warc.gz") as snapshot:
+        assert bodies(snapshot)[NEXT] == PAGE
+
+
+def test_not_modified_revisits(tmp_path: Path) -> None:
+    fields = b"WARC-Profile: http://netpreserve.org/warc/1.0/revisit/server-not-modified\r\n" + DIGEST
+    for head in (b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n", b""):
+        data = packed(record(http(), fields=DIGEST), revisit(fields=fields, head=head))
+        with opened(tmp_path, data, f"{len(head)}.warc.gz") as snapshot:
+            capture = next(c for c in snapshot.captures() if c.url == NEXT)
+            answer = snapshot.read(capture)
+            assert (capture.status, answer.status, answer.body) == (200, 200, PAGE)
+
+
+def test_revisits_without_their_original_are_no_answer(tmp_path: Path) -> None:
+    with opened(tmp_path, packed(revisit(fields=DIGEST), record(http()))) as snapshot:
+        assert list(bodies(snapshot)) == ["http://example.test/"]
+        assert "is in none of the files" in snapshot.notes[0]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from harness.retrieval import EMPTY, State, changes, state_of
 from harness.task import Task
 from harness.trace import TraceWriter, canonical
+from snapshots.errors import UsageError
 
 Part = dict[str, Any]  # an MCP content part
 
@@ -89,7 +90,7 @@ class Stopped(BaseException):
 
 @dataclass(slots=True)
 class Spent:
-    """What an attempt has used so far. `cost` is None once a call had no price."""
+    """What an attempt has used so far. `cost` is None once a call had no price; `uncounted` calls said no tokens."""
 
     steps: int = 0
     calls: int = 0
@@ -97,6 +98,7 @@ class Spent:
     output: int = 0
     cost: float | None = 0.0
     misses: int = 0
+    uncounted: int = 0
 
     @property
     def tokens(self) -> int:
@@ -157,15 +159,21 @@ class Attempt:
         return n
 
     def before_model(self) -> None:
-        """LimitReached when no further model call is allowed."""
+        """LimitReached when no further model call is allowed; UsageError when a limit can't be kept."""
         self._stop()
         limits, spent = self.limits, self.spent
         if limits.steps is not None and spent.steps >= limits.steps:
             raise LimitReached("steps", limits.steps)
-        if limits.tokens is not None and spent.tokens >= limits.tokens:
-            raise LimitReached("tokens", limits.tokens)
-        if limits.money is not None and spent.cost is not None and spent.cost >= limits.money:
-            raise LimitReached("money", limits.money)
+        if limits.tokens is not None:
+            if spent.uncounted:
+                raise UsageError("the limit of tokens can't be kept: a call does not say what it used")
+            if spent.tokens >= limits.tokens:
+                raise LimitReached("tokens", limits.tokens)
+        if limits.money is not None:
+            if spent.cost is None:
+                raise UsageError("the limit of money can't be kept: a call has no price")
+            if spent.cost >= limits.money:
+                raise LimitReached("money", limits.money)
 
     def _stop(self) -> None:
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
@@ -177,6 +185,7 @@ class Attempt:
         self.spent.steps += 1
         self.spent.input += usage["input"]
         self.spent.output += usage["output"]
+        self.spent.uncounted += not (usage["input"] or usage["output"])
         self.spent.cost = (
             None if cost is None or self.spent.cost is None else round(self.spent.cost + cost, 9)
         )

@@ -161,7 +161,8 @@ class ModelClient:
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
         from dataclasses import replace
 
-        price = self._prices.get(str(body.get("model")))
+        counted = reply.usage != Usage()  # else the endpoint says nothing of it, and no call is free
+        price = self._prices.get(str(body.get("model"))) if counted else None
         aside = {"seconds": round(time.perf_counter() - begin, 6)}
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.agents import load_agent
 from harness.run_files import Settings
 from harness.scoring.sgi_common import DEFAULTS
 from harness.task import Task
@@ -18,14 +19,23 @@ def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
     """Raises for the first thing that these tasks need and that isn't there.
 
     MissingCapability: the environment or a fixture of a dry experiment, a sandbox without network, a judge's key
-    (unless a tape that may answer is there). UsageError: a judge's model that nobody named, a wrong limit.
+    (unless a tape that may answer is there). UsageError: a judge's model that nobody named, a wrong limit, or one of
+    money without the model's price.
     """
     tasks = list(tasks)
+    _prices(settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()
     _judges(tasks, settings, taped=taped)
     dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
     if dry:
         _dry_experiments(dry, settings)
+
+
+def _prices(settings: Settings) -> None:
+    if settings.limits.money is not None:
+        model = load_agent(settings.agent, **dict(settings.agent_options)).identity().get("model")
+        if model is not None and model not in settings.prices:
+            raise UsageError(f"--max-money: --prices has none for {model!r}, so that no limit could be kept")
 
 
 def _judges(tasks: list[Task], settings: Settings, *, taped: bool) -> None:

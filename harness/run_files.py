@@ -70,7 +70,10 @@ class Settings:
         ready = dict(value)
         ready["snapshots"] = tuple(value.get("snapshots", ()))
         ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
-        ready["limits"] = Limits(**value.get("limits", {}))
+        try:
+            ready["limits"] = Limits(**value.get("limits", {}))
+        except TypeError as error:
+            raise DamagedInput(f"{where}: limits: {error}") from error
         return cls(**ready)
 
     # How many model answers come from where, and where files lie, change no result that is a result.
@@ -116,7 +119,7 @@ class RunFiles:
 
         UsageError names what differs: a run is finished as it was begun, or begun elsewhere.
         """
-        lines = [json.dumps(task.to_json(), ensure_ascii=False) for task in tasks]
+        lines = [_json_line(task.to_json()) for task in tasks]
         if (self.path / "run.json").exists():
             self._same(settings, lines, hashes)
             return
@@ -201,6 +204,15 @@ class RunFiles:
             os.replace(part, keep / f"{name}.interrupted-{number}.jsonl")
             moved += 1
         return moved
+
+
+def _json_line(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: only its escape can be written
+        return json.dumps(value)
+    return text
 
 
 def _write(path: Path, text: str) -> None:

@@ -75,7 +75,8 @@ def start_run(
     path.mkdir(parents=True, exist_ok=True)
     if fresh and rubrics:
         side_cars = {name: as_json(rubric) for name, rubric in rubrics.items()}
-        (path / "rubrics.json").write_text(json.dumps(side_cars, ensure_ascii=False, indent=1) + "\n")
+        text = json.dumps(side_cars, ensure_ascii=False, indent=1) + "\n"
+        (path / "rubrics.json").write_text(text, encoding="utf-8")
     files.create(
         settings,
         chosen,

@@ -60,8 +60,9 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the task's canonical JSON, for certificates."""
-        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        """SHA-256 (hex) of the task's canonical JSON, for certificates; the same for the task read back from a file."""
+        plain = json.loads(json.dumps(self.to_json()))  # keys are texts before they are sorted
+        text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -13,6 +13,7 @@ from harness.console import say, say_damage
 
 # The documented variables of the benchmarks that are settings; keys stay in the environment.
 _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
+_SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
 
 @click.command("run")
@@ -165,9 +166,7 @@ def command(
         mode=mode,  # type: ignore[arg-type]
         fold_case=fold_case,
         env={
-            n: v
-            for n, v in sorted(os.environ.items())
-            if _SETTING.fullmatch(n) and not n.endswith("KEY") and "_API_KEY" not in n
+            n: v for n, v in sorted(os.environ.items()) if _SETTING.fullmatch(n) and not _SECRET.fullmatch(n)
         },
     )
     tables = [task for task in tasks if task.scorer == "table"]

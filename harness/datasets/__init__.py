@@ -11,6 +11,7 @@ are `notices`.
 from __future__ import annotations
 
 import importlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -84,11 +85,19 @@ def load_tasks(
     return TaskSet(str(source), tuple(tasks[:limit]), tuple(problems), tuple(notices))
 
 
+def _as_read_back(task: Task) -> Task:
+    """The task as JSON holds it, so that it is the same now and out of a run's files (keys are texts, tuples lists)."""
+    try:
+        return Task.from_json(json.loads(json.dumps(task.to_json(), allow_nan=False)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError("", f"holds what JSON can't: {error}") from error
+
+
 def _build(record: Record, kind: str | None, options: Mapping[str, Any]) -> tuple[Task, frozenset[str]]:
     """The task, and the fields that its set knows."""
     for name, module_name in KINDS.items():
         module = importlib.import_module(module_name)
         if name == kind or (kind is None and module.recognise(record.data)):
             build: Build = module.build
-            return build(record, **options), module.FIELDS
+            return _as_read_back(build(record, **options)), module.FIELDS
     raise RecordError("", "not a record of a known task set; it has no question or instruction")

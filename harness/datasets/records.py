@@ -65,13 +65,25 @@ class Record:
 def parse_literal(text: str, name: str) -> Any:
     """The value that a text of JSON or of a Python literal stands for."""
     try:
-        return json.loads(text)
+        return _json(text)
     except ValueError:
         pass
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
         raise RecordError(name, f"neither JSON nor a literal: {str(error).splitlines()[0]}") from error
+
+
+def _json(text: str) -> Any:
+    """The value of a JSON text. ValueError also for NaN and Infinity, which are no JSON, and for endless nesting."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 _LINES = (".jsonl", ".ndjson")
@@ -122,7 +134,7 @@ def _file(path: Path) -> Iterator[Record | Problem]:
         yield from _lines(path, text)
         return
     try:
-        document = json.loads(text)
+        document = _json(text)
     except ValueError as error:
         # A file of lines may be called .json; one of its lines then reads where the whole does not.
         first = next((line for line in text.split("\n") if line.strip()), "")
@@ -144,12 +156,9 @@ def _lines(path: Path, text: str) -> Iterator[Record | Problem]:
         if not line.strip():
             continue
         try:
-            item = json.loads(line)
+            item = _json(line)
         except ValueError as error:
             yield Problem(str(path), number, "", f"not JSON: {error}")
-            continue
-        except RecursionError:
-            yield Problem(str(path), number, "", "nested too deeply")
             continue
         yield _record(item, str(path), number)
 
@@ -162,7 +171,7 @@ def _record(item: Any, file: str, line: int) -> Record | Problem:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        _json(text)
     except ValueError:
         return False
     return True

@@ -20,7 +20,7 @@ from harness.tape import ModelError, Tape, TapeMiss, difference, gather, part_of
 from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import MissingCapability, UsageError
-from tests.support.openai_endpoint import Asked, Endpoint
+from tests.support.openai_endpoint import Asked, Endpoint, chat_answer
 from tests.support.runs import SHELF, bird_task
 from tests.support.waiting import HANG
 
@@ -94,6 +94,15 @@ def test_certify_repeats_a_taped_run_in_fresh_processes(tmp_path, monkeypatch):
     assert set(report.repeated) == {report.hash}
 
 
+def test_a_run_without_a_tape_is_not_repeated_by_asking_again(tmp_path):
+    with Endpoint(birds) as endpoint:
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url), tape="none", tasks=[bird_task("one")])
+        asked = len(endpoint.requests)
+        with pytest.raises(UsageError, match="its model calls lie on no tape"):
+            certify(files.path, times=1)
+        assert len(endpoint.requests) == asked
+
+
 def test_the_key_and_the_cookies_are_nowhere_in_the_run(tmp_path):
     with Endpoint(birds, faults=[400]) as endpoint:
         files = run(tmp_path, agent_file(tmp_path, endpoint.url))
@@ -138,6 +147,54 @@ def test_limits_of_steps_tokens_money_and_calls_end_an_attempt(tmp_path, limits,
         files = run(tmp_path, agent_file(tmp_path, endpoint.url), tasks=[bird_task("one")], limits=limits)
     trace = read_trace(files.trace_path("one", 1))
     assert (trace.last("answer")["end"], trace.last("score")["status"]) == (end, "zero")
+
+
+def uncounted(monkeypatch):
+    """The endpoint says nothing of what a call used."""
+    monkeypatch.setattr(
+        "tests.support.openai_endpoint.chat_answer", lambda body, said: without_usage(chat_answer(body, said))
+    )
+
+
+def without_usage(answer):
+    kind, data = answer
+    whole = json.loads(data)
+    del whole["usage"]
+    return kind, json.dumps(whole).encode()
+
+
+def test_what_an_endpoint_does_not_count_costs_nothing_known(tmp_path, monkeypatch):
+    uncounted(monkeypatch)
+    with Endpoint(birds) as endpoint:
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url), tasks=[bird_task("one")])
+    summary = summarise(files.path)
+    assert (summary.cost, summary.tokens) == (None, 0)
+    assert summary.means["em"].value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        (Limits(tokens=10), "the limit of tokens can't be kept: a call does not say what it used"),
+        (Limits(money=9.0), "the limit of money can't be kept: a call has no price"),
+    ],
+)
+def test_a_limit_that_can_not_be_kept_ends_the_attempt_and_says_so(tmp_path, monkeypatch, limits, says):
+    uncounted(monkeypatch)
+    with Endpoint(birds) as endpoint:
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url), tasks=[bird_task("one")], limits=limits)
+        assert len(endpoint.requests) == 1
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer["end"] == "error"
+    assert says in answer["error"]
+
+
+def test_a_limit_of_money_wants_the_price_of_the_model_before_anything_is_asked(tmp_path):
+    with Endpoint(birds) as endpoint:
+        agent = agent_file(tmp_path, endpoint.url, model="another")
+        with pytest.raises(UsageError, match="--max-money: --prices has none for 'another'"):
+            run(tmp_path, agent, limits=Limits(money=1.0))
+        assert endpoint.requests == []
 
 
 def ask(tape, url, text="hello", session="s/1", patience=HANG, **options):

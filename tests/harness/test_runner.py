@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.attempt import Limits
-from harness.certificate import certify
+from harness.certificate import certify, make_certificate
 from harness.display import PlainDisplay, SilentDisplay
 from harness.run_files import RunFiles, Settings, trace_name
 from harness.runner import owed, run_attempts, start_run
@@ -318,12 +318,25 @@ def test_task_ids_make_safe_and_different_file_names():
             '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "x": 1}}',
             "unknown setting 'x'",
         ),
+        (
+            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "limits": {"years": 1}}}',
+            "limits: .*years",
+        ),
     ],
 )
 def test_a_damaged_manifest_is_named(tmp_path, text, message):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(DamagedInput, match=message):
         RunFiles(tmp_path).manifest()
+
+
+def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
+    half = Task("half", "\ud83d?", "x", "exact")
+    settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "x"}}), contracts=(SHELF,))
+    files = start_run(tmp_path / "run", settings, [half])
+    assert run_attempts(files.path, display=SilentDisplay()) == 1
+    assert make_certificate(files.path)["scores"]["statuses"]["scored"] == 1
+    assert run_attempts(start_run(tmp_path / "run", settings, [half]).path, display=SilentDisplay()) == 0
 
 
 def test_a_directory_that_is_no_run_is_named(tmp_path):

@@ -131,6 +131,33 @@ def test_whatever_a_line_holds_the_good_one_loads(tmp_path: Path, lines: list[An
         assert Task.from_json(task.to_json()) == task
 
 
+def test_what_json_can_not_hold_is_no_record_and_loses_no_other(tmp_path: Path) -> None:
+    """Frames of Python and NumPy write NaN; a trace and a hash can hold neither that nor a set."""
+    path = tmp_path / "x.jsonl"
+    lines = [
+        '{"id": "a", "question": "q", "answer": "a"}',
+        '{"id": "b", "question": "q", "answer": NaN}',
+        '{"id": "c", "question": "q", "answer": 1e999}',
+        json.dumps(SGI["sgi-idea-generation"] | {"related_work": "[{1, 2}]"}),
+        json.dumps(SGI["sgi-deep-research"] | {"steps": "[" * 100_000}),
+        json.dumps(SGI["sgi-idea-generation"] | {"idx": "z", "implementation_steps": "{1: 'x', 10: 'y'}"}),
+    ]
+    path.write_text("\r\n".join(lines), "utf-8-sig")
+    tasks = load_tasks(path)
+    assert [task.id for task in tasks] == ["a", "z"]
+    assert tasks[1].reference["implementation_steps"] == {"1": "x", "10": "y"}  # as every reader will see it
+    assert [(problem.line, problem.message.partition(":")[0]) for problem in tasks.problems] == [
+        (2, "not JSON"),
+        (3, "holds what JSON can't"),
+        (4, "holds what JSON can't"),
+        (5, "neither JSON nor a literal"),
+    ]
+    whole = tmp_path / "whole.json"
+    whole.write_text("[" * 100_000, "utf-8")
+    with pytest.raises(DamagedInput, match="nested too deeply"):
+        load_tasks(whole)
+
+
 def test_a_missing_field_is_named(tmp_path: Path) -> None:
     record = sgr("b")
     del record["oracle_answer"]
@@ -360,6 +387,11 @@ def test_generic_records(tmp_path: Path) -> None:
 def test_broken_generic_records(tmp_path: Path, record: dict[str, Any], field: str) -> None:
     tasks = load_tasks(write(tmp_path / "x.jsonl", [{"question": "ok", "answer": "a"}, record]))
     assert [problem.field for problem in tasks.problems] == [field]
+
+
+def test_a_task_has_one_digest_before_and_after_it_is_written() -> None:
+    task = Task("a", "?", {2: ("x",), 10: "y", "n": None}, "my.module:score")
+    assert Task.from_json(json.loads(json.dumps(task.to_json()))).digest == task.digest
 
 
 def test_order_of_tasks_does_not_change_the_digest_of_the_set() -> None:

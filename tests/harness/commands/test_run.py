@@ -1,0 +1,44 @@
+"""`run`: what is kept of the surroundings, and what of a set was not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness.commands.calling import call
+from tests.support.runs import write_script
+
+RIGHT = {"id": "a", "question": "?", "answer": "x"}
+
+
+def command(folder: Path, *records: str, answer: str = "x") -> list[object]:
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text("".join(f"{record}\n" for record in records), encoding="utf-8")
+    agent = write_script(folder, {"agent": "script", "default": {"answer": answer}})
+    return ["run", "--tasks", tasks, "--agent", agent, "-o", folder / "run"]
+
+
+def test_documented_variables_are_kept_and_secrets_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = {"GRADER_MODEL": "g", "SGI_EXECUTION_TIMEOUT": "7", "SGI_MAX_TOKENS": "9"}
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
+    secret = (
+        "OPENAI_API_KEY",
+        "OPENAI_ADMIN_KEY",
+        "OPENAI_WEBHOOK_SECRET",
+        "GRADER_TOKEN",
+        "SGI_JUDGE_API_KEY_1",
+    )
+    for name in secret:
+        monkeypatch.setenv(name, "of-nobody-else")
+    assert call(capsys, *command(tmp_path, json.dumps(RIGHT)))[0] == 0
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert settings["env"]["GRADER_MODEL"] == "g"
+    assert {"SGI_EXECUTION_TIMEOUT", "SGI_MAX_TOKENS"} <= settings["env"].keys()
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert files
+    assert not any("of-nobody-else" in path.read_text("utf-8", "replace") for path in files)

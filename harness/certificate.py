@@ -86,6 +86,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "version": VERSION,
         "snapshot": stands_on.get("snapshot"),
         "tasks": stands_on.get("tasks"),
+        "refused": stands_on.get("refused", 0),
         "rubrics": stands_on.get("rubrics"),
         "contracts": stands_on.get("contracts"),
         "agent": stands_on.get("agent"),
@@ -209,10 +210,11 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
     )
     again.mkdir(parents=True)
     (again / "traces").mkdir()
+    began = {name: stands_on[name] for name in ("tasks", "rubrics", "refused") if name in stands_on}
     for name in ("tasks.jsonl", "rubrics.json"):
         if (path / name).exists():
             shutil.copy(path / name, again / name)
-    RunFiles(again).write_manifest(repeated, {name: stands_on[name] for name in ("tasks", "rubrics")})
+    RunFiles(again).write_manifest(repeated, began)
     (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
     seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}

@@ -62,10 +62,12 @@ def start_run(
     rubrics: Mapping[str, Any] | None = None,
     limit: int | None = None,
     only: Sequence[str] = (),
+    refused: int = 0,
 ) -> RunFiles:
     """Makes a run's directory, or checks that the one there is the same run.
 
-    `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there).
+    `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there). `refused` is how
+    many records of the set could not be read; it is told with the scores of a run of the whole set.
     """
     chosen = choose(tasks, limit, only)
     if not chosen:
@@ -80,7 +82,11 @@ def start_run(
     files.create(
         settings,
         chosen,
-        {"tasks": TaskSet("run", tuple(chosen)).digest, "rubrics": rubrics_hash(rubrics or {})},
+        {
+            "tasks": TaskSet("run", tuple(chosen)).digest,
+            "rubrics": rubrics_hash(rubrics or {}),
+            **({"refused": refused} if refused and limit is None and not only else {}),
+        },
     )
     if not fresh:
         _move(files, settings)

@@ -171,7 +171,9 @@ def command(
     )
     tables = [task for task in tasks if task.scorer == "table"]
     compiled = load_rubrics(rubrics) if rubrics else compile_rubrics(tables)
-    start_run(out, settings, tasks, rubrics=compiled, limit=limit, only=only.split(",") if only else ())
+    names = only.split(",") if only else ()
+    refused = len(tasks.problems)
+    start_run(out, settings, tasks, rubrics=compiled, limit=limit, only=names, refused=refused)
     made = run_attempts(
         out, engine=make_engine(engine, out, parallel), display=make_display(), retry_failed=retry_failed
     )

@@ -33,6 +33,10 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
     click.echo(
         f"{summary.owed} attempts: {statuses}; {summary.tool_calls} tool calls, {summary.misses} misses"
     )
+    if refused := RunFiles(run).manifest()[1].get("refused"):
+        click.echo(
+            f"{refused} record{'s' * (refused > 1)} of the task set could not be read and {'are' if refused > 1 else 'is'} in no figure"
+        )
     for name, mean in summary.measured.items():
         click.echo(
             f"{name} {_number(mean.value)}, mean of {mean.scored} measured on this machine, in no hash"

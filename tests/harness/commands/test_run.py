@@ -20,6 +20,23 @@ def command(folder: Path, *records: str, answer: str = "x") -> list[object]:
     return ["run", "--tasks", tasks, "--agent", agent, "-o", folder / "run"]
 
 
+def test_records_that_could_not_be_read_stay_in_sight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(tmp_path, json.dumps(RIGHT), "{broken", json.dumps({"id": "c", "question": "?"}))
+    said = "2 records of the task set could not be read and are in no figure"
+    code, out = call(capsys, *words)
+    assert code == 0
+    assert said in out
+    assert said in call(capsys, *words)[1]
+    assert said in call(capsys, "score", tmp_path / "run")[1]
+    code, out = call(capsys, "certify", tmp_path / "run", "--times", 1)
+    assert code == 0
+    assert json.loads((tmp_path / "run" / "certificate.json").read_text())["refused"] == 2
+    words[-1] = tmp_path / "one"
+    assert said not in call(capsys, *words, "--limit", 1)[1]
+
+
 def test_documented_variables_are_kept_and_secrets_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

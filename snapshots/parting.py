@@ -10,7 +10,7 @@ from collections import defaultdict
 from snapshots.conditions import short
 from snapshots.evidence import DECIDERS, Evidence
 from snapshots.fragments import decisive
-from snapshots.header_fields import own_fields
+from snapshots.header_fields import fields_of, own_fields
 from snapshots.learning import Item, Recording
 from snapshots.slots import CREDENTIALS, credentials_of
 
@@ -45,8 +45,9 @@ class Parting:
             if not self._differs_in_one_state(members):
                 continue
             requests = [self.evidence.asked(m) for m in members]
+            fields = [fields_of(r.headers) for r in requests]
             for field in (*DECIDERS, *own_fields(requests)):
-                values = [r.header(field) or "" for r in requests]
+                values = [told.get(field, "") for told in fields]
                 if _explains(members, values):
                     for member, value in zip(members, values, strict=True):
                         self._counts(member, field, value)

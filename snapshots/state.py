@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields
 from itertools import combinations
+from operator import attrgetter
+from typing import Any
 
-from snapshots.capture import Capture
+from snapshots.capture import Capture, swift_capture
 from snapshots.coarsening import Coarsener, free_slots
 from snapshots.conditions import UNSET, Conditions, Effect, Sequence, short, write
 from snapshots.evidence import Evidence, ReadRequest, ReadResponse
@@ -25,6 +27,11 @@ MANY = 6  # so many values of a slot that made no difference show that none does
 SEEN = (
     3  # so many values of a slot must have been seen to make no difference before others may be thought alike
 )
+
+_NAMES = [field.name for field in fields(Capture)]
+_AT = _NAMES.index("vary")  # then come cookies, state and changes
+_before = attrgetter(*_NAMES[:_AT])
+_after = attrgetter(*_NAMES[_AT + 4 :])
 
 Listed = dict[str, frozenset[str]]
 
@@ -51,13 +58,10 @@ def assign_states(
         for item, conditions, vary in _Site(evidence, site).results():
             capture = item.capture
             cookies = short(*sorted(f"{n}={v}" for n, v in item.choices.items())) if item.choices else ""
-            found[capture.place] = replace(
-                capture,
-                state=write(conditions),
-                changes=conditions.effect is not None,
-                cookies=cookies,
-                vary=vary,
-            )
+            changes = conditions.effect is not None
+            stated = vary, cookies, write(conditions), changes
+            values: tuple[Any, ...] = (*_before(capture), *stated, *_after(capture))
+            found[capture.place] = swift_capture(*values)
     return [found[capture.place] for capture in captures]
 
 

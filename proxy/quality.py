@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
-KINDS = ("captcha", "consent", "forbidden", "too-many", "login", "missing", "error", "empty", "loading")
+Kind = Literal["captcha", "consent", "forbidden", "too-many", "login", "missing", "error", "empty", "loading"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a page: one of KINDS, and the evidence in a few words."""
+    """What is wrong with a page: its kind, and the evidence in a few words."""
 
-    kind: str
+    kind: Kind
     reason: str
 
 

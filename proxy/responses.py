@@ -66,22 +66,6 @@ class Answer:
     derived: str = ""
 
 
-def answer(stored: Response, request: Request, recorded: Request | None = None) -> Response:
-    """The whole answer, in memory. `recorded` is the request that `stored` answered, if known.
-
-    Raises Refusal.
-    """
-    body = stored.body
-    decoded = must_decode(stored, request)
-    if decoded:
-        try:
-            body = encodings.decode(body, stored.header("content-encoding"))
-        except encodings.EncodingProblem:
-            decoded = False  # damaged at the origin already: as it came
-    made = plan(stored, len(body), request, recorded, decoded=decoded)
-    return Response(made.status, made.reason, made.headers, join(made.parts, body))
-
-
 def join(parts: Iterable[bytes | ranges.Span], body: bytes) -> bytes:
     """The bytes of an answer's parts."""
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -59,12 +59,6 @@ class FetchResult:
             "url": self.url, "result": "captured" if self.ok else "failed", "views": len(self.views),
             "captures": self.captures, "documents": got, "why": why,
         }  # fmt: skip
-
-
-def table(results: Iterable[FetchResult]) -> list[dict[str, Any]]:
-    """Rows for the table at the end, failures last."""
-    rows = [result.row() for result in results]
-    return sorted(rows, key=lambda row: row["result"] != "captured")
 
 
 class Fetcher:
@@ -354,8 +348,3 @@ def _status(driver: Driver, since: int) -> int:
     """The status of the document that a step loaded, 0 if it loaded none."""
     loaded = [one.status for one in driver.traffic.answers[since:] if one.kind == "document"]
     return loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
-
-
-def as_json(results: Iterable[FetchResult]) -> list[dict[str, Any]]:
-    """Results as JSON-ready objects."""
-    return [asdict(result) for result in results]

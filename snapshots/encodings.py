@@ -15,7 +15,6 @@ from isal import isal_zlib
 GZIP = 31
 PLAIN = frozenset({"", "identity"})
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
-PIECE = 1 << 16
 
 
 class EncodingProblem(ValueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -232,8 +231,3 @@ def _request_line(request: Request, response: Response | None) -> str:
     if response is not None:
         return f"{line} => [{response.status}] {response.status_text}"
     return f"{line} => [FAILED] {request.failure}" if request.failure else line
-
-
-def as_json(value: object) -> str:
-    """JSON as JavaScript's JSON.stringify(value, null, 2) writes it."""
-    return json.dumps(value, ensure_ascii=False, indent=2)

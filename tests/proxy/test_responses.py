@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import ranges, responses
-from proxy.responses import Refusal, answer
+from proxy.responses import Refusal
+from snapshots import encodings
 from snapshots.capture import Response
 from snapshots.request import Request
 
@@ -32,6 +33,19 @@ def stored(body: bytes = WHOLE, status: int = 200, **fields: str) -> Response:
 
 def get(method: str = "GET", **fields: str) -> Request:
     return Request(method, "https://a.example/x", tuple((n.replace("_", "-"), v) for n, v in fields.items()))
+
+
+def answer(stored: Response, request: Request, recorded: Request | None = None) -> Response:
+    """What is served of a stored answer to a request; `recorded` is the one that it answered, if known."""
+    body = stored.body
+    decoded = responses.must_decode(stored, request)
+    if decoded:
+        try:
+            body = encodings.decode(body, stored.header("content-encoding"))
+        except encodings.EncodingProblem:
+            decoded = False  # damaged at the origin already: as it came
+    made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
+    return Response(made.status, made.reason, made.headers, responses.join(made.parts, body))
 
 
 def test_a_plain_get_is_the_capture_itself() -> None:

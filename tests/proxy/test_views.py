@@ -20,7 +20,7 @@ from proxy.gateway import Gateway
 from proxy.recorder import Recorder
 from proxy.sight import look_at
 from proxy.steps import Flow, parse_steps
-from proxy.views import Fetcher, FetchResult, plan, table
+from proxy.views import Fetcher, FetchResult, plan
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
@@ -144,9 +144,10 @@ def test_what_fails_is_told_and_stops_nothing(recorded: Recorded) -> None:
     assert restless.notes == ["never quiet: keeps asking the network for 4 s"]
     closed = result(recorded, ":9009/")
     assert not closed.ok
-    rows = table(recorded.results)
-    assert [row["result"] for row in rows].count("failed") == 4
-    assert rows[-1]["why"]
+    rows = [result.row() for result in recorded.results]
+    failed = [row for row in rows if row["result"] == "failed"]
+    assert len(failed) == 4
+    assert all(row["why"] for row in failed)
     with Snapshot.open(recorded.path) as snapshot:
         assert not [view for view in snapshot.views() if "wall" in view.url or "nope" in view.url]
 

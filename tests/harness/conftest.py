@@ -1,4 +1,4 @@
-"""Fixtures for the tests of whole commands."""
+"""Fixtures for the tests of whole commands and of model calls."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness.small_site import answer
 from tests.proxy.origin import Origin
+from tests.support.openai_endpoint import KEY
 
 
 @pytest.fixture(scope="module")
@@ -21,3 +22,9 @@ def origin() -> Iterator[Origin]:
 def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory of the user's own, not the real one."""
     monkeypatch.setenv("STILLWEB_STATE", str(tmp_path_factory.getbasetemp() / "state"))
+
+
+@pytest.fixture
+def openai_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key for model endpoints."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -9,6 +9,7 @@ first, in order, instead of an answer: an int (that status), "html", "hang", "cu
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -16,6 +17,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from harness.endpoint import Retry
+from harness.models import ModelClient, Reply
+from harness.tape import Tape
+from tests.support.waiting import HANG
+
+KEY = "sk-test-0123456789abcdef"
 
 Said = str | list[tuple[str, Any]]
 
@@ -248,3 +256,18 @@ def _stream(events: list[tuple[str, dict[str, Any]]], *, done: bool) -> bytes:
         (f"event: {name}\n" if name else "") + f"data: {json.dumps(event)}\n\n" for name, event in events
     )
     return (text + ("data: [DONE]\n\n" if done else "")).encode()
+
+
+def ask(
+    tape: Tape, url: str, text: str = "hello", session: str = "s/1", patience: float = HANG, **options: Any
+) -> Reply:
+    """A question to an endpoint through a tape."""
+
+    async def once() -> Reply:
+        client = ModelClient(tape, base_url=url, retry=Retry(3, 0.01, 0.02), timeout=patience, **options)
+        try:
+            return await client.chat(session, {"model": "m", "messages": [{"role": "user", "content": text}]})
+        finally:
+            await client.close()
+
+    return asyncio.run(once())

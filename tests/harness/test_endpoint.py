@@ -1,0 +1,101 @@
+"""Endpoints that fail: what passes is tried again, what stays is named, and neither gets on the tape."""
+
+import asyncio
+
+import pytest
+
+from harness.endpoint import Retry
+from harness.models import ModelClient
+from harness.tape import ModelError, Tape
+from snapshots.errors import MissingCapability
+from tests.support.openai_endpoint import KEY, Endpoint, ask
+from tests.support.waiting import HANG
+
+pytestmark = pytest.mark.usefixtures("openai_key")
+
+
+@pytest.mark.parametrize("faults", [[429], [500, 503], ["hang"], ["cut"], ["html"], ["empty"], ["nonsense"]])
+def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
+    with Endpoint(lambda asked: "hi", faults) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        assert ask(tape, endpoint.url, patience=10.0 if "hang" in faults else HANG).text == "hi"
+        assert len(endpoint.requests) == len(faults) + 1
+    with Tape.open(tmp_path / "tape", "replay") as tape:
+        assert ask(tape, endpoint.url).text == "hi"
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        ([429] * 3, "status 429"),
+        ([503] * 3, r"status 503.*tried 3 times"),
+        (["html"] * 3, "sent HTML where JSON was expected"),
+        (["hang"] * 3, "timed out"),
+        (["cut"] * 3, "RemoteProtocolError"),
+        (["empty"] * 3, "sent an empty body"),
+        (["nonsense"] * 3, "sent no JSON"),
+        (["no choices"], "holds no choices"),
+        ([404], "status 404"),
+        ([401], "status 401"),
+    ],
+)
+def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message):
+    with (
+        Endpoint(lambda asked: "hi", faults) as endpoint,
+        Tape.open(tmp_path / "tape", "record") as tape,
+        pytest.raises(ModelError, match=message) as error,
+    ):
+        ask(tape, endpoint.url, patience=0.5 if "hang" in faults else HANG)
+    assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_an_answer_is_no_answer(tmp_path, stream):
+    """A proxy that gives up in the middle closes a stream as if it were whole."""
+    more = {"stream": True} if stream else {}
+
+    async def once(tape, url):
+        client = ModelClient(tape, base_url=url, retry=Retry(2, 0.01, 0.02))
+        try:
+            return await client.chat(
+                "s/1", {"model": "m", "messages": [{"role": "user", "content": "?"}], **more}
+            )
+        finally:
+            await client.close()
+
+    with Tape.open(tmp_path / "tape", "record") as tape:
+        with (
+            Endpoint(lambda asked: "a long answer " * 20, ["half", "half"]) as endpoint,
+            pytest.raises(ModelError, match="that breaks off" if stream else "sent no JSON"),
+        ):
+            asyncio.run(once(tape, endpoint.url))
+        with Endpoint(lambda asked: "a long answer " * 20, ["half"]) as endpoint:
+            assert asyncio.run(once(tape, endpoint.url)).text == "a long answer " * 20
+
+
+def test_an_endpoint_that_is_gone_is_named(tmp_path):
+    with Endpoint(lambda asked: "hi") as endpoint:
+        pass
+    with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(ModelError, match="ConnectError"):
+        ask(tape, endpoint.url)
+
+
+def test_a_missing_key_is_named_before_anything_is_sent(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with (
+        Endpoint(lambda asked: "hi") as endpoint,
+        Tape.open(tmp_path / "tape", "auto") as tape,
+        pytest.raises(MissingCapability, match="OPENAI_API_KEY holds no key"),
+    ):
+        ask(tape, endpoint.url)
+    assert endpoint.requests == []
+    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(None, "none") as tape:
+        assert ask(tape, endpoint.url, key_variable="").text == "hi"
+
+
+def test_waiting_between_tries_is_bounded_and_the_same_every_time():
+    retry = Retry(5, 0.5, 8.0)
+    waits = [retry.delay(n, "key", None) for n in range(1, 8)]
+    assert waits == [retry.delay(n, "key", None) for n in range(1, 8)]
+    assert all(0.25 <= wait <= 8.0 for wait in waits)
+    assert retry.delay(1, "key", "3") == 3.0
+    assert retry.delay(1, "key", "9999") == 8.0

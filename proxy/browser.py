@@ -226,10 +226,12 @@ class BrowserHost:
         """End the browser and Playwright's driver."""
         browser, self._browser = self._browser, None
         playwright, self._playwright = self._playwright, None
-        if browser is not None:
-            await browser.close()
-        if playwright is not None:
-            await playwright.stop()
+        try:
+            if browser is not None:
+                await browser.close()
+        finally:  # Playwright's driver takes the browser along
+            if playwright is not None:
+                await playwright.stop()
 
     async def __aenter__(self) -> BrowserHost:
         return await self.start()

@@ -19,6 +19,7 @@ from proxy.browser import BrowserHost, complete
 from proxy.freeze import Answer, Patience
 from proxy.misses import Missed, unseen
 from proxy.pictures import compare_pictures
+from proxy.running import run
 from proxy.sight import Sight, look_at
 from proxy.steps import describe
 from snapshots.profile import Profile
@@ -280,4 +281,4 @@ async def check_all(
 
 def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
     """As `check_all`, for callers without an event loop."""
-    return asyncio.run(check_all(snapshot, gateway, **options))
+    return run(check_all(snapshot, gateway, **options))

@@ -21,6 +21,7 @@ from proxy.graph import Graph, graph_uri
 from proxy.moves import Choices
 from proxy.politeness import Limits as Limits  # part of this module's face
 from proxy.politeness import Manners
+from proxy.running import run
 from proxy.storing import Records
 from proxy.veil import Veil
 from snapshots.profile import Profile
@@ -59,25 +60,25 @@ class Explorer:
 
     def explore(self, url: str, progress: Progress | None = None) -> Graph:
         """Explore one URL; goes on where one stopped that was interrupted or ran out of time. Raises what ends all (no browser, full disk)."""
-        return asyncio.run(self.explore_url(url, progress))
+        return run(self.explore_url(url, progress))
 
     async def explore_url(self, url: str, progress: Progress | None = None) -> Graph:
         """As `explore`, in a running event loop."""
         known = self._load(url)
         graph = Graph.from_json(known | {"url": url}) if known else Graph(url)
         host = self._host or BrowserHost(ca=self.recorder.ca_path)
-        run = Exploration(self, host, graph, progress or (lambda count, address: None), known)
+        under_way = Exploration(self, host, graph, progress or (lambda count, address: None), known)
         try:
-            await run.go()
+            await under_way.go()
         finally:
-            self.save(url, run.to_json())
+            self.save(url, under_way.to_json())
             if self._host is None:
                 await host.close()
         veil = Veil(self.recorder.redactor)
         await asyncio.to_thread(
             self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
         )
-        if run.finished:
+        if under_way.finished:
             self._path(url).unlink(missing_ok=True)
         return graph
 

@@ -7,7 +7,6 @@ import ssl
 from pathlib import Path
 
 import certifi
-from cryptography import x509
 
 from snapshots.errors import UsageError
 
@@ -21,11 +20,11 @@ def write_bundle(bundle: Path, asked: Path | None) -> None:
             continue
         try:
             content = path.read_bytes()
-            x509.load_pem_x509_certificates(content)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)  # as it is read later
+        except ssl.SSLError as e:
+            raise UsageError(f"{path}: holds no certificate in PEM form") from e
         except OSError as e:
             raise UsageError(f"{path}: can't be read ({e.strerror})") from e
-        except ValueError as e:
-            raise UsageError(f"{path}: holds no certificate in PEM form") from e
         parts.append(content)
     bundle.write_bytes(b"\n".join(parts))
 

@@ -16,6 +16,7 @@ from proxy.browser import BrowserHost, complete
 from proxy.documents import Document, Documents, downloaded, looks_like_document
 from proxy.freeze import Calm, Patience
 from proxy.quality import Finding, examine
+from proxy.running import run
 from proxy.sight import Sight
 from proxy.steps import Flow
 from proxy.storing import Recording, Records
@@ -100,7 +101,7 @@ class Fetcher:
         `steps` is a list of steps for each URL, or flows. `pdfs` follows links to PDFs. Ctrl-C leaves the contexts
         in order and is raised; what was stored stays.
         """
-        return asyncio.run(self.fetch_all(urls, steps, pdfs, progress, parallel))
+        return run(self.fetch_all(urls, steps, pdfs, progress, parallel))
 
     async def fetch_all(
         self,

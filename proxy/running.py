@@ -1,0 +1,65 @@
+"""Event loops whose cleaning up a signal never cuts off."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+PATIENCE = 3  # signals that only hasten; the next ends the loop wherever it is
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, but each Ctrl-C or SIGTERM cancels `main`, also a second and a third.
+
+    `asyncio.run` leaves the loop in the middle at the second Ctrl-C and cancels all tasks at once, Playwright's among
+    them: then nothing can close the browser any more. Here a further signal cuts short only what is awaited just then.
+    Afterwards the signal's former handler is called, which raises KeyboardInterrupt or what the program wants.
+    """
+    with asyncio.Runner() as runner:
+        task = runner.get_loop().create_task(main)
+        heard: list[Callable[[], None]] = []
+        with _cancelling(task, heard):
+            try:
+                result = runner.run(_outcome(task))
+            except asyncio.CancelledError:
+                if heard:
+                    heard[0]()
+                raise
+            if heard:
+                heard[0]()
+            return result
+
+
+async def _outcome(task: asyncio.Task[T]) -> T:
+    return await task
+
+
+@contextmanager
+def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Iterator[None]:
+    """Signals with a handler in Python cancel the task; what their handlers would have done is put into `heard`."""
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {n: h for n in (signal.SIGINT, signal.SIGTERM) if callable(h := signal.getsignal(n))}
+
+    def hear(number: int, frame: Any) -> None:
+        heard.append(lambda: before[signal.Signals(number)](number, None))
+        if len(heard) > PATIENCE:
+            heard[-1]()
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+    for number in before:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

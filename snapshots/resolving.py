@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from snapshots.cdxj import encode_json, parse_line
+from snapshots.cdxj import json_text, parse_line
 from snapshots.gathering import Part, Waiting
 from snapshots.pairing import Answer, timestamp_of
 
@@ -30,6 +30,13 @@ class Original(NamedTuple):
         return self.filename, self.offset, self.length
 
 
+# The same without names, which take time where there are many.
+Row = tuple[int, int, str, str, str, bytes, str]
+RECORD_ID: Final = 2
+MOMENT: Final = 3
+DIGEST: Final = 4
+
+
 class Originals:
     """The captures of a snapshot that are no revisits, by what revisits name them by; looked at when asked for."""
 
@@ -42,50 +49,44 @@ class Originals:
 
         So url-agnostic revisits and revisits before their original are found. `url` is the revisit's own.
         """
-        named = (self._by_id.get(record_id) if record_id else None) or self._by_moment.get(moment)
-        if named is not None and (not digest or named.digest == digest):
-            return named
+        row = (self._by_id.get(record_id) if record_id else None) or self._by_moment.get(moment)
+        if row is not None and (not digest or row[DIGEST] == digest):
+            return Original(*row)
         same = self._by_digest.get(digest, {}) if digest else {}
-        if named is not None and not same:
-            return named
-        # several captures of one instant: the digest decides
-        uri = moment.partition(" ")[2]
-        return same.get(uri) or same.get(url) or next(iter(same.values()), None)
+        if row is None or same:  # several captures of one instant: the digest decides
+            uri = moment.partition(" ")[2]
+            row = same.get(uri) or same.get(url) or next(iter(same.values()), None)
+        return None if row is None else Original(*row)
 
     @cached_property
-    def _all(self) -> list[Original]:
+    def _all(self) -> list[Row]:
         """In the order of the files and of the records in them."""
-        found: list[Original] = []
+        found: list[Row] = []
         for parts in self._files:
-            rows = [
-                *chain(
-                    *[
-                        zip(
-                            p.offsets, p.lengths, p.ids, p.moments, p.digests, p.lines, repeat(p.name, len(p.lines)),
-                            strict=True,
-                        )
-                        for p in parts
-                    ]
-                )
-            ]  # fmt: skip
+            rows: list[Row] = []
+            for part in parts:
+                rows += zip(
+                    part.offsets, part.lengths, part.ids, part.moments, part.digests, part.lines,
+                    repeat(part.name, len(part.lines)), strict=True,
+                )  # fmt: skip
             rows.sort(key=itemgetter(0))
-            found += map(Original._make, rows)
+            found += rows
         return found
 
     @cached_property
-    def _by_id(self) -> dict[str, Original]:
-        return {one.record_id: one for one in self._all}
+    def _by_id(self) -> dict[str, Row]:
+        return {row[RECORD_ID]: row for row in self._all}
 
     @cached_property
-    def _by_moment(self) -> dict[str, Original]:
+    def _by_moment(self) -> dict[str, Row]:
         """The first of each."""
-        return {one.moment: one for one in reversed(self._all)}
+        return {row[MOMENT]: row for row in reversed(self._all)}
 
     @cached_property
-    def _by_digest(self) -> dict[str, dict[str, Original]]:
-        found: dict[str, dict[str, Original]] = {}
-        for one in self._all:
-            found.setdefault(one.digest, {}).setdefault(one.moment.partition(" ")[2], one)
+    def _by_digest(self) -> dict[str, dict[str, Row]]:
+        found: dict[str, dict[str, Row]] = {}
+        for row in self._all:
+            found.setdefault(row[DIGEST], {}).setdefault(row[MOMENT].partition(" ")[2], row)
         return found
 
 
@@ -116,7 +117,8 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
                 f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
             )
         elif isinstance(revisit, Waiting):
-            line = b"%b%b%b" % (revisit.line, encode_json(original.place).encode(), revisit.rest)
+            place = f"[{json_text(original.filename)},{original.offset},{original.length}]"
+            line = revisit.line + place.encode(errors="surrogatepass") + revisit.rest
             site = part.site(revisit.site)
             site.take(revisit.key, revisit.told, revisit.says, line, revisit.asked)
         else:

@@ -34,14 +34,6 @@ def decrypt(ciphertext: str, password: str) -> str:
     return bytes(a ^ b for a, b in zip(data, derive_key(password, len(data)), strict=True)).decode()
 
 
-def encrypt(text: str, password: str) -> str:
-    """Inverse of `decrypt`, for synthetic rows."""
-    data = text.encode()
-    return base64.b64encode(
-        bytes(a ^ b for a, b in zip(data, derive_key(password, len(data)), strict=True))
-    ).decode()
-
-
 def build(record: Record) -> Task:
     """A task from a row. With a `canary`, problem, answer and urls are decrypted; without, taken as they are.
 

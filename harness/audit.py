@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -48,6 +50,7 @@ class HasText(Protocol):
     def markdown(self) -> str: ...
 
 
+_EXACT = decimal.Context(prec=100)  # more digits than are compared
 _WORD = re.compile(r"\w+")
 
 
@@ -90,7 +93,8 @@ class TextIndex:
                 other = as_decimal(found)
                 if other is not None and other != abs(number):
                     digits = len(found.partition(".")[2])
-                    if digits > max(-exponent, 0) and round(other, max(-exponent, 0)) == abs(number):
+                    places = Decimal(1).scaleb(min(exponent, 0))
+                    if digits > max(-exponent, 0) and other.quantize(places, context=_EXACT) == abs(number):
                         return address
         return None
 
@@ -121,7 +125,7 @@ def spellings(value: str) -> Iterator[str]:
         whole, dot, rest = plain.partition(".")
         yield plain
         if whole.lstrip("-").isdecimal() and len(whole.lstrip("-")) > 3:
-            yield f"{int(whole):,}{dot}{rest}"
+            yield f"{Decimal(whole):,f}{dot}{rest}"
         if not dot:
             yield f"{plain}.0"
         else:

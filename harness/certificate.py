@@ -210,7 +210,9 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
     )
     again.mkdir(parents=True)
     (again / "traces").mkdir()
-    began = {name: stands_on[name] for name in ("tasks", "rubrics", "refused") if name in stands_on}
+    began: dict[str, Any] = {
+        name: stands_on[name] for name in ("tasks", "rubrics", "refused") if name in stands_on
+    }
     for name in ("tasks.jsonl", "rubrics.json"):
         if (path / name).exists():
             shutil.copy(path / name, again / name)

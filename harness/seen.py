@@ -36,9 +36,9 @@ class Seen:
 
     def _search(self, wanted: str, most: int) -> list[Place]:
         forms = [r"\s+".join(map(re.escape, wanted.split()))]
-        if re.fullmatch(r"\d{4,}(\.\d+)?", wanted):
+        if re.fullmatch(r"[1-9]\d{3,40}(\.\d+)?", wanted):
             whole, dot, rest = wanted.partition(".")
-            forms.append(re.escape(f"{int(whole):,}{dot}{rest}"))
+            forms.append(re.escape(re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole) + dot + rest))
         elif re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", wanted):
             forms.append(re.escape(wanted.replace(",", "")))
         # Digits may not go on: 12 is not seen in 312, in 12.5 or in 1,012.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -182,9 +183,18 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[int, Any]]:
             if not whole and not line.endswith(b"\n"):
                 return
             try:
-                yield number, json.loads(line)
-            except ValueError as error:
+                yield number, json.loads(line, parse_constant=_no_number, parse_float=_number)
+            except (ValueError, RecursionError) as error:
                 raise DamagedInput(f"{path}:{number}: not JSON: {error}") from error
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
 
 
 def append_event(path: Path, kind: str, /, **members: Any) -> int:
@@ -192,8 +202,9 @@ def append_event(path: Path, kind: str, /, **members: Any) -> int:
     event: Event = {"event": kind, "n": len(read_trace(path).events) + 1, **members}
     if message := check_event(event):
         raise DamagedInput(f"{kind}: {message}")
-    with path.open("ab", buffering=0) as file:
-        file.write(_line(event))
+    with path.open("rb+", buffering=0) as file:
+        file.seek(-1, os.SEEK_END)
+        file.write((b"" if file.read(1) == b"\n" else b"\n") + _line(event))
     return int(event["n"])
 
 

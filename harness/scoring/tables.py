@@ -9,6 +9,7 @@ Three ways of reading, from strict to forgiving:
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ Level = Literal["raw", "canonical", "forgiven"]
 LEVELS: tuple[Level, ...] = ("raw", "canonical", "forgiven")
 
 _RULE_CELL = re.compile(r":?-{1,}:?")
-_FENCED = re.compile(r"\A\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*\1[ \t]*\s*\Z", re.S)
+_FENCE = re.compile(r"(`{3,}|~{3,})[^\n`]*\n")
 _FENCE_LINE = re.compile(r"[ \t]*(`{3,}|~{3,})[^`]*")
 _UNESCAPED_PIPE = re.compile(r"(?<!\\)\|")
 
@@ -37,9 +38,7 @@ class Table:
 
 def is_none(text: str) -> bool:
     """Whether an answer says that there are no rows: nothing at all, or NONE."""
-    fenced = _FENCED.match(text)
-    inner = fenced[2] if fenced else text
-    return normalise_text(inner).rstrip(".").casefold() in ("", "none")
+    return normalise_text(_unfenced(text)).rstrip(".").casefold() in ("", "none")
 
 
 def parse_table(text: str, rubric: Rubric, level: Level) -> Table | None:
@@ -50,12 +49,19 @@ def parse_table(text: str, rubric: Rubric, level: Level) -> Table | None:
         return _raw(text, rubric)
     if is_none(text):
         return Table((), "none")
-    if fenced := _FENCED.match(text):
-        text = fenced[2]
-    lines = _records(text, rubric.record_separator)
+    lines = _records(_unfenced(text), rubric.record_separator)
     if level == "forgiven":
         lines = [line for line in lines if not _FENCE_LINE.fullmatch(line)]
     return _delimited(lines, rubric, level) or _csv(lines, rubric, level)
+
+
+def _unfenced(text: str) -> str:
+    """What stands in the fence around a whole text; the text where there is none."""
+    whole = text.strip()
+    opening = _FENCE.match(whole)
+    if opening is None or not whole.endswith(opening[1]) or len(whole) < opening.end() + len(opening[1]):
+        return text
+    return whole[opening.end() : -len(opening[1])].rstrip(" \t").removesuffix("\n")
 
 
 def _records(text: str, separator: str) -> list[str]:
@@ -161,13 +167,12 @@ def _order(header: tuple[str, ...], rubric: Rubric) -> list[int] | None:
 def _csv(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
     """CSV only where the first line is the header: commas are common inside cells of other forms."""
     for start, line in enumerate(lines):
-        header = tuple(cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), []))
+        header = tuple(next(iter(_csv_rows([line])), ()))
         if not _is_header(header, rubric):
             if level == "forgiven":
                 continue
             return None
-        body = csv.reader(lines[start + 1 :], skipinitialspace=True)
-        rows = [tuple(cell.strip() for cell in row) for row in body]
+        rows = _csv_rows(lines[start + 1 :])
         if level == "forgiven":
             rows = [row for row in rows if len(row) > 1]
         order = _order(header, rubric) if level == "forgiven" else None
@@ -175,3 +180,12 @@ def _csv(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
             rows = [tuple(row[i] for i in order) if len(row) == len(order) else row for row in rows]
         return Table(tuple(rows), "csv", True)
     return None
+
+
+def _csv_rows(lines: list[str]) -> list[tuple[str, ...]]:
+    """The rows up to one that is none (a cell of more than 128 Ki characters)."""
+    rows: list[tuple[str, ...]] = []
+    with contextlib.suppress(csv.Error):
+        for row in csv.reader(lines, skipinitialspace=True):
+            rows.append(tuple(cell.strip() for cell in row))
+    return rows

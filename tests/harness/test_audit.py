@@ -52,6 +52,16 @@ def test_what_may_be_computed_is_a_note() -> None:
     assert checks(table("L1|Alpha|12.35|2020-01-31"), "L1 Alpha 2020-01-31 12.3556") == ["gold-missing"]
 
 
+def test_numbers_of_any_length_are_looked_for() -> None:
+    many = "1" + "0" * 9999
+    assert f"{many[:1]},{many[1:4]}," in next(s for s in spellings("1e9999") if "," in s)
+    for value in ("1.0000000000", "1e9999", "9" * 900):
+        assert TextIndex([("a", "9" * 19 + "." + "1" * 19)]).rounds_to(value) is None
+    long = "1000000000000000000000.12345678901234567891"
+    assert TextIndex([("a", long)]).rounds_to("1000000000000000000") is None
+    assert TextIndex([("a", "12345678.123456789012346")]).rounds_to("12345678.1234567890") == "a"
+
+
 @pytest.mark.parametrize(
     ("text", "there"),
     [

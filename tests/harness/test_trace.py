@@ -94,6 +94,22 @@ def test_a_line_that_is_not_json_is_named(trace_path, tmp_path):
         read_trace(path)
 
 
+@pytest.mark.parametrize("odd", ["NaN", "-Infinity", "1e999", "[" * 100_000])
+def test_a_number_that_no_hash_can_hold_is_no_json(trace_path, tmp_path, odd):
+    path = tmp_path / "t.jsonl"
+    score = trace_path.read_bytes().rsplit(b'"em":', 1)
+    path.write_bytes(score[0] + b'"em":' + odd.encode() + score[1][3:])
+    with pytest.raises(DamagedInput, match=r"t\.jsonl:\d+: not JSON: "):
+        read_trace(path)
+
+
+def test_a_review_never_grows_into_the_line_before_it(trace_path, tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(trace_path.read_bytes().rstrip(b"\n"))  # as an editor may leave it
+    append_event(path, "evidence", kind="note", text="later")
+    assert read_trace(path).events[-1]["text"] == "later"
+
+
 def test_a_cut_trace_is_read_up_to_its_last_whole_line(trace_path, tmp_path):
     path = tmp_path / "t.jsonl.part"
     path.write_bytes(trace_path.read_bytes()[:-40])

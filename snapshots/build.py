@@ -220,7 +220,7 @@ def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
             else:
                 sites[name] = site
         part.sites, part.lines, part.offsets, part.ids, part.moments = {}, [], [], [], []
-        part.digests, part.lengths, part.waiting = [], [], []
+        part.waiting = []
     built.lines = sorted_lines([*built.lines, *final_lines(sites.values(), archives)])
     return built
 

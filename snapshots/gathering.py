@@ -118,8 +118,6 @@ class Part:
     offsets: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)  # of its record
     moments: list[str] = field(default_factory=list)  # timestamp and URL
-    digests: list[str] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
     revisits: list[Answer] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of records that are no exchange
@@ -138,18 +136,14 @@ class Part:
                 self.revisits.append(answer)
                 continue
             line, moment = self.add(answer, answer.mime, answer.status, answer.digest, answer.truncated)
-            self.original(line, answer.offset, answer.length, answer.record_id, moment, answer.digest)
+            self.original(line, answer.offset, answer.record_id, moment)
 
-    def original(
-        self, line: bytes, offset: int, length: int, record_id: str, moment: str, digest: str
-    ) -> None:
+    def original(self, line: bytes, offset: int, record_id: str, moment: str) -> None:
         """Keeps what revisits may name a capture by."""
         self.lines.append(line)
         self.offsets.append(offset)
-        self.lengths.append(length)
         self.ids.append(record_id)
         self.moments.append(moment)
-        self.digests.append(digest)
 
     def site(self, name: str) -> Site:
         """What is known of a site."""

@@ -165,8 +165,6 @@ def to_plain(part: Part) -> list[Any]:
         part.offsets,
         part.ids,
         part.moments,
-        part.digests,
-        part.lengths,
         [_plain_answer(a) for a in part.revisits],
         [tuple(w) for w in part.waiting],
         part.others,
@@ -183,8 +181,7 @@ def to_plain(part: Part) -> list[Any]:
 def from_plain(value: list[Any]) -> Part:
     """The inverse of `to_plain`."""
     (
-        name, sites, lines, offsets, ids, moments, digests, lengths, revisits, waiting, others, alone, questions, notes,
-        profile, *rest,
+        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, notes, profile, *rest,
     ) = value  # fmt: skip
     return Part(
         name,
@@ -193,8 +190,6 @@ def from_plain(value: list[Any]) -> Part:
         offsets,
         ids,
         moments,
-        digests,
-        lengths,
         [_answer(a) for a in revisits],
         [Waiting(*w) for w in waiting],
         others,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, repeat
@@ -17,24 +18,38 @@ class Original(NamedTuple):
     """A capture that is no revisit."""
 
     offset: int
-    length: int
     record_id: str
     moment: str  # timestamp and URL
-    digest: str
     line: bytes
     filename: str
 
     @property
+    def digest(self) -> str:
+        """Of the payload."""
+        return _digest(self.line)
+
+    @property
     def place(self) -> tuple[str, int, int]:
         """Of its record."""
-        return self.filename, self.offset, self.length
+        found = _PLAIN.search(self.line)
+        length = found[2] if found else parse_line(self.line)[2]["length"]
+        return self.filename, self.offset, int(length)
 
 
 # The same without names, which take time where there are many.
-Row = tuple[int, int, str, str, str, bytes, str]
-RECORD_ID: Final = 2
-MOMENT: Final = 3
-DIGEST: Final = 4
+Row = tuple[int, str, str, bytes, str]
+RECORD_ID: Final = 1
+MOMENT: Final = 2
+LINE: Final = 3
+_PLAIN = re.compile(
+    rb',"digest":"([^"\\]*)","length":"([0-9]+)"'
+)  # no quote stands unescaped in a value before it
+
+
+def _digest(line: bytes) -> str:
+    found = _PLAIN.search(line)
+    digest: str = found[1].decode(errors="surrogatepass") if found else parse_line(line)[2]["digest"]
+    return digest
 
 
 class Originals:
@@ -50,7 +65,7 @@ class Originals:
         So url-agnostic revisits and revisits before their original are found. `url` is the revisit's own.
         """
         row = (self._by_id.get(record_id) if record_id else None) or self._by_moment.get(moment)
-        if row is not None and (not digest or row[DIGEST] == digest):
+        if row is not None and (not digest or _digest(row[LINE]) == digest):
             return Original(*row)
         same = self._by_digest.get(digest, {}) if digest else {}
         if row is None or same:  # several captures of one instant: the digest decides
@@ -65,10 +80,8 @@ class Originals:
         for parts in self._files:
             rows: list[Row] = []
             for part in parts:
-                rows += zip(
-                    part.offsets, part.lengths, part.ids, part.moments, part.digests, part.lines,
-                    repeat(part.name, len(part.lines)), strict=True,
-                )  # fmt: skip
+                names = repeat(part.name, len(part.lines))
+                rows += zip(part.offsets, part.ids, part.moments, part.lines, names, strict=True)
             rows.sort(key=itemgetter(0))
             found += rows
         return found
@@ -86,7 +99,7 @@ class Originals:
     def _by_digest(self) -> dict[str, dict[str, Row]]:
         found: dict[str, dict[str, Row]] = {}
         for row in self._all:
-            found.setdefault(row[DIGEST], {}).setdefault(row[MOMENT].partition(" ")[2], row)
+            found.setdefault(_digest(row[LINE]), {}).setdefault(row[MOMENT].partition(" ")[2], row)
         return found
 
 
@@ -117,7 +130,8 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
                 f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
             )
         elif isinstance(revisit, Waiting):
-            place = f"[{json_text(original.filename)},{original.offset},{original.length}]"
+            filename, at, length = original.place
+            place = f"[{json_text(filename)},{at},{length}]"
             line = revisit.line + place.encode(errors="surrogatepass") + revisit.rest
             site = part.site(revisit.site)
             site.take(revisit.key, revisit.told, revisit.says, line, revisit.asked)

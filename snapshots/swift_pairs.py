@@ -158,7 +158,7 @@ class SwiftPairs:
         if revisit is None:
             line += rest
             moment = f"{timestamp.decode()} {url}"
-            part.original(line, offset + length, told_length, told_id.decode(), moment, text)
+            part.original(line, offset + length, told_id.decode(), moment)
             part.site(site).take(key, answered, says, line, request)
             return True
         line += b',"type":%b,"orig":' % mime

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -159,8 +159,6 @@ class ModelClient:
             raise ModelError(f"{self._sdk.base_url}: {error}") from error
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
-        from dataclasses import replace
-
         counted = reply.usage != Usage()  # else the endpoint says nothing of it, and no call is free
         price = self._prices.get(str(body.get("model"))) if counted else None
         aside = {"seconds": round(time.perf_counter() - begin, 6)}

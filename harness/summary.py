@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
 
 
 def _mean(values: list[float], owed: int) -> Mean:
-    # math.fsum: exact, so that the order in which attempts are read can't change a digit.
-    from math import fsum
-
-    total = fsum(values)
+    total = fsum(values)  # exact, so that the order in which attempts are read can't change a digit
     value = total / len(values) if values else None
     return Mean(value, total / owed if owed else 0.0, len(values), owed)
 

@@ -6,7 +6,7 @@ import importlib
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -108,8 +108,6 @@ class Workshop:
             self.models = ModelClient(tape, prices=self.settings.prices, **options)
             self._stack.push_async_callback(self.models.close)
         if judges:
-            from dataclasses import replace
-
             judge = Judge(tape, judges, prices=self.settings.prices)
             self._stack.callback(judge.close)
             self.evaluator = replace(self.evaluator, judge=judge)

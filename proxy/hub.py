@@ -16,6 +16,7 @@ from proxy.certificates import Authority, normal_host
 from proxy.ledger import Ledger
 from proxy.replies import Line, Reply
 from snapshots.capture import Response
+from snapshots.keys import request_key
 from snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -177,8 +178,6 @@ class Hub:
 
 def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
     """The ALPN protocols to offer for a host, best first."""
-    from snapshots.keys import request_key
-
     url = f"https://{f'[{host}]' if ':' in host else host}/"
     start = request_key(Request("GET", url)).urlkey
     if snapshot.speaks("h2", start.rpartition(")")[0] or start):

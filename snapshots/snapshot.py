@@ -21,6 +21,7 @@ from snapshots.conversions import conversions
 from snapshots.conversions import frozen_text as frozen_text
 from snapshots.errors import UsageError
 from snapshots.indexing import Progress, other_key
+from snapshots.keys import request_key
 from snapshots.opening import is_url, open_container
 from snapshots.package import VIEW_MEDIA, layered_id, pages_of, snapshot_id, view_from_json
 from snapshots.places import BytesPlace
@@ -208,7 +209,7 @@ class Snapshot:
         found: dict[str, View] = {}
         for layer in self._layers:
             pages: list[View] = []
-            if _believed(layer) or not layer.container.own:
+            if fits(layer.container) or not layer.container.own:
                 for name in sorted(layer.container.members, key=lambda n: (n != "pages/pages.jsonl", n)):
                     if name.startswith("pages/") and name.endswith(".jsonl"):
                         pages += pages_of(layer.container.member(name) or b"")
@@ -237,8 +238,6 @@ class Snapshot:
         found = next((v for v in self._views.values() if v.id == (id_ or address_or_id)), None)
         if found is None or id_ is None:
             return found
-        from snapshots.keys import request_key
-
         asked, url = (Request("GET", one.partition("#")[0]) for one in (address_or_id, found.url))
         return found if request_key(asked).canonical == request_key(url).canonical else None
 
@@ -339,13 +338,9 @@ def rules_from(stored: Iterable[Any]) -> RuleSet:
 
 def _id_of(layer: Layer) -> str:
     own = layer.container.own
-    if not layer.known.notes and isinstance(own.get("id"), str) and _believed(layer):
+    if not layer.known.notes and isinstance(own.get("id"), str) and fits(layer.container):
         return str(own["id"])
     return snapshot_id(layer.index.lines(), layer.known.profile, rules_from([own.get("rules")]).to_json())
-
-
-def _believed(layer: Layer) -> bool:
-    return fits(layer.container)
 
 
 def _open_layer(path: str | os.PathLike[str], prefix: str, progress: Progress | None) -> Layer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -96,8 +97,6 @@ class _Check:
 
     def zip_entries(self) -> None:
         """Entries are stored, have the CRC they say, one name each, and stay inside."""
-        import zipfile
-
         with zipfile.ZipFile(self.container.path) as listing:
             seen: set[str] = set()
             for entry in listing.infolist():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 import click
@@ -48,8 +48,6 @@ def command(
     stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
-    from datetime import datetime
-
     from harness.audit import audit, cookie_dates
     from harness.coverage import coverage
     from harness.datasets import load_tasks

@@ -8,6 +8,7 @@ how it looks; the review page uses the same parts.
 
 from __future__ import annotations
 
+import json
 import os
 from functools import cache
 from pathlib import Path
@@ -99,8 +100,6 @@ def _who(agent: dict[str, Any]) -> str:
 
 
 def _certificate(path: Path) -> dict[str, Any] | None:
-    import json
-
     file = path / "certificate.json"
     if not file.exists():
         return None

@@ -10,7 +10,7 @@ from harness.tools.contract import Contract, Part, ToolResult, load, said
 from harness.tools.serper import script_json
 from harness.tools.store import Found, Visit, worse
 from snapshots import encodings
-from snapshots.pdf_text import ordered_info
+from snapshots.pdf_text import ordered_info, page_image
 from snapshots.text import PDF, FrozenText
 
 CONTRACT = "pdf-reader@2.0.8"
@@ -141,8 +141,6 @@ class PdfTool:
 
     def _images(self, found: Found, pages: list[int], visit: Visit) -> dict[int, bytes]:
         """Pictures of whole pages: they show scans, figures and tables alike."""
-        from snapshots.pdf_text import page_image
-
         response = visit.read(found)
         body = encodings.decode(response.body, response.header("content-encoding"))
         return {n: page_image(body, n) for n in pages[:IMAGES_PER_CALL]}

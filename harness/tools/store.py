@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.charsets import codec, header_charset
 from snapshots.freezing import text_address, view_text_address
 from snapshots.request import Request
-from snapshots.text import FrozenText, extract
+from snapshots.text import FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
     from snapshots.search import SearchIndex
@@ -136,8 +137,6 @@ class Store:
             dom = self.snapshot.resource("dom", view.address)
             if dom is None:
                 return None
-            from snapshots.text import extract_html
-
             text = extract_html(view_text_address(view), dom.decode("utf-8", "replace"))
         return text, view.address
 
@@ -271,8 +270,6 @@ def client_text(response: Response) -> str:
     label = header_charset(response.header("content-type"))
     name = "utf-8"
     if label:
-        import codecs
-
         try:
             name = codecs.lookup(label).name if codec(label) else "utf-8"
         except LookupError:

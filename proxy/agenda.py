@@ -28,14 +28,14 @@ def _name(move: Move) -> str:
     return json.dumps(move.steps, sort_keys=True, ensure_ascii=False)
 
 
-def _controls(steps: Iterable[Step]) -> frozenset[str]:
-    """What steps operate, whatever is chosen or typed there."""
-    found = set()
+def _controls(steps: Iterable[Step]) -> tuple[str, ...]:
+    """What steps operate, in whatever order, and whatever is chosen or typed there."""
+    found = []
     for step in steps:
         action, given = next(iter(step.items()))
         place = {key: value for key, value in given.items() if key not in ("option", "value", "key")}
-        found.add(json.dumps([action.removeprefix("un"), place], sort_keys=True, ensure_ascii=False))
-    return frozenset(found)
+        found.append(json.dumps([action.removeprefix("un"), place], sort_keys=True, ensure_ascii=False))
+    return tuple(sorted(found))
 
 
 class Agenda:
@@ -44,7 +44,7 @@ class Agenda:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, int, Node, Move]] = []
         self._count = 0
-        self._rounds: Counter[frozenset[str]] = Counter()  # controls -> moves that operate just these
+        self._rounds: Counter[tuple[str, ...]] = Counter()  # controls -> moves that operate just these
         self._paid: dict[str, bool] = {}  # move -> whether it ever showed anything new
         self._failed: set[tuple[str, str]] = set()
 

@@ -72,6 +72,13 @@
     const text = name(e);
     return text && text.length < 80 && roleNames[`${role}|${text}`] === 1 ? { role, name: text, exact: true } : null;
   };
+  // Whether a link leads to a place in this very page that can be seen; else it folds something, or shows another tab.
+  const aPlace = (e, hash) => {
+    let id = hash.slice(1);
+    try { id = decodeURIComponent(id); } catch { /* as it is written */ }
+    const goal = byId(e, id) || document.getElementsByName(id)[0];
+    return goal ? shown(goal) && !goal.contains(e) && !e.hasAttribute("aria-expanded") : /^top$/i.test(id);
+  };
   const here = new URL(location.href);
   for (const e of all) {
     if (found.length >= limit) break;
@@ -109,7 +116,10 @@
         continue;
       }
       const sameDocument = url.pathname === here.pathname && url.search === here.search && url.host === here.host;
-      if (sameDocument && !/^#\/?.*[/=!]/.test(url.hash)) continue; // to a place in this very page
+      if (sameDocument && !/^#\/?.*[/=!]/.test(url.hash)) {
+        if (!aPlace(e, url.hash)) add("button", e, operable(e, "link"), { name: name(e), submit: null });
+        continue;
+      }
       add("link", e, operable(e, role || "link"), { name: name(e), href: e.href, rel: e.rel,
         near: url.host === here.host && url.pathname === here.pathname, origin: url.origin === here.origin,
         paging: !!e.closest("[class*=paginat i],[class*=pager i],[aria-label*=paginat i],[aria-label*=pages i]") ||

@@ -249,7 +249,7 @@ class Exploration:
             else:
                 sight = await recording.look(driver.page, with_picture=False)
             new = await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
-            if new and source is not None and move is not None and not loaded:
+            if source is not None and move is not None and not loaded:
                 self._then_send(source, move, steps)
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)

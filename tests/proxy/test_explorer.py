@@ -203,12 +203,12 @@ def test_what_is_kept_while_it_goes_on_holds_no_secret(tmp_path: Path) -> None:
 
 
 def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path) -> None:
-    """Choosing a group frees a check box, which is another look; what the group is for comes with the button."""
+    """Choosing any group frees a check box, which is one look; what each group is for comes with the button."""
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         asked = path.partition("?")[2] or "nothing"
         form = (
-            "<form><label>Group <select name=g onchange='d.disabled=false'><option>none<option>kind</select></label>"
+            "<form><label>Group <select name=g onchange='d.disabled=false'><option>none<option>kind<option>age</select></label>"
             "<label><input type=checkbox name=d id=d disabled> Downwards</label>"
             "<label>Rows <input name=rows value=25></label><button>Update</button></form>"
         )
@@ -219,7 +219,7 @@ def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path)
         graph = explore(tmp_path, base, "/rows", Limits(views=9, depth=1, obey_robots=False))
     found = {node.url.partition("/rows")[2] for node in graph.views}
     assert graph.ended == "all was tried"
-    assert {"", "?g=kind&rows=25", "?g=none&rows=1", "?g=none&rows=10"} <= found
+    assert {"", "?g=kind&rows=25", "?g=age&rows=25", "?g=none&rows=1", "?g=none&rows=10"} <= found
     assert {node.depth for node in graph.views} == {0, 1}
 
 
@@ -237,3 +237,21 @@ def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
         graph = explore(tmp_path, base, "/p", Limits(views=3, depth=1, obey_robots=False))
     assert graph.ended == "all was tried"
     assert [why for way, why in graph.failed if "Covered" in way and "can't be used" in why]
+
+
+def test_links_that_fold_or_show_something_are_no_places(tmp_path: Path) -> None:
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        shown = """<title>Folds</title><a href="#there">To the end</a> <a href="#top">Up</a> <a href="#gone">Columns</a>
+            <a href="#second">Second</a> <fieldset id=box><legend><a href="#box">Box</a></legend><p id=inner>inside the box</p></fieldset>
+            <p id=first>first panel</p><p id=second hidden>second panel</p><p id=columns hidden>three columns</p><h2 id=there>End</h2>
+            <script>onclick = (e) => { const id = e.target.hash && e.target.hash.slice(1);
+              if (id === "gone") columns.hidden = false; if (id === "box") inner.hidden = true;
+              if (id === "second") [first.hidden, second.hidden] = [true, false]; };</script>"""
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/folds", Limits(views=9, depth=1, obey_robots=False))
+    assert graph.ended == "all was tried"
+    done = [json.loads(way)[0]["click"]["name"] for way in graph.done]
+    assert sorted(done) == ["Box", "Columns", "Second"]
+    assert len(graph.views) == 4

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.coverage import urls_of
 from harness.run_files import RunFiles
 from harness.task import Task
+from snapshots.errors import UsageError
 
 if TYPE_CHECKING:
     from snapshots.diff import Diff
@@ -54,15 +55,26 @@ def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) ->
 
 
 def affected_by_run(path: Path, found: Diff) -> list[Affected]:
-    """The tasks of a run (over the first snapshot) whose traces stand on a capture, view or text that changed."""
+    """The tasks of a run (over the first snapshot) whose traces stand on a capture, view or text that changed.
+
+    UsageError for a run over another snapshot: its places are others. Rules and profile are not looked at.
+    """
+    stands_on = RunFiles(path).manifest()[1].get("snapshot")
+    if stands_on != found.a:
+        raise UsageError(f"{path}: this run was made on the snapshot {stands_on}, not on {found.a}")
     by_place = {place: f"{c.kind}: {c.method} {c.url}" for c in found.captures for place in c.places}
     by_address = dict(_reasons(found))
+    by_text = {text.address: f"text {text.kind}: {text.address}" for text in found.texts}
     reasons: dict[str, list[str]] = {}
     for task, _, trace in RunFiles(path).attempts():
         here = reasons.setdefault(task.id, [])
         for event in trace.of("tool_call") if trace else ():
             places = [(c["file"], c["offset"]) for c in event["captures"]]
             here += [by_place[place] for place in places if place in by_place]
+            if event["address"] in by_text:
+                here.append(by_text[event["address"]])
+            if event["verdict"] == "synthetic" and by_text:
+                here.append("a search over the frozen texts, of which some changed")
             if event["verdict"] in ("rendered", "miss"):
                 here += [by_address[a] for a in (event["view"], event["address"]) if a in by_address]
     return [Affected(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]

@@ -280,7 +280,10 @@ def import_reviews(path: Path, source: Path) -> int:
     """
     files = RunFiles(path)
     ready: list[tuple[Path, Review]] = []
-    for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
+    # Not splitlines(): what a person pasted may hold U+2028 and others that it would split at.
+    for number, line in enumerate(source.read_text(encoding="utf-8-sig").split("\n"), 1):
+        if not line.strip():
+            continue
         try:
             value = json.loads(line)
             trace_path = files.trace_path(str(value["task"]), int(value["attempt"]))

@@ -135,6 +135,8 @@ class Tape:
         captures.sort(key=lambda c: (c.session, c.begin, c.filename, c.offset))
         for capture in captures:
             quoted, _, number = capture.session.rpartition("@")
+            if not number.isdecimal():
+                continue  # a session of another snapshot, not of a tape
             name, generation = unquote(quoted), int(number)
             if generation > self._generation.get(name, 0):
                 self._generation[name] = generation

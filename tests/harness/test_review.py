@@ -282,6 +282,23 @@ def test_the_exported_page_works_without_server_and_its_file_is_taken_in(files, 
     assert read_trace(files.trace_path("silent", 1)).of("review")[0]["reviewer"] == "bob"
 
 
+def test_a_saved_file_may_hold_any_text_and_windows_line_ends(files, tmp_path):
+    saved = {
+        "task": "silent",
+        "attempt": 1,
+        "reviewer": "bob",
+        "class": "drift",
+        "decisive_event": 1,
+        "nearest_class": "self-rewriting",
+        **WORDS,
+        "cause": "two\u2028lines\x85and\fmore",
+    }
+    path = tmp_path / "reviews.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(saved, ensure_ascii=False).encode() + b"\r\n\r\n")
+    assert import_reviews(files.path, path) == 1
+    assert read_trace(files.trace_path("silent", 1)).of("review")[-1]["cause"] == saved["cause"]
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -1,9 +1,14 @@
 """The tape: calls are kept on it and played again, and what is not on it is explained."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from harness.tape import Tape, TapeMiss, difference, gather, part_of
+from snapshots.capture import Exchange
 from snapshots.errors import UsageError
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
 from tests.support.openai_endpoint import Endpoint, ask
 
 pytestmark = pytest.mark.usefixtures("openai_key")
@@ -77,6 +82,24 @@ def test_a_tape_that_is_not_there_or_a_mode_that_is_none_is_named(tmp_path):
         Tape.open(tmp_path / "tape", "replay")
     with pytest.raises(UsageError, match="'erase' is none of"):
         Tape.open(tmp_path / "tape", "erase")  # type: ignore[arg-type]
+
+
+def test_sessions_that_no_tape_made_are_no_calls_of_it(tmp_path):
+    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        ask(tape, endpoint.url)
+    with (
+        Snapshot.open(tmp_path / "tape") as snapshot,
+        Writer.open(tmp_path / "other", software="test") as writer,
+    ):
+        [capture] = snapshot.captures()
+        request, said = snapshot.read_request(capture), snapshot.read(capture)
+        moment = datetime(2025, 1, 1, tzinfo=UTC)
+        writer.exchange(Exchange(request, 200, "", said.headers, said.body, moment, "me@home", 1, 2))
+    with (
+        Tape.open(tmp_path / "other", "replay") as tape,
+        pytest.raises(TapeMiss, match="nothing was recorded"),
+    ):
+        ask(tape, endpoint.url)
 
 
 def test_the_tape_opens_as_any_snapshot_does(tmp_path):

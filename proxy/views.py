@@ -65,8 +65,8 @@ class FetchResult:
 class Fetcher:
     """Loads URLs in Chromium through a recorder and stores their views.
 
-    `host` shares a running browser; without one, `fetch` starts and ends its own. `fold` adds a name before the
-    sessions, so that a later fetch into the same snapshot has sessions of its own.
+    `host` shares a running browser; without one, `fetch` starts and ends its own. Sessions are named by
+    `prefix` and a number; a later fetch into the same snapshot takes another prefix to have sessions of its own.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -185,7 +184,10 @@ def _remote(url: str) -> Container:
         archives = {n: p for n, p in names.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
         if not archives:
             raise DamagedInput(f"{url}: no snapshot: it has no archive/")
-        place: Callable[[tuple[str, Any]], Place] = lambda p: RemotePlace(fs, p[0], size=int(p[1]["size"]))  # noqa: E731
+
+        def place(found: tuple[str, Any]) -> Place:
+            return RemotePlace(fs, found[0], size=int(found[1]["size"]))
+
         container = Container(
             url,
             "directory",

@@ -307,7 +307,9 @@ async def _play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) ->
     lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
     try:
         async with asyncio.timeout(3 * limit + 30 if lenient and limit else limit) as timer:
-            text = await shop.agent.run(attempt)
+            text: Any = await shop.agent.run(attempt)
+        if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
+            return None, "error", f"the agent's answer is no text but {type(text).__name__}"
         return text, "none" if text is None else "answered", None
     except LimitReached as reached:
         return None, reached.limit, str(reached)

@@ -206,6 +206,26 @@ def test_scores_are_recomputed_from_traces_alone_and_a_changed_one_is_found(tmp_
     assert score_run(files.path) == []
 
 
+@pytest.mark.parametrize("given", ["42", "{'a': {1}}", "b'x'"])
+def test_an_answer_that_is_no_text_is_one_failed_sample(tmp_path, monkeypatch, given):
+    (tmp_path / "wordless_agent.py").write_text(
+        "class Wordless:\n"
+        "    name = 'wordless'\n"
+        "    def identity(self): return {'kind': 'wordless'}\n"
+        "    async def run(self, attempt):\n"
+        f"        return {given} if attempt.task.id == 'a' else 'NONE'\n"
+        "agent = Wordless()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "wordless_agent", raising=False)
+    settings = Settings(agent="wordless_agent:agent", contracts=(SHELF,))
+    files = start_run(tmp_path / "run", settings, [bird_task("a"), bird_task("b")])
+    run_attempts(files.path, display=SilentDisplay())
+    assert summarise(files.path).ends == {"answered": 1, "error": 1}
+    answer = read_trace(files.trace_path("a", 1)).last("answer")
+    assert answer["error"].startswith("the agent's answer is no text but ")
+
+
 def test_an_agent_that_raises_is_one_failed_sample_with_its_traceback(tmp_path):
     (tmp_path / "faulty_agent.py").write_text(
         "class Faulty:\n"

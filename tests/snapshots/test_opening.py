@@ -4,9 +4,12 @@ import gzip
 import zipfile
 from pathlib import Path
 
+import fsspec
 import pytest
 
+from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
+from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import NEXT, PAGE, arc, bodies, http, other, packed, record
 
 
@@ -49,8 +52,6 @@ def test_wacz_of_others(tmp_path: Path, extra: dict[str, bytes], way: int) -> No
 
 
 def test_a_lying_index_of_ours_is_not_believed_after_a_change(tmp_path: Path) -> None:
-    from tests.snapshots.making import small_snapshot
-
     small_snapshot(tmp_path / "s")
     archive = tmp_path / "s" / "archive" / "data-00000.warc.gz"
     archive.write_bytes(archive.read_bytes() + packed(other()))
@@ -63,3 +64,15 @@ def test_a_directory_of_warcs(tmp_path: Path) -> None:
     (tmp_path / "b.warc").write_bytes(other())
     with Snapshot.open(tmp_path) as snapshot:
         assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}
+
+
+def test_a_directory_behind_a_url(tmp_path: Path) -> None:
+    root = small_snapshot(tmp_path / "s")
+    files = fsspec.filesystem("memory")
+    files.put(f"{root}/", "/opening/", recursive=True)
+    with Snapshot.open(root) as here, Snapshot.open("memory://opening") as there:
+        assert there.id == here.id
+        assert [there.read(c).body for c in there.captures()] == [here.read(c).body for c in here.captures()]
+    files.rm("/opening", recursive=True)
+    with pytest.raises(UsageError, match="no such file"):
+        Snapshot.open("memory://opening")

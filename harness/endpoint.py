@@ -8,11 +8,13 @@ body, a 429 or 5xx to the end) is an error with a name and never lies on the tap
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 from urllib.parse import unquote
 
 import httpx
@@ -74,7 +76,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
         answer = self._tape.find(call)
         if answer is None:
             answer = await self._ask(request, call)
-            if answer.status not in _CONFIGURATION:
+            if answer.status not in _CONFIGURATION and not _is_empty(answer):
                 self._tape.keep(call, answer)
         return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
@@ -127,11 +129,45 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
     if kind == "text/event-stream":
         if b"data:" not in content:
             return "sent an empty event stream"
+        if error := next(filter(None, map(_error, _events(content))), None):
+            return error
         return None if _ENDED.search(content) else "sent an event stream that breaks off"
     if kind == "text/html" or start[:15].lower().startswith(("<!doctype", "<html")):
         return f"sent HTML where JSON was expected (status {response.status_code}): {start!r}"
     try:
-        json.loads(content)
+        value = json.loads(content)
     except ValueError:
         return f"sent no JSON (status {response.status_code}): {start!r}" if content else "sent an empty body"
+    return _error(value) if response.status_code < 400 else None
+
+
+def _events(stream: bytes) -> Iterator[Any]:
+    """The events of a stream that may tell of an error, by a quick look at their bytes."""
+    for line in stream.splitlines():
+        if line.startswith(b"data:") and (b"error" in line or b"response.failed" in line):
+            with contextlib.suppress(ValueError):
+                yield json.loads(line[5:])
+
+
+def _error(value: Any) -> str | None:
+    """What an answer or an event with status 200 says went wrong: providers in between tell errors so."""
+    if not isinstance(value, dict):
+        return None
+    response = value.get("response")
+    told = value.get("error") or (response.get("error") if isinstance(response, dict) else None)
+    choices = value.get("choices")
+    failed = isinstance(choices, list) and any(
+        isinstance(choice, dict) and choice.get("finish_reason") == "error" for choice in choices
+    )
+    if told or failed or value.get("type") in ("error", "response.failed"):
+        return f"sent an error for an answer: {json.dumps(told or value)[:200]}"
     return None
+
+
+def _is_empty(answer: Answer) -> bool:
+    """Whether an answer holds neither choices nor output; it is an error to its caller, and asked for again later."""
+    try:
+        value = json.loads(answer.body)
+    except ValueError:
+        return False  # a stream
+    return answer.status < 400 and isinstance(value, dict) and not (value.get("choices") or "output" in value)

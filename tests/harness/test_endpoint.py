@@ -8,6 +8,7 @@ from harness.endpoint import Retry
 from harness.models import ModelClient
 from harness.tape import ModelError, Tape
 from snapshots.errors import MissingCapability
+from tests.support import openai_endpoint
 from tests.support.openai_endpoint import KEY, Endpoint, ask
 from tests.support.waiting import HANG
 
@@ -46,6 +47,75 @@ def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message
     ):
         ask(tape, endpoint.url, patience=0.5 if "hang" in faults else HANG)
     assert KEY not in str(error.value)
+
+
+def test_what_holds_no_choices_is_not_on_the_tape(tmp_path):
+    """So that the same command, which goes on with the tape, asks again."""
+    with Endpoint(lambda asked: "hi", ["no choices"]) as endpoint:
+        with (
+            Tape.open(tmp_path / "tape", "auto") as tape,
+            pytest.raises(ModelError, match="holds no choices"),
+        ):
+            ask(tape, endpoint.url)
+        with Tape.open(tmp_path / "tape", "auto") as tape:
+            assert ask(tape, endpoint.url).text == "hi"
+
+
+PART = '{"choices": [{"index": 0, "delta": {"content": "half"}, "finish_reason": null}]}'
+BROKEN = {
+    "an error for an answer": ("chat", False, '{"error": {"code": 429, "message": "too many"}}'),
+    "a choice that failed": (
+        "chat",
+        False,
+        '{"choices": [{"index": 0, "message": {"role": "assistant", "content": "half"}, "finish_reason": "error"}]}',
+    ),
+    "a response that failed": ("responses", False, '{"status": "failed", "error": {"message": "late"}}'),
+    "an error amid a stream": (
+        "chat",
+        True,
+        f'data: {PART}\n\ndata: {{"error": {{"message": "gone"}}, "choices": [{{"index": 0, "delta": {{}}, '
+        '"finish_reason": "error"}]}\n\ndata: [DONE]\n\n',
+    ),
+    "an error event": (
+        "responses",
+        True,
+        'event: error\ndata: {"type": "error", "code": "server_error", "message": "gone", "param": null}\n\n',
+    ),
+    "a stream of a response that failed": (
+        "responses",
+        True,
+        'data: {"type": "response.failed", "response": {"status": "failed", "error": {"message": "late"}}}\n\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_error_in_the_shape_of_an_answer_is_tried_again_and_never_taped(tmp_path, monkeypatch, name):
+    api, stream, text = BROKEN[name]
+    broken = [("text/event-stream" if stream else "application/json", text.encode())]
+    for made in ("chat_answer", "response_answer"):
+        real = getattr(openai_endpoint, made)
+        monkeypatch.setattr(
+            openai_endpoint, made, lambda body, said, real=real: broken.pop() if broken else real(body, said)
+        )
+    said = 'it says {"error": "x"} and "type": "error"'
+
+    async def once(tape, url):
+        client = ModelClient(tape, base_url=url, retry=Retry(2, 0.01, 0.02))
+        more = {"stream": True} if stream else {}
+        words = [{"role": "user", "content": "?"}]
+        try:
+            if api == "chat":
+                return await client.chat("s/1", {"model": "m", "messages": words, **more})
+            return await client.respond("s/1", {"model": "m", "input": words, **more})
+        finally:
+            await client.close()
+
+    with Endpoint(lambda asked: said) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        assert asyncio.run(once(tape, endpoint.url)).text == said
+        assert len(endpoint.requests) == 2
+    with Tape.open(tmp_path / "tape", "replay") as tape:
+        assert asyncio.run(once(tape, endpoint.url)).text == said
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -50,7 +51,9 @@ def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: i
         time.sleep(0.1)  # into whatever it is doing then
         started.interrupt()
     done = started.end()
-    assert (done.code, done.said) == (130, INTERRUPTED)
+    late = {-signal.SIGINT} if times == 2 else set()  # all was closed already; a shell calls it 130, too
+    assert done.code in {130, *late}
+    assert done.said == INTERRUPTED
     assert len([line for line in done.err.splitlines() if line]) <= 3
     assert seen
     assert seen <= set(urls(path))

@@ -34,7 +34,8 @@ def _sources(folder: Path) -> list[Path]:
 @cache
 def evaluator_hash() -> str:
     """SHA-256 over everything that turns an answer into a score."""
-    alone = [_HARNESS / name for name in ("judging.py", "seen.py", "task.py")]
+    names = ("judging.py", "seen.py", "task.py", "sandbox.py", "sandbox_launcher.py")
+    alone = [_HARNESS / name for name in names]
     return _hash_files(_HARNESS, [*_sources(_HARNESS / "scoring"), *_sources(_HARNESS / "rubric"), *alone])
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -164,9 +165,9 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> str:
     """Calls a tool as a model wrote the call; what is wrong with it is told to the model and traced."""
     known = [spec.name for spec in attempt.tools.list()]
     try:
-        arguments = json.loads(text or "{}")
+        arguments = json.loads(text or "{}", parse_constant=_number, parse_float=_number)
         problem = None if isinstance(arguments, dict) else "the arguments are no JSON object"
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         arguments, problem = text, f"the arguments are not JSON: {error}"
     if name not in known:
         problem = f"there is no tool {name!r}; there are {', '.join(known) or 'none'}"
@@ -187,6 +188,13 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> str:
         error=True,
     )
     return content[0]["text"]
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isfinite(value):
+        return value
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _shown(part: dict[str, Any]) -> str:

@@ -63,7 +63,7 @@ def _key(steps: list[Step] | tuple[Step, ...]) -> str:
 class Exploration:
     """One exploration going on: a queue of moves to try, workers that try them, and the graph.
 
-    `keep` is called with what is known so far, which `to_json` gives and a later exploration takes as `known`.
+    What is known so far, which `to_json` gives, a later exploration takes as `known`.
     """
 
     def __init__(

@@ -11,6 +11,8 @@ report.html         written on request
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -192,6 +194,23 @@ class RunFiles:
             for number in range(1, settings.epochs + 1):
                 path = self.trace_path(task.id, number)
                 yield task, number, read_trace(path) if path.exists() else None
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other processes of this machine from making attempts of the run; UsageError while one does."""
+        self.manifest()  # says what is wrong where there is no run
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # file systems that know no such lock
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise UsageError(
+                        f"{self.path}: another process works on this run; wait until it has ended"
+                    ) from None
+            yield
+        finally:
+            os.close(handle)
 
     def set_aside_interrupted(self) -> int:
         """Moves what a killed run left unfinished to interrupted/ (nothing is lost); returns how many."""

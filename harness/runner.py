@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -162,14 +162,25 @@ def run_attempts(
     """Makes the attempts still owed; returns how many were made. KeyboardInterrupt leaves whole files only.
 
     `order` rearranges the jobs; `unsolvable` maps task ids to why the snapshot can't answer them: they are
-    counted without a model being paid. `known` is for repetitions: what ended attempts of the first run.
+    counted without a model being paid. `known` is for repetitions: what ended attempts of the first run. UsageError
+    while another process works on the run: its attempts under way would be taken for interrupted ones.
     """
     files = RunFiles(path)
-    shown: Display = display or PlainDisplay()
-    files.set_aside_interrupted()
-    jobs = owed(files, retry_failed=retry_failed)
-    if order is not None:
-        jobs = order(jobs)
+    with files.alone():
+        files.set_aside_interrupted()
+        jobs = owed(files, retry_failed=retry_failed)
+        work = partial(run_one, unsolvable=unsolvable or {}, known=known)
+        return _make(files, order(jobs) if order else jobs, work, engine, display or PlainDisplay(), embedder)
+
+
+def _make(
+    files: RunFiles,
+    jobs: list[Job],
+    work: Callable[..., Awaitable[Outcome]],
+    engine: Engine | None,
+    shown: Display,
+    embedder: Any,
+) -> int:
     made = 0
 
     def done(outcome: Outcome) -> None:
@@ -178,10 +189,9 @@ def run_attempts(
         shown.finished(outcome)
 
     async def all_of_them() -> None:
-        async with Workshop.open(path, embedder=embedder) as shop:
+        async with Workshop.open(files.path, embedder=embedder) as shop:
             note_foundations(shop)
-            work = partial(run_one, shop, display=shown, unsolvable=unsolvable or {}, known=known)
-            await (engine or LocalEngine()).run(jobs, work, done)
+            await (engine or LocalEngine()).run(jobs, partial(work, shop, display=shown), done)
 
     if jobs:
         settings, _ = files.manifest()

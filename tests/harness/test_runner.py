@@ -283,6 +283,21 @@ def test_a_killed_run_loses_no_finished_attempt_and_the_same_call_ends_it(tmp_pa
     assert summarise(files.path).statuses["scored"] == 40
 
 
+def test_a_run_that_another_process_works_on_is_left_alone(tmp_path):
+    files = make_run(tmp_path, ["right", "wrong"])
+    files.trace_path("wrong", 1).unlink()
+    under_way = files.traces / "wrong.1.jsonl.part"
+    under_way.write_text("")
+    with (
+        files.alone(),
+        pytest.raises(UsageError, match="another process works on this run; wait until it has ended"),
+    ):
+        run_attempts(files.path, display=SilentDisplay())
+    assert under_way.exists()
+    assert run_attempts(files.path, display=SilentDisplay()) == 1
+    assert not under_way.exists()
+
+
 def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path):
     names = ["fine", "raises", "nan", "none", "detail"]
     tasks = [Task(name, "?", "x", "tests.support.scorers:broken") for name in names]
@@ -362,6 +377,8 @@ def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
 def test_a_directory_that_is_no_run_is_named(tmp_path):
     with pytest.raises(UsageError, match="is no run"):
         summarise(tmp_path)
+    with pytest.raises(UsageError, match="is no run"):
+        run_attempts(tmp_path / "nowhere", display=SilentDisplay())
 
 
 def test_a_damaged_task_file_names_its_line(tmp_path):

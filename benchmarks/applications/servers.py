@@ -104,8 +104,8 @@ def serving(name: str, work: Path) -> Iterator[int]:
             work / "state.pickle",
         ]
         (work / "luigi.cfg").write_text(
-            "[scheduler]\nworker_disconnect_delay=100000\nremove_delay=100000\n"
-        )  # else its running tasks end after a minute
+            "[scheduler]\nworker_disconnect_delay=100000000\nremove_delay=100000000\nretry_delay=100000000\n"
+        )  # else its running tasks end after a minute, and failed ones wait again after a quarter of an hour
         if not filled.exists():
             with _running(words, work, port):  # it keeps its tasks when it ends
                 _run(PEERS / "python", HERE / "fill_luigi.py", base)

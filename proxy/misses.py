@@ -56,8 +56,13 @@ def masked_key(request: Request) -> str | None:
 def unseen(seen: Iterable[str], missed: Iterable[Missed]) -> list[Missed]:
     """What was missed beside the URLs that a browser told of: it keeps quiet about answers that another origin may
     not read, and about shared workers."""
-    known = {masked_url(_plain(url)) for url in seen}
-    return [one._replace(url=url) for one in missed if (url := _plain(one.url)) not in known]
+    known = {one_name(url) for url in seen}
+    return [one._replace(url=_plain(one.url)) for one in missed if one_name(one.url) not in known]
+
+
+def one_name(url: str) -> str:
+    """What a browser's and the gateway's word for a missed URL have in common."""
+    return masked_url(_plain(url))
 
 
 def _plain(url: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
 from proxy.acting import Driver, Failed
 from proxy.freeze import Patience, Traffic, settle
-from proxy.misses import Missed, masked_url, unseen
+from proxy.misses import Missed, masked_url, one_name, unseen
 from proxy.spares import Renames
 from snapshots.profile import Profile
 from snapshots.view import id_in
@@ -66,6 +67,7 @@ class Browsing:
     traffic: Traffic | None = None
     told: int = 0  # answers that calls have told of
     told_missed: int = 0  # and of the gateway's misses
+    ahead: Counter[str] = field(default_factory=Counter)  # of these, what the browser has not told of yet
     workspace: Path = field(default_factory=Path.cwd)  # whose files may be given to pages
     _lock: asyncio.Lock | None = None
 
@@ -85,18 +87,26 @@ class Browsing:
     async def _close(self) -> None:
         context, self.context = self.context, None
         self.tabs, self.current, self.told = [], 0, 0
+        self.ahead.clear()
         if context is not None:
             await context.close()
 
     def new_misses(self) -> list[Missed]:
         """All that was missed since the last call, by URL: a page's requests come in no order that can be told."""
         assert self.traffic is not None
-        found = {
-            one.url: Missed(one.url, one.kind, one.kind not in NEVER_MISSED)
-            for one in self.traffic.answers[self.told :]
-            if one.verdict == "miss"
-        }
+        found: dict[str, Missed] = {}
         all_of_them = self.gateway.missed(self.name)
+        fresh = Counter(one_name(one.url) for one in all_of_them[self.told_missed :])
+        for answer in self.traffic.answers[self.told :]:
+            if answer.verdict != "miss":
+                continue
+            name = one_name(answer.url)
+            if not fresh[name] and self.ahead[name]:  # the call before told of it
+                self.ahead[name] -= 1
+                continue
+            fresh[name] -= fresh[name] > 0
+            found[answer.url] = Missed(answer.url, answer.kind, answer.kind not in NEVER_MISSED)
+        self.ahead.update(fresh)
         for one in unseen(found, all_of_them[self.told_missed :]):
             found.setdefault(one.url, one)
         small = {masked_url(one.url) for one in all_of_them if not one.matters}

@@ -1,0 +1,53 @@
+"""What is told of misses when browser and gateway speak at different times."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from harness.tools.browser_session import Browsing
+from proxy.freeze import Answer
+from proxy.misses import Missed
+from snapshots.profile import Profile
+
+A = "https://a.test/lost"
+
+
+class Told:
+    """A session whose gateway and browser say what the test lets them."""
+
+    def __init__(self) -> None:
+        self.missed: list[Missed] = []
+        self.answers: list[Answer] = []
+        gateway: Any = SimpleNamespace(missed=lambda name: list(self.missed))
+        shared: Any = None
+        self.session = Browsing(shared, gateway, None, "s", Profile())
+        self.session.traffic = SimpleNamespace(answers=self.answers)  # type: ignore[assignment]
+
+    def call(self, gateway: int = 0, browser: int = 0) -> list[str]:
+        self.missed += [Missed(A, "script", True)] * gateway
+        self.answers += [Answer(A, "script", 504, "miss", "")] * browser
+        return [one.url for one in self.session.new_misses()]
+
+
+def test_a_browser_that_tells_late_says_nothing_new() -> None:
+    told = Told()
+    assert told.call(gateway=1) == [A]
+    assert told.call(browser=1) == []
+    assert told.call(gateway=1, browser=1) == [A]
+    assert told.call() == []
+
+
+def test_each_of_several_is_told_once() -> None:
+    told = Told()
+    assert told.call(gateway=2, browser=1) == [A]
+    assert told.call(gateway=1, browser=1) == [A]
+    assert told.call(browser=1) == []
+    assert told.call(browser=1) == [A]  # more than the gateway keeps
+
+
+def test_what_the_browser_never_tells_hides_nothing_later() -> None:
+    told = Told()
+    assert told.call(gateway=1) == [A]
+    assert told.call(gateway=1, browser=1) == [A]
+    assert told.call(gateway=1, browser=1) == [A]

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,21 @@ def test_harm_is_never_done_and_robots_are_obeyed(tmp_path: Path) -> None:
     assert refused.ended == "robots.txt forbids it"
 
 
-def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C does here what it does in a plain program, whatever runs the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with serve(with_dangers()) as base:
 
         def stop(count: int, address: str) -> None:
             if count == 2:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
 
         profile = complete(Profile())
         authority = Authority.load_or_create(tmp_path / "state")

@@ -31,7 +31,7 @@ from harness.scoring import Score
 from harness.sessions import session_of
 from harness.tape import ModelError, gather
 from harness.task import Task, TaskSet
-from harness.trace import TraceWriter, read_trace
+from harness.trace import Trace, TraceWriter, read_trace
 from harness.workshop import Workshop
 from snapshots import Snapshot
 from snapshots.errors import MissingCapability, StillwebError, UsageError
@@ -137,15 +137,17 @@ def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
     for number in range(1, settings.epochs + 1):
         for task in files.tasks():
             path = files.trace_path(task.id, number)
-            if not path.exists() or (retry_failed and _failed(path)):
+            if not path.exists() or (retry_failed and failure(read_trace(path))):
                 jobs.append(Job(task.id, number))
     return jobs
 
 
-def _failed(path: Path) -> bool:
-    trace = read_trace(path)
-    answer = trace.last("answer")
-    return (answer is not None and answer["end"] == "error") or scoring_failed(trace.last("score"))
+def failure(trace: Trace) -> str:
+    """Why an attempt failed: its agent ended in an error, or its scorer did. "" for one that did not, however wrong it is."""
+    answer, score = trace.last("answer"), trace.last("score")
+    if answer is not None and answer["end"] == "error":
+        return str(answer.get("error") or "the agent ended in an error")
+    return "its scorer failed" if scoring_failed(score) else ""
 
 
 def run_attempts(

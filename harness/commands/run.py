@@ -181,6 +181,25 @@ def command(
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
     certificate = write_certificate(out)
     show_summary(out, certificate, as_json)
+    _gate(out)
+
+
+def _gate(path: Path) -> None:
+    """Raises GateFailed when attempts failed: an endpoint that is down must not look like a run that is done."""
+    from harness.run_files import RunFiles
+    from harness.runner import failure
+    from snapshots.errors import GateFailed
+
+    attempts = [(task.id, number, trace) for task, number, trace in RunFiles(path).attempts()]
+    failed = [
+        (f"{name}.{n}", why) for name, n, trace in attempts if trace is not None and (why := failure(trace))
+    ]
+    if failed:
+        name, why = failed[0]
+        raise GateFailed(
+            f"{path}: {len(failed)} of {len(attempts)} attempts failed ({name}: {why}); "
+            "the same command with --retry-failed makes them again"
+        )
 
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import main
 from tests.harness.commands.calling import call
 from tests.support.runs import write_script
 
@@ -35,6 +36,24 @@ def test_records_that_could_not_be_read_stay_in_sight(
     assert json.loads((tmp_path / "run" / "certificate.json").read_text())["refused"] == 2
     words[-1] = tmp_path / "one"
     assert said not in call(capsys, *words, "--limit", 1)[1]
+
+
+def test_a_run_whose_attempts_failed_is_not_a_run_that_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(
+        tmp_path, json.dumps(RIGHT), json.dumps(RIGHT | {"id": "b"}), json.dumps(RIGHT | {"id": "c"})
+    )
+    out, broken = tmp_path / "run", [*words[:4], "command:false", *words[5:]]
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in broken])
+    said = capsys.readouterr()
+    assert ended.value.code == 1
+    assert "3 attempts" in said.out  # the table comes all the same
+    assert f"{out}: 3 of 3 attempts failed (a.1: " in said.err
+    assert "--retry-failed" in said.err
+    wrong = command(tmp_path, json.dumps(RIGHT | {"answer": "y"}))
+    assert call(capsys, *wrong[:-1], tmp_path / "wrong")[0] == 0  # wrong is no failure
 
 
 def test_documented_variables_are_kept_and_secrets_are_not(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from snapshots.redact import Redactor
 
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
+UNUSABLE = "can't be used (hidden, covered or moving)"
 # From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
 _SCROLL = """async ([y, end]) => {
   const held = globalThis[Symbol.for("stillweb")];
@@ -202,9 +203,7 @@ class Driver:
         except Failed as error:
             raise Failed(f"step {number}: {action}: {error}") from None
         except PlaywrightTimeout:
-            raise Failed(
-                f"step {number}: {action}: {_named(given)} can't be used (hidden, covered or moving)"
-            ) from None
+            raise Failed(f"step {number}: {action}: {_named(given)} {UNUSABLE}") from None
         except PlaywrightError as error:
             raise Failed(f"step {number}: {action}: {first_line(error)}") from None
         calm = calm if calm is not None else await self.rest()

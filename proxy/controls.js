@@ -79,6 +79,14 @@
     const goal = byId(e, id) || document.getElementsByName(id)[0];
     return goal ? shown(goal) && !goal.contains(e) && !e.hasAttribute("aria-expanded") : /^top$/i.test(id);
   };
+  // A dialog over the whole screen: then only what lies in such a layer can be operated.
+  const layered = (e) => {
+    for (let n = e; n; n = n.parentElement || n.getRootNode().host) if (getComputedStyle(n).position === "fixed") return true;
+    return false;
+  };
+  const [right, bottom] = [innerWidth - 5, innerHeight - 5];
+  const points = [[5, 5], [right, 5], [5, bottom], [right, bottom], [innerWidth / 2, innerHeight / 2]];
+  const covered = points.every(([x, y]) => { const hit = document.elementFromPoint(x, y); return hit && layered(hit); });
   const here = new URL(location.href);
   for (const e of all) {
     if (found.length >= limit) break;
@@ -86,6 +94,7 @@
     const type = e.localName === "input" ? e.type : e.localName;
     const visible = shown(e) && !outside(e);
     if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(shown))) continue;
+    if (covered && !layered(e)) continue;
     const role = e.getAttribute("role");
     if (type === "select") {
       const options = [...e.options].filter((o) => !o.disabled && !o.selected).map((o) => clean(o.textContent));

@@ -11,7 +11,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.acting import Driver, Failed, first_line
+from proxy.acting import UNUSABLE, Driver, Failed, first_line
 from proxy.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
 from proxy.browser import BrowserHost
 from proxy.freeze import Calm
@@ -253,7 +253,7 @@ class Exploration:
                 self._then_send(source, move, steps)
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
-            waited = "can't be used" in said  # long enough
+            waited = UNUSABLE in said  # long enough
             if source is not None and move is not None and not waited and self.queue.again(source, move):
                 return
             way = _key([*before, *(move.steps if move else ())])
@@ -316,7 +316,7 @@ class Exploration:
                 calm = await driver.perform(named, number)
                 steps.append(named)
             except Failed as error:
-                if named == plain or "(miss)" in str(error):
+                if named == plain or "(miss)" in str(error) or UNUSABLE in str(error):
                     raise
                 calm = await driver.perform(plain, number)
                 steps.append(plain)

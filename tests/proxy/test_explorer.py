@@ -265,3 +265,18 @@ def test_links_that_fold_or_show_something_are_no_places(tmp_path: Path) -> None
     done = [json.loads(way)[0]["click"]["name"] for way in graph.done]
     assert sorted(done) == ["Box", "Columns", "Second"]
     assert len(graph.views) == 4
+
+
+def test_under_a_dialog_only_the_dialog_is_operated(tmp_path: Path) -> None:
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        shown = """<title>Errors</title><button onclick="d.hidden = false">Details</button> <button onclick="p.hidden = false">More</button>
+            <p id=p hidden>more</p><div id=d hidden style="position: fixed; inset: 0; background: white"><h2>An error</h2>
+            <button onclick="d.hidden = true; this.closest('div').remove(); document.title = 'Closed'">Close</button></div>"""
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/errors", Limits(views=9, depth=2, obey_robots=False))
+    assert graph.ended == "all was tried"
+    assert not graph.failed
+    ways = [" > ".join(step["click"]["name"] for step in json.loads(way)) for way in graph.done]
+    assert sorted(ways) == ["Details", "Details > Close", "More", "More > Details", "More > More"]

@@ -158,7 +158,8 @@ class RecordingAddon:
         if _is_event_stream(response):
             self._uncount(draft)
         length = _length(response.headers)
-        if length is None or length > BUFFERED_BYTES or not draft.counted:
+        streamed = length is None or length > BUFFERED_BYTES or not draft.counted
+        if streamed and not (length is None and _for_a_picture(flow.request, response)):
             draft.response_spool = Spool(self._spool_directory)
             response.stream = draft.response_spool.tee
         if not draft.counted:
@@ -361,6 +362,12 @@ def _length(headers: http.Headers) -> int | None:
 def _is_event_stream(response: http.Response) -> bool:
     kind: str = response.headers.get("Content-Type", "")
     return kind.lower().startswith("text/event-stream")
+
+
+def _for_a_picture(request: http.Request, response: http.Response) -> bool:
+    """Whether a browser asks for a picture. It gives up one that is none (an error's page) at the first bytes of it."""
+    endless = response.headers.get("Content-Type", "").lower().startswith("multipart/")
+    return request.headers.get("Accept", "").startswith("image/") and not endless
 
 
 def _client_left(flow: http.HTTPFlow, reason: str) -> bool:

@@ -112,6 +112,21 @@ def test_long_bodies_are_streamed_and_whole(lab: Lab, tmp_path: Path, url: str) 
     assert [p.name for p in (tmp_path / "s").rglob("*") if "large" in p.name or "tmp" in p.name] == []
 
 
+def test_a_picture_that_a_browser_gives_up_at_its_first_bytes_is_kept_whole(lab: Lab, tmp_path: Path) -> None:
+    picture = {"Accept": "image/avif,image/webp,image/*,*/*;q=0.8"}
+    with (
+        Writer.open(tmp_path / "s") as writer,
+        lab.recorder(writer) as recorder,
+        client(recorder, http2=False) as c,
+    ):
+        with c.stream("GET", "http://plain.example/many?80", headers=picture) as response:
+            next(response.iter_raw(100))
+        assert until(recorder.captures_of)
+        assert recorder.stats.aborted == 0
+    (only,) = recorded(tmp_path / "s")
+    assert len(only.body) == 80 * 65536
+
+
 def test_event_streams_are_passed_on_at_once_and_kept(lab: Lab, tmp_path: Path) -> None:
     with (
         Writer.open(tmp_path / "s") as writer,

@@ -14,7 +14,7 @@ from harness.task import Task
 from tests.harness.scoring.standins import Answers, Words
 from tests.harness.scoring.test_mutations import vector
 from tests.harness.scoring.test_sgi import BALLOT, IDEA, RECORD
-from tests.harness.test_compare import AGAINST_SCIPY
+from tests.harness.test_chance import AGAINST_SCIPY
 from tests.support.altered import Check, cases, load, notice
 
 

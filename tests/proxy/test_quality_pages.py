@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from bs4 import BeautifulSoup
 
-from proxy.quality import KINDS, Finding, examine
+from proxy.quality import Finding, Kind, examine
 
 NAV = '<header><a href="/">Home</a> <a href="/about">About</a> <a href="/login">Log in</a> <a href="/join">Sign up</a></header>'
 PROSE = "The mills along the river were built over four centuries, and most of them still stand. " * 25
@@ -99,4 +101,4 @@ def test_what_looks_alike_is_stored(name: str) -> None:
 
 
 def test_every_kind_has_a_page() -> None:
-    assert {kind for kind, _, _ in WALLS.values()} == set(KINDS)
+    assert {kind for kind, _, _ in WALLS.values()} == set(get_args(Kind))

@@ -56,6 +56,10 @@ class Failed(StillwebError):
     exit_code = 1
 
 
+class Unclear(Failed):
+    """A step that names no element, or several. Nothing was done."""
+
+
 def first_line(error: PlaywrightError) -> str:
     """The part of Playwright's message that says what is wrong."""
     line = next((part for part in error.message.splitlines() if part.strip()), "unknown error")
@@ -201,7 +205,7 @@ class Driver:
         try:
             calm = await getattr(self, f"_{action}")(given)
         except Failed as error:
-            raise Failed(f"step {number}: {action}: {error}") from None
+            raise type(error)(f"step {number}: {action}: {error}") from None
         except PlaywrightTimeout:
             raise Failed(f"step {number}: {action}: {_named(given)} {UNUSABLE}") from None
         except PlaywrightError as error:
@@ -250,8 +254,8 @@ class Driver:
                     seen = await _seen(operable)
                     if len(seen) == 1:
                         return operable.nth(seen[0])
-            raise Failed(f"{_named(given)} means {len(places)} elements: add nth, or name it by role")
-        raise Failed(f"no element with {_named(given)} on {self.page.url}")
+            raise Unclear(f"{_named(given)} means {len(places)} elements: add nth, or name it by role")
+        raise Unclear(f"no element with {_named(given)} on {self.page.url}")
 
     # ---- the actions
 

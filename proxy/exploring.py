@@ -11,7 +11,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.acting import UNUSABLE, Driver, Failed, first_line
+from proxy.acting import UNUSABLE, Driver, Failed, Unclear, first_line
 from proxy.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
 from proxy.browser import BrowserHost
 from proxy.freeze import Calm
@@ -315,8 +315,8 @@ class Exploration:
             try:
                 calm = await driver.perform(named, number)
                 steps.append(named)
-            except Failed as error:
-                if named == plain or "(miss)" in str(error) or UNUSABLE in str(error):
+            except Unclear:  # of any other failure it is not known whether something was done
+                if named == plain:
                     raise
                 calm = await driver.perform(plain, number)
                 steps.append(plain)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -280,3 +281,25 @@ def test_under_a_dialog_only_the_dialog_is_operated(tmp_path: Path) -> None:
     assert not graph.failed
     ways = [" > ".join(step["click"]["name"] for step in json.loads(way)) for way in graph.done]
     assert sorted(ways) == ["Details", "Details > Close", "More", "More > Details", "More > More"]
+
+
+def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.acting.ACTION_MS", 3000)
+    asked: list[str] = []
+    waited = threading.Event()
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        if "by=" in path:
+            asked.append(path)
+            if len(asked) == 1:
+                waited.wait(8)
+        other = "down" if path.endswith("by=up") else "up"
+        shown = f"<title>P</title><p>asked {path}</p><a href='/p?by={other}'>Sort</a>"
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/p", Limits(views=3, depth=1, obey_robots=False))
+        waited.set()
+    assert not [view for view in graph.views if view.url.endswith("down")], asked

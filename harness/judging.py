@@ -209,6 +209,14 @@ def scoring_failed(score: Event | None) -> bool:
     return str(problems[0]).startswith(_FAILED)
 
 
+def failure(trace: Trace) -> str:
+    """Why an attempt failed: its agent ended in an error, or its scorer did. "" for one that did not, however wrong it is."""
+    answer, score = trace.last("answer"), trace.last("score")
+    if answer is not None and answer["end"] == "error":
+        return str(answer.get("error") or "the agent ended in an error")
+    return "its scorer failed" if scoring_failed(score) else ""
+
+
 def _score(task: Task, text: str | None, end: str, error: str | None, context: Context) -> Score:
     if text is None and end != "answered":
         status: Literal["zero", "timeout", "unsolvable"] = "zero"

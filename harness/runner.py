@@ -23,7 +23,7 @@ from harness.display import Display, PlainDisplay
 from harness.engine import Engine, Job, LocalEngine, Outcome
 from harness.final_page import final_page
 from harness.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
-from harness.judging import conclude, failed_scoring, scoring_failed
+from harness.judging import conclude, failed_scoring, failure
 from harness.ready import check_ready
 from harness.repeating import ENDPOINT_FAILED, Known
 from harness.run_files import RunFiles, Settings, trace_name
@@ -31,7 +31,7 @@ from harness.scoring import Score
 from harness.sessions import session_of
 from harness.tape import ModelError, gather
 from harness.task import Task, TaskSet
-from harness.trace import Trace, TraceWriter, read_trace
+from harness.trace import TraceWriter, read_trace
 from harness.workshop import Workshop
 from snapshots import Snapshot
 from snapshots.errors import MissingCapability, StillwebError, UsageError
@@ -140,14 +140,6 @@ def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
             if not path.exists() or (retry_failed and failure(read_trace(path))):
                 jobs.append(Job(task.id, number))
     return jobs
-
-
-def failure(trace: Trace) -> str:
-    """Why an attempt failed: its agent ended in an error, or its scorer did. "" for one that did not, however wrong it is."""
-    answer, score = trace.last("answer"), trace.last("score")
-    if answer is not None and answer["end"] == "error":
-        return str(answer.get("error") or "the agent ended in an error")
-    return "its scorer failed" if scoring_failed(score) else ""
 
 
 def run_attempts(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.hashes import scoring_hashes
-from harness.judging import Evaluator, rescore
+from harness.judging import Evaluator, failure, rescore
 from harness.run_files import RunFiles
 from harness.scoring import MEASURED, STATUSES, Score
 from harness.scoring.embeddings import embedder_for
@@ -37,7 +37,8 @@ class Mean:
 class Summary:
     """Attempts owed, how many are in each status, the means, and what was used. `cost` is None without prices.
 
-    `measured` are the means of what differs from machine to machine (seconds): shown, and in no hash.
+    `measured` are the means of what differs from machine to machine (seconds): shown, and in no hash. `failed` are the
+    attempts that did not come to a score that means anything, with the reason; in no hash, as the statuses say it.
     """
 
     owed: int
@@ -49,6 +50,7 @@ class Summary:
     tokens: int
     cost: float | None
     measured: dict[str, Mean] = field(default_factory=dict)
+    failed: tuple[tuple[str, str], ...] = ()
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """A JSON object; without what was measured it is part of the certificate."""
@@ -81,7 +83,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     names: dict[str, None] = {}  # in the order in which they come up
     scorers: Counter[str] = Counter()  # attempts owed to each
     gives: dict[str, set[str]] = defaultdict(set)  # the metrics of each scorer
-    for task, _number, trace in RunFiles(path).attempts():
+    failed: list[tuple[str, str]] = []
+    for task, number, trace in RunFiles(path).attempts():
         owed += 1
         scorers[task.scorer] += 1
         if trace is None:
@@ -91,6 +94,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
             on_trace(trace)
         score, answer = trace.last("score"), trace.last("answer")
         assert score is not None
+        if why := failure(trace):
+            failed.append((f"{task.id}.{number}", why))
         statuses[score["status"]] += 1
         ends[answer["end"] if answer else "none"] += 1
         for name, value in Score.from_json(score).metrics.items():
@@ -113,7 +118,16 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     means = {name: mean for name, mean in every.items() if name not in MEASURED}
     measured = {name: replace(mean, all=None) for name, mean in every.items() if name in MEASURED}
     return Summary(
-        owed, dict(statuses), dict(sorted(ends.items())), means, calls, misses, tokens, cost, measured
+        owed,
+        dict(statuses),
+        dict(sorted(ends.items())),
+        means,
+        calls,
+        misses,
+        tokens,
+        cost,
+        measured,
+        tuple(failed),
     )
 
 

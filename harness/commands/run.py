@@ -143,6 +143,7 @@ def command(
     from harness.runner import run_attempts, start_run
     from harness.search_ready import make_search_ready
     from snapshots import Snapshot
+    from snapshots.errors import GateFailed
 
     tasks = load_tasks(source, split=split)
     for problem in tasks.problems:
@@ -180,24 +181,11 @@ def command(
     if not made:
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
     certificate = write_certificate(out)
-    show_summary(out, certificate, as_json)
-    _gate(out)
-
-
-def _gate(path: Path) -> None:
-    """Raises GateFailed when attempts failed: an endpoint that is down must not look like a run that is done."""
-    from harness.run_files import RunFiles
-    from harness.runner import failure
-    from snapshots.errors import GateFailed
-
-    attempts = [(task.id, number, trace) for task, number, trace in RunFiles(path).attempts()]
-    failed = [
-        (f"{name}.{n}", why) for name, n, trace in attempts if trace is not None and (why := failure(trace))
-    ]
-    if failed:
-        name, why = failed[0]
+    summary = show_summary(out, certificate, as_json)
+    if summary.failed:  # an endpoint that is down must not look like a run that is done
+        name, why = summary.failed[0]
         raise GateFailed(
-            f"{path}: {len(failed)} of {len(attempts)} attempts failed ({name}: {why}); "
+            f"{out}: {len(summary.failed)} of {summary.owed} attempts failed ({name}: {why}); "
             "the same command with --retry-failed makes them again"
         )
 

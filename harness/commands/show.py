@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.console import print_json, table
 
+if TYPE_CHECKING:
+    from harness.summary import Summary
 
-def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> None:
+
+def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
     """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
     from harness.run_files import RunFiles
     from harness.summary import summarise
@@ -18,7 +21,7 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
     summary = summarise(run)
     if as_json:
         print_json({**summary.to_json(measured=True), "certificate": certificate})
-        return
+        return summary
     named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
     names = (named or list(summary.means))[:8]
     rows = []
@@ -46,6 +49,7 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         if certificate
         else "no certificate for scores that come out differently; --write puts the new ones in place"
     )
+    return summary
 
 
 def _number(value: float | None) -> str:

@@ -7,7 +7,6 @@ the same page.
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -15,20 +14,20 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from proxy.banners import button_of
+from proxy.failures import Failed, Unusable, first_line
 from proxy.freeze import Calm, Patience, Traffic, pass_time, settle
+from proxy.locating import locate, named
 from proxy.paging import next_page_of
 from proxy.steps import TARGETS
 from snapshots.credentials import PSEUDONYM_TEXT, secret_field
-from snapshots.errors import StillwebError
 from snapshots.view import Step
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Download, FrameLocator, Locator, Page, Response
+    from playwright.async_api import BrowserContext, Download, Locator, Page, Response
 
     from snapshots.redact import Redactor
 
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
-UNUSABLE = "can't be used (hidden, covered or moving)"
 # From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
 _SCROLL = """async ([y, end]) => {
   const held = globalThis[Symbol.for("stillweb")];
@@ -48,22 +47,6 @@ _DRAWN_BY_LABEL = """(e) => { const s = getComputedStyle(e);
 _OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
   return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
-
-
-class Failed(StillwebError):
-    """A page that could not be loaded, or a step that could not be done. The message is one line."""
-
-    exit_code = 1
-
-
-class Unclear(Failed):
-    """A step that names no element, or several. Nothing was done."""
-
-
-def first_line(error: PlaywrightError) -> str:
-    """The part of Playwright's message that says what is wrong."""
-    line = next((part for part in error.message.splitlines() if part.strip()), "unknown error")
-    return re.sub(r"^[A-Z]\w+\.\w+: ", "", line.strip())
 
 
 class Driver:
@@ -207,7 +190,9 @@ class Driver:
         except Failed as error:
             raise type(error)(f"step {number}: {action}: {error}") from None
         except PlaywrightTimeout:
-            raise Failed(f"step {number}: {action}: {_named(given)} {UNUSABLE}") from None
+            raise Unusable(
+                f"step {number}: {action}: {named(given)} can't be used (hidden, covered or moving)"
+            ) from None
         except PlaywrightError as error:
             raise Failed(f"step {number}: {action}: {first_line(error)}") from None
         calm = calm if calm is not None else await self.rest()
@@ -215,47 +200,6 @@ class Driver:
             if missed.kind == "document":
                 raise Failed(f"step {number}: {action}: {missed.url}: not in the snapshot (miss)")
         return calm
-
-    async def locate(self, given: dict[str, Any]) -> Locator:
-        """The one visible element that a target means. Raises Failed when there is none, or several."""
-        root: Page | FrameLocator = self.page
-        for part in given["frame"].split(">>>") if "frame" in given else ():
-            root = root.frame_locator(part.strip())
-        way = next(way for way in TARGETS if way in given)
-        value, exact = given[way], given.get("exact", False)
-
-        def find(exactly: bool) -> Locator:
-            if way == "role":
-                return root.get_by_role(value, name=given.get("name"), exact=exactly)
-            if way == "label":
-                return root.get_by_label(value, exact=exactly)
-            if way == "text":
-                return root.get_by_text(value, exact=exactly)
-            if way == "placeholder":
-                return root.get_by_placeholder(value, exact=exactly)
-            return root.locator(value)
-
-        for exactly in (True,) if exact or way == "css" else (True, False):
-            found = find(exactly)
-            places = await _seen(found)
-            if not places and (way == "css" or (way != "text" and await found.count() == 1)):
-                places = range(await found.count())  # a hidden field, styled by its label
-            if not places:
-                continue
-            if "nth" in given:
-                if given["nth"] > len(places):
-                    raise Failed(f"there are only {len(places)} of {_named(given)}, not {given['nth']}")
-                return found.nth(places[given["nth"] - 1])
-            if len(places) == 1:
-                return found.nth(places[0])
-            if way == "text":  # the text of a link or button, rather than that of a cell
-                for role in ("button", "link", "tab", "menuitem", "option"):
-                    operable = root.get_by_role(role, name=value, exact=exactly)
-                    seen = await _seen(operable)
-                    if len(seen) == 1:
-                        return operable.nth(seen[0])
-            raise Unclear(f"{_named(given)} means {len(places)} elements: add nth, or name it by role")
-        raise Unclear(f"no element with {_named(given)} on {self.page.url}")
 
     # ---- the actions
 
@@ -265,17 +209,17 @@ class Driver:
         return calm
 
     async def _select(self, given: dict[str, Any]) -> None:
-        element = await self.locate(given)
+        element = await locate(self.page, given)
         way = "option" if "option" in given else "value"
         wanted = given[way] if isinstance(given[way], list) else [given[way]]
         if await element.evaluate("(e) => e.localName") != "select":
-            raise Failed(f"{_named(given)} is no select element; use click")
+            raise Failed(f"{named(given)} is no select element; use click")
         known = await element.evaluate("(e) => [...e.options].map((o) => [o.textContent.trim(), o.value])")
         for one in wanted:
             if not any(one == (text if way == "option" else value) for text, value in known):
                 has = ", ".join(repr(text) for text, _ in known[:12])
                 raise Failed(
-                    f"{_named(given)} has no {way} {one!r} (it has {has}{', …' if len(known) > 12 else ''})"
+                    f"{named(given)} has no {way} {one!r} (it has {has}{', …' if len(known) > 12 else ''})"
                 )
         if way == "option":
             await element.select_option(label=wanted, timeout=ACTION_MS)
@@ -283,7 +227,7 @@ class Driver:
             await element.select_option(value=wanted, timeout=ACTION_MS)
 
     async def _fill(self, given: dict[str, Any]) -> None:
-        element = await self.locate(given)
+        element = await locate(self.page, given)
         if self.redactor is not None:
             await self._learn(self.redactor, element, given["value"])
         await element.fill(given["value"], timeout=ACTION_MS)
@@ -309,7 +253,7 @@ class Driver:
         await self._tick(given, False)
 
     async def _tick(self, given: dict[str, Any], wanted: bool) -> None:
-        element = await self.locate(given)
+        element = await locate(self.page, given)
         if not await element.is_visible() or await element.evaluate(_DRAWN_BY_LABEL):
             label = self.page.locator("label").filter(has=element)
             if await label.count():
@@ -324,10 +268,10 @@ class Driver:
         if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
             return  # the page was loaded anew by it, and shows the choice in its own way
         if await element.is_checked() != wanted:
-            raise Failed(f"{_named(given)} did not change when it was clicked")
+            raise Failed(f"{named(given)} did not change when it was clicked")
 
     async def _click(self, given: dict[str, Any]) -> None:
-        element = await self.locate(given)
+        element = await locate(self.page, given)
         opens = await element.evaluate(_OPENS_A_TAB)
         await element.click(timeout=ACTION_MS)
         for _ in range(500 if opens else 0):  # the browser tells of a new tab when it likes
@@ -337,7 +281,7 @@ class Driver:
 
     async def _press(self, given: dict[str, Any]) -> None:
         if any(way in given for way in TARGETS):
-            await (await self.locate(given)).press(given["key"], timeout=ACTION_MS)
+            await (await locate(self.page, given)).press(given["key"], timeout=ACTION_MS)
         else:
             await self.page.keyboard.press(given["key"])
 
@@ -363,7 +307,7 @@ class Driver:
         calm = Calm(True, 0.0, 0)
         for _ in range(given.get("times", 1)):
             if any(way in given for way in TARGETS):
-                element = await self.locate(given)
+                element = await locate(self.page, given)
                 if given["to"] == "view":
                     await element.scroll_into_view_if_needed(timeout=ACTION_MS)
                 else:
@@ -385,19 +329,3 @@ class Driver:
         if found is None:
             raise Failed(f"no link or button to a next page on {self.page.url}")
         await found.click(timeout=ACTION_MS)
-
-
-async def _seen(found: Locator) -> range | list[int]:
-    """Which of the first 200 elements are visible; asked one by one only where some are not."""
-    count = await found.count()
-    if not count or await found.filter(visible=True).count() == count:
-        return range(count)
-    return [i for i in range(min(count, 200)) if await found.nth(i).is_visible()]
-
-
-def _named(given: dict[str, Any]) -> str:
-    way = next((way for way in TARGETS if way in given), None)
-    if way is None:
-        return "the page"
-    name = f" {given['name']!r}" if "name" in given else ""
-    return f"{way} {given[way]!r}{name}"

@@ -51,10 +51,13 @@ class Agenda:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, node: Node, move: Move, turn: int = BROUGHT) -> None:
-        """Queue a move: one that the view brought, or that its source had too, ELSEWHERE or HERE."""
+    def add(self, node: Node, move: Move, turn: int = BROUGHT, number: int | None = None) -> None:
+        """Queue a move: one that the view brought, or that its source had too, ELSEWHERE or HERE.
+
+        `number` is its round, where one is known; else the next of its controls.
+        """
         controls = _controls([*node.steps, *move.steps])
-        self._put(node, move, turn, self._rounds[controls])
+        self._put(node, move, turn, self._rounds[controls] if number is None else number)
         self._rounds[controls] += 1
 
     def _put(self, node: Node, move: Move, turn: int, number: int) -> None:
@@ -97,13 +100,8 @@ class Agenda:
         self._paid.update(known.get("paid", {}))
         self._rounds.update(_controls(json.loads(key)) for key in known.get("done", ()))
         found = []
-        for address, asked, turn, *number in known.get("queue", ()):
+        for address, asked, *place in known.get("queue", ()):  # an older version left no round
             if address in nodes:
-                node, move = nodes[address], Move.from_json(asked)
-                found.append((node, move))
-                if number:
-                    self._put(node, move, turn, number[0])
-                    self._rounds[_controls([*node.steps, *move.steps])] += 1
-                else:  # an older version left it
-                    self.add(node, move, turn)
+                found.append((nodes[address], Move.from_json(asked)))
+                self.add(*found[-1], *place)
         return found

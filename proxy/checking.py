@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.acting import Driver, Failed, first_line
+from proxy.acting import Driver
 from proxy.browser import BrowserHost, complete
+from proxy.failures import Failed, first_line
 from proxy.freeze import Answer, Patience
 from proxy.misses import Missed, unseen
 from proxy.pictures import compare_pictures

@@ -11,9 +11,10 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.acting import UNUSABLE, Driver, Failed, Unclear, first_line
+from proxy.acting import Driver
 from proxy.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
 from proxy.browser import BrowserHost
+from proxy.failures import Failed, Unclear, Unusable, first_line
 from proxy.freeze import Calm
 from proxy.graph import Edge, Graph, Node
 from proxy.landings import Landings, held_by
@@ -253,7 +254,7 @@ class Exploration:
                 self._then_send(source, move, steps)
         except (Failed, PlaywrightError) as error:
             said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
-            waited = UNUSABLE in said  # long enough
+            waited = isinstance(error, Unusable)  # long enough
             if source is not None and move is not None and not waited and self.queue.again(source, move):
                 return
             way = _key([*before, *(move.steps if move else ())])

@@ -248,8 +248,8 @@ class Recorder:
     ) -> bool:
         """Waits until nothing has been under way for `seconds` in a session and all of it is written.
 
-        Event streams and web sockets don't count, nor do as many requests as the caller knows to be `hanging`. False when `timeout` seconds passed before that. Blocks;
-        call it through `asyncio.to_thread` from a coroutine.
+        Event streams and web sockets don't count, nor do as many requests as the caller knows to be `hanging`. False
+        when `timeout` seconds passed before that. Blocks; call it through `asyncio.to_thread` from a coroutine.
         """
         log = self._archivist.session(session)
         began = time.monotonic()

@@ -158,8 +158,8 @@ class RecordingAddon:
         if _is_event_stream(response):
             self._uncount(draft)
         length = _length(response.headers)
-        streamed = length is None or length > BUFFERED_BYTES or not draft.counted
-        if streamed and not (length is None and _for_a_picture(flow.request, response)):
+        whole = _for_a_picture(flow.request, response) if length is None else length <= BUFFERED_BYTES
+        if not whole or not draft.counted:
             draft.response_spool = Spool(self._spool_directory)
             response.stream = draft.response_spool.tee
         if not draft.counted:

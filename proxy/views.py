@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.acting import Driver, Failed, first_line
+from proxy.acting import Driver
 from proxy.browser import BrowserHost, complete
 from proxy.documents import Document, Documents, downloaded, looks_like_document
+from proxy.failures import Failed, first_line
 from proxy.freeze import Calm, Patience
 from proxy.quality import Finding, examine
 from proxy.running import run

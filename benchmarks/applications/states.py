@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from proxy.acting import Driver, Failed
+from proxy.acting import Driver
 from proxy.browser import BrowserHost
+from proxy.failures import Failed
 from proxy.freeze import Patience
 from proxy.noise import Noise, shown
 from proxy.sight import look_at

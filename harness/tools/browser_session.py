@@ -19,7 +19,8 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
-from proxy.acting import Driver, Failed
+from proxy.acting import Driver
+from proxy.failures import Failed
 from proxy.freeze import Patience, Traffic, settle
 from proxy.misses import Missed, masked_url, one_name, unseen
 from proxy.spares import Renames

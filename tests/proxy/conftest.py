@@ -8,6 +8,7 @@ import pytest
 
 from proxy.certificates import Authority
 from proxy.gateway import Gateway
+from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.gateways import serving
 from tests.proxy.lab import Lab, answer
 from tests.proxy.origin import Origin
@@ -35,4 +36,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Gateway]:
     """A running gateway; each test takes a session of its own."""
     with serving(tmp_path_factory.mktemp("gateway"), authority) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browsing]:
+    """A browser that records nothing."""
+    with browsing() as running:
         yield running

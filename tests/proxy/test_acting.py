@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.acting import Driver, Failed
+from proxy.acting import Driver
+from proxy.failures import Failed
 from proxy.sight import Sight, look_at
 from proxy.steps import parse_steps
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
 PAGE = """<!DOCTYPE html><title>Acts</title><style>#far{margin-top:3000px}</style>
@@ -49,12 +50,6 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 def site() -> Iterator[str]:
     with serve(handle) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browsing]:
-    with browsing() as running:
-        yield running
 
 
 def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:

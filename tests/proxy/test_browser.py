@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +13,8 @@ from proxy.browser import BrowserHost, complete, find_browser, proxy_settings, s
 from proxy.certificates import Authority
 from snapshots.errors import MissingCapability
 from snapshots.profile import Profile
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browsing]:
-    with browsing() as running:
-        yield running
 
 
 def program(path: Path, text: str = "exit 1") -> Path:

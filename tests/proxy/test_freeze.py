@@ -15,7 +15,7 @@ import pytest
 from proxy.freeze import Patience, Traffic, pass_time, script, settle, start_of
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG
 
@@ -96,12 +96,6 @@ def site() -> Iterator[str]:
     with serve(handle) as url:
         yield url
         ended.set()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browsing]:
-    with browsing() as running:
-        yield running
 
 
 def look(browser: Browsing, url: str, profile: Profile | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.acting import Driver
 from proxy.freeze import Traffic
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
 PAGE = """<!DOCTYPE html><title>Ways</title><a id=link href=/slow>slow</a><form action=/slow><button id=form>send</button></form>
@@ -38,12 +38,6 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 def site() -> Iterator[str]:
     with serve(handle) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browsing]:
-    with browsing() as running:
-        yield running
 
 
 class Unaware(Traffic):

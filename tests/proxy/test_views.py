@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.acting import Driver, Failed
+from proxy.acting import Driver
 from proxy.browser import BrowserHost, complete
 from proxy.certificates import Authority
 from proxy.checking import CheckReport, check
+from proxy.failures import Failed
 from proxy.freeze import Patience
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from benchmarks.load import Load
 from benchmarks.servers import Server
 
 TURN = 1.0  # seconds of a turn
+SETTLED = 20.0  # seconds that a server may go on working after its turn
 USERS = tuple(f"session-{n}" for n in range(64))
 
 
@@ -79,6 +81,7 @@ class Bench:
             load.run(connections=min(connections, 8), seconds=self.seconds / 3, **more)
         before = servers.cpu(server.pid)
         result = load.run(connections=connections, seconds=seconds or self.seconds, start=start, **more)
+        _settle(server.pid)
         server.more["cpu_us"] = (servers.cpu(server.pid) - before) / max(1, result.requests) * 1e6
         return result
 
@@ -103,6 +106,17 @@ class Bench:
                 found[server.name].loads.append(result)
                 found[server.name].cpu.append(server.more["cpu_us"])
         return found
+
+
+def _settle(pid: int) -> None:
+    """Waits until a server has done what it put off, such as writing: it is part of its cost, not of the next one's turn."""
+    end = time.monotonic() + SETTLED
+    used = servers.cpu(pid)
+    while time.monotonic() < end:
+        time.sleep(0.1)
+        before, used = used, servers.cpu(pid)
+        if used - before <= 0.01:
+            return
 
 
 @dataclass

@@ -26,6 +26,7 @@ SPOOL_BYTES = 1 << 20  # bodies up to this stay in memory until they are written
 QUEUE_ITEMS = 256
 QUEUE_BYTES = 16 << 20
 QUEUE_SECONDS = 0.3  # what has been delivered must be on disk before a second has passed
+RELEASED = 0.9  # of these limits: below it answers go on that had to wait, each for some milliseconds then
 STATUS_SECONDS = 0.5
 
 Fields = tuple[tuple[bytes, bytes], ...]
@@ -214,10 +215,15 @@ class Archivist:
 
     def put(self, item: Draft | Callable[[], None]) -> None:
         """Queues a complete exchange, or something else to be called on the writing thread. Never blocks."""
+        now = time.monotonic()
+        if (
+            not self.queued
+        ):  # nothing is being written: the time of what was written last says nothing of a lag
+            self._writing_since = now
         self._put += 1
         if isinstance(item, Draft):
             self._put_bytes += item.size
-            item.queued_at = time.monotonic()
+            item.queued_at = now
             self.session(item.session).queued += 1
         self._queue.put(item)
 
@@ -271,7 +277,7 @@ class Archivist:
                 self._on_status()
 
     def _release(self) -> None:
-        if not self._behind(0.5):
+        if not self._behind(RELEASED):
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
                 if not waiter.done():

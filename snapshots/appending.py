@@ -40,15 +40,19 @@ class AppendFile:
         """
         start = self.size
         offsets = []
+        held = b""  # written together: each call gives up the interpreter once
         try:
             for part in parts:
-                offsets.append(self.size)
+                offsets.append(self.size + len(held))
                 if isinstance(part, bytes):
-                    self._write(part)
+                    held += part
                     continue
+                self._write(held)
+                held = b""
                 part.seek(0)
                 while piece := part.read(CHUNK):
                     self._write(piece)
+            self._write(held)
         except BaseException as error:
             self._take_back(start)
             if isinstance(error, OSError) and error.errno in FULL_DISK:

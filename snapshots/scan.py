@@ -18,7 +18,11 @@ from snapshots.payloads import Hasher, payload_at
 from snapshots.places import Place, chunks
 
 BUFFER = 1 << 20
-FIRST = 1 << 11  # fed first: most requests, and many answers, are smaller
+AHEAD = 1 << 18  # what of a file is in the buffer, at least
+WHOLE = 1 << 20  # unpacked bytes of a member from which it is read piece by piece
+GZIP_HEAD = 10  # bytes
+NEAR = 1 << 16  # where the next member is looked for
+FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
 PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
 KEEP = 1 << 18  # of a block, unless it is a request's
 UNKNOWN = 1 << 62  # for a length that is not told
@@ -84,16 +88,13 @@ def scan(
     small: tuple[bytes, int] | None
     ahead: tuple[bytes, int] | None = None  # the member here, where it is unpacked already
     while at < end:
-        if not base <= at < base + len(buffer) - 18:
+        if base + len(buffer) < min(at + AHEAD, place.size):
             base, buffer = at, place.read(at, BUFFER)
         lead = buffer[at - base : at - base + 4]
         if lead[:2] == warc.GZIP_MAGIC or lead == warc.ZSTD_MAGIC:
             found, size = None, 0
             if lead[:2] == warc.GZIP_MAGIC:
                 small, ahead = ahead or _small(buffer, at - base), None
-                if small is None and base < at and base + len(buffer) - at < KEEP:  # the buffer ends within
-                    base, buffer = at, place.read(at, BUFFER)
-                    small = _small(buffer, 0)
                 if small is not None:
                     data, size = small
                     after = at + size
@@ -140,11 +141,14 @@ def _blank(buffer: bytes, at: int) -> int:
 def _small(buffer: bytes, at: int) -> tuple[bytes, int] | None:
     """What a small member that lies in the buffer unpacks to, and its length; None when it is anything else."""
     z = isal_zlib.decompressobj(warc.GZIP)
-    fed = at + FIRST
+    # the next member mostly begins with the same bytes: fed up to there, nothing is left over
+    fed = buffer.find(buffer[at : at + GZIP_HEAD], at + GZIP_HEAD, at + NEAR)
+    if fed < 0:
+        fed = at + FIRST
     try:
         data = z.decompress(buffer[at:fed])
         while not z.eof:
-            if fed >= len(buffer) or len(data) >= KEEP:
+            if fed >= len(buffer) or len(data) >= WHOLE:
                 return None
             piece = buffer[fed : fed + PIECE]
             data = data + z.decompress(piece) if data else z.decompress(piece)

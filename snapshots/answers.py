@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 from snapshots.capture import Capture, Response
 from snapshots.encodings import EncodingProblem, decode
@@ -133,28 +134,46 @@ _SHORTEST_RUN = b"a" * 22  # of all alternatives of _DRAWN
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 
 
+def _leads_on(capture: Capture) -> bool:
+    """Whether an answer is a redirect: where it leads to no digest tells."""
+    return 300 <= capture.status < 400
+
+
+def _as_it_is(capture: Capture) -> bool:
+    """Whether a body is compared as it is (that of a picture is) and we made its digest, which says as much."""
+    return (
+        bool(capture.session and capture.digest)
+        and not _leads_on(capture)
+        and "/" in capture.mime
+        and TEXTUAL.search(capture.mime) is None
+    )
+
+
 class Answers:
-    """Classes of captures that say the same; reads a body only where digests differ."""
+    """Classes of captures that say the same; reads a body only where digests differ, and of equal ones only one."""
 
     def __init__(self, read_response: Callable[[Capture], Response]) -> None:
         self._read = read_response
-        self._said: dict[tuple[str, int], str] = {}
+        self._said: dict[Any, str] = {}
 
     def classes(
         self, captures: Iterable[Capture], issued: Callable[[Capture], Iterable[str]] | None = None
     ) -> list[str]:
         """A label for each capture; equal labels for answers that say the same."""
         captures = list(captures)
-        if len({(c.digest, c.status) for c in captures}) <= 1 and not 300 <= captures[0].status < 400:
+        if len({(c.digest, c.status) for c in captures}) <= 1 and not _leads_on(captures[0]):
             return [""] * len(captures)
-        labels = []
-        for capture in captures:
-            label = self._said.get(capture.place)
-            if label is None:
-                label = said(self._read(capture), issued(capture) if issued else ())
-                self._said[capture.place] = label
-            labels.append(label)
-        return labels
+        if all(map(_as_it_is, captures)):
+            return [f"{c.status} {c.digest}" for c in captures]
+        return [self._label(c, tuple(issued(c)) if issued else ()) for c in captures]
+
+    def _label(self, capture: Capture, issued: tuple[str, ...]) -> str:
+        untold = _leads_on(capture) or not capture.digest
+        key = (capture.place if untold else (capture.digest, capture.status), issued)
+        label = self._said.get(key)
+        if label is None:
+            label = self._said[key] = said(self._read(capture), issued)
+        return label
 
     def same(self, one: Capture, other: Capture) -> bool:
         """Whether two captures say the same."""

@@ -129,10 +129,7 @@ class Recording:
                     if b < item.end and e is not item
                 )
         self.traces = {line: self._trace(events) for line, events in self.events.items()}
-        self.groups: dict[str, list[Item]] = defaultdict(list)
-        for item in self.items:
-            if not item.static:
-                self.groups[item.key].append(item)
+        self.group()
         self.volatile: set[str] = set()  # keys whose answers change by themselves
         self.priors: dict[str, str] = {}
         self.ops: dict[str, str] = {}
@@ -148,6 +145,13 @@ class Recording:
                 known = self.ops.setdefault(event.slot, touch.op)
                 if known != touch.op:
                     self.ops[event.slot] = EACH if touch.slot.startswith("resource ") else APPEND
+
+    def group(self) -> None:
+        """Groups the exchanges by their keys: again, where these were parted."""
+        self.groups: dict[str, list[Item]] = defaultdict(list)
+        for item in self.items:
+            if not item.static:
+                self.groups[item.key].append(item)
 
     @staticmethod
     def _trace(events: list[Item]) -> dict[str, Trace]:

@@ -26,7 +26,6 @@ class Parting:
 
     def __init__(self, evidence: Evidence, items: list[Item]) -> None:
         self.evidence = evidence
-        self.items = items
         self.recording = Recording(items)
         self.literal: set[Place] = set()
         self.vary: dict[Place, tuple[tuple[str, str], ...]] = {}
@@ -53,7 +52,7 @@ class Parting:
                         self._counts(member, field, value)
                     break
             self._split_by_text(members)
-        self.recording = Recording(self.items)
+        self.recording.group()
 
     def _counts(self, member: Item, field: str, value: str) -> None:
         """A field of a request counts, as if the answer's Vary named it."""
@@ -82,7 +81,7 @@ class Parting:
                 told = schemes
             for member, who in zip(members, told, strict=True):
                 self._counts(member, CREDENTIALS, who)
-        self.recording = Recording(self.items)
+        self.recording.group()
 
     def _split_by_logins(self) -> None:
         """Tells apart what was asked for by a client that was signed in before the recording, and by others.
@@ -90,7 +89,7 @@ class Parting:
         Where both got the same, it does not matter.
         """
         brought = self.evidence.brought
-        if not any(item.capture.place in brought for item in self.items):
+        if not any(item.capture.place in brought for item in self.recording.items):
             return
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
@@ -100,7 +99,7 @@ class Parting:
                     self.brought[member.capture.place] = mine
                     if any(told) and not all(told):
                         member.key += short("brought", str(mine))
-        self.recording = Recording(self.items)
+        self.recording.group()
 
     def _differs_in_one_state(self, members: list[Item]) -> bool:
         """Whether two answers differ though just the same had been written before."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.answers import _DRAWN, _HINTED, _drawn, _drawn_blanked, _hinted
+from snapshots.answers import _DRAWN, _HINTED, Answers, _drawn, _drawn_blanked, _hinted
+from snapshots.capture import Capture, Response
 
 _PIECES = st.one_of(
     st.text(alphabet="abcdefABCDEF0123456789-_+/= é\"'<>\n", max_size=30),
@@ -41,3 +44,55 @@ def test_what_is_drawn_is_found_where_the_pattern_finds_it(text: str) -> None:
 )
 def test_a_hint_is_never_overlooked(text: str) -> None:
     assert _hinted(text) or _HINTED.search(text) is None
+
+
+def _captures(mime: str, digests: list[str], session: str = "s", status: int = 200) -> list[Capture]:
+    return [
+        Capture(
+            "test,a)/", "20250101000000", "https://a.test/", "GET", status, mime, digest, "m", at, 1, session=session
+        )
+        for at, digest in enumerate(digests)
+    ]  # fmt: skip
+
+
+def _answers(mime: str, bodies: list[bytes]) -> tuple[Answers, list[int]]:
+    """Of the captures of `_captures`; and which of them were read."""
+    read: list[int] = []
+
+    def answer(capture: Capture) -> Response:
+        read.append(capture.offset)
+        return Response(
+            capture.status, "", (("Content-Type", mime), ("Location", "/")), bodies[capture.offset]
+        )
+
+    return Answers(answer), read
+
+
+def test_of_equal_digests_one_answer_is_read() -> None:
+    a, b = uuid4().hex, uuid4().hex  # which mean nothing
+    answers, read = _answers("text/html", [a.encode(), b.encode(), b"other", b.encode(), b"other"])
+    one, same, other, again, repeated = answers.classes(
+        _captures("text/html", ["sha256:1", "sha256:2", "sha256:3", "sha256:2", "sha256:3"])
+    )
+    assert one == same == again != other == repeated
+    assert read == [0, 1, 2]
+
+
+def test_pictures_of_ours_are_told_apart_by_their_digests_alone() -> None:
+    digests = ["sha256:1", "sha256:2", "sha256:1"]
+    answers, read = _answers("image/png", [b"one", b"two", b"one"])
+    one, two, again = answers.classes(_captures("image/png", digests))
+    assert one == again != two
+    assert read == []
+    # a digest of others may be of the body with the headers of its chunks
+    foreign = _captures("image/png", digests, session="")
+    one, two, again = answers.classes(foreign)
+    assert one == again != two
+    assert read == [0, 1]
+
+
+def test_where_an_answer_leads_counts_whatever_its_digest() -> None:
+    answers, read = _answers("image/png", [b"", b"", b""])
+    labels = answers.classes(_captures("image/png", ["sha256:1", "sha256:1", "sha256:1"], status=302))
+    assert len(set(labels)) == 1
+    assert read == [0, 1, 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -115,28 +115,36 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
     if not any(revisits):
         return
     originals = Originals(files)
+
+    @cache
+    def place_of(moment: str, digest: str, url: str) -> bytes | None:
+        """In an index line; the same pictures are come back to again and again."""
+        original = originals.find("", moment, digest, url)
+        if original is None:
+            return None
+        filename, at, length = original.place
+        return f"[{json_text(filename)},{at},{length}]".encode(errors="surrogatepass")
+
     for offset, revisit, part in chain(*revisits):
         if isinstance(revisit, Waiting):
-            original = originals.find("", revisit.moment, revisit.digest, revisit.url)
+            place = place_of(revisit.moment, revisit.digest, revisit.url)
+            if place is not None:
+                line = revisit.line + place + revisit.rest
+                part.site(revisit.site).take(revisit.key, revisit.told, revisit.says, line, revisit.asked)
+                continue
             name = part.name
         else:
             assert revisit.revisit is not None
             record_id, uri, date = revisit.revisit
             moment = f"{timestamp_of(date)} {uri.partition('#')[0]}"
             original = originals.find(record_id, moment, revisit.digest, revisit.url)
+            if original is not None:
+                _add(part, revisit, original)
+                continue
             name = revisit.filename
-        if original is None:
-            notes.append(
-                f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
-            )
-        elif isinstance(revisit, Waiting):
-            filename, at, length = original.place
-            place = f"[{json_text(filename)},{at},{length}]"
-            line = revisit.line + place.encode(errors="surrogatepass") + revisit.rest
-            site = part.site(revisit.site)
-            site.take(revisit.key, revisit.told, revisit.says, line, revisit.asked)
-        else:
-            _add(part, revisit, original)
+        notes.append(
+            f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
+        )
 
 
 def _add(part: Part, answer: Answer, original: Original) -> None:

@@ -354,7 +354,7 @@ def _next_record(place: Place, at: int, damage: Damage) -> int:
     """Where reading can go on after damage: the next member that starts a record, or plain record."""
     here = at
     carried = b""
-    for piece in chunks(place, at):
+    for piece in chunks(place, at, size=PIECE):
         data = carried + piece
         base = here - len(carried)
         found = -1

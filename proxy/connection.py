@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from proxy.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, session_name
 from proxy.channel import Channel
-from proxy.http1 import BadRequest, Message, Parser
-from proxy.replies import Line, Memo
+from proxy.http1 import BadRequest, Message, Parser, request_bytes
+from proxy.replies import Line, Memo, failure
 from proxy.tls import ServerTls, TlsFailed
 from snapshots.errors import StillwebError
 from snapshots.request import Request
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
     from proxy.sockets import Socket
 
 PATIENCE = 30.0  # seconds in which a request, once begun, must arrive, and an answer must get on
+MOST_GIVEN = 1 << 17  # bytes that another process is handed with a connection
+WRITTEN = 0.002  # seconds between looks at whether all is written
 MAX_WAITING = 1 << 20  # bytes of further requests read while one is being answered
 
 _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
 
 class Connection(Channel):
-    """An accepted connection. All its methods run on the gateway's event loop."""
+    """An accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, read: bytes = b"") -> None:
         super().__init__(hub)
+        self._read = read
         self.parser = Parser()
         self.line: Line | None = None  # of the tunnel
-        self._only: Line | None = None  # of all plain requests, where it must be one
         self.base = ""  # scheme://authority of the tunnel, "" outside
-        # of that base; none before it is known whose connection it is, where that counts
-        self._memos: dict[bytes, Memo] = {} if hub.shared else hub.answerer.kept.memos_of("")
+        self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
         self._authority = ""
         self._sniffing = False
         self._h2: Http2 | None = None
@@ -52,6 +53,9 @@ class Connection(Channel):
         self._transport = transport  # type: ignore[assignment]
         self.hub.connections.add(self)
         self.deadline = time.monotonic() + PATIENCE
+        data, self._read = self._read, b""
+        if data:  # before what comes next
+            self.data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -261,12 +265,9 @@ class Connection(Channel):
             if host_of(url) != OWN_HOST and name is None and hub.challenge:
                 self._send(hub.ask_for_name(), message)
                 return
+            if hub.mine is not None and self._anothers(message, url, name):
+                return
             line = hub.answerer.line(name or DEFAULT_SESSION)
-            if hub.shared:
-                if line is not (self._only or line):
-                    raise BadRequest("a connection can be of one session only when several workers serve")
-                self._only = line
-                self._memos = hub.answerer.kept.memos_of("")
         elif target.startswith("/"):
             line = None
             url = f"http://{OWN_HOST}{target}"
@@ -278,8 +279,14 @@ class Connection(Channel):
         request = Request(message.method, url, headers, message.body)
         host = host_of(url)
         if host == OWN_HOST or line is None:
+            if hub.mine is not None and not self.base:
+                self._give_back(message, "")
+                return
             message.keep_alive = message.keep_alive and not hub.only_own
             self._send(hub.own_page(request), message)
+            return
+        if hub.only_own:  # within a tunnel to our pages
+            self._send(failure(request, 421, "Misdirected Request", f"{host} is not answered here"), message)
             return
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
@@ -338,6 +345,8 @@ class Connection(Channel):
         if name is None and self.hub.challenge and match[1].lower() != OWN_HOST:
             self._send(self.hub.ask_for_name(), message)
             return
+        if self.hub.mine is not None and self._anothers(message, f"https://{match[1]}/", name):
+            return
         self.line = self.hub.answerer.line(name or DEFAULT_SESSION)
         self._authority = match[1] if match[2] in (None, "443") else target
         self.base = f"?://{self._authority}"
@@ -347,6 +356,31 @@ class Connection(Channel):
             self._sniff(rest)
         else:  # the certificate is minted while the client, most likely, makes its first message of TLS
             asyncio.get_running_loop().call_soon(self._prepare)
+
+    def _anothers(self, message: Message, url: str, name: str | None) -> bool:
+        """Gives the connection back where a request on it is for a session of another process, or for our pages."""
+        session = "" if host_of(url) == OWN_HOST else name or DEFAULT_SESSION
+        assert self.hub.mine is not None
+        if session in self.hub.mine:
+            return False
+        self._give_back(message, session)
+        return True
+
+    def _give_back(self, message: Message, session: str) -> None:
+        data = request_bytes(message)
+        if len(data) + self.parser.buffered > MOST_GIVEN:
+            raise BadRequest("too long a request to change the session of its connection: use one for each")
+        self._stop_reading()
+        self._work(self._go(data, session))
+
+    async def _go(self, data: bytes, session: str) -> None:
+        """The connection, once all is written, goes to the process that is to answer, with what was read of it."""
+        while self._transport is not None and self._transport.get_write_buffer_size():
+            await asyncio.sleep(WRITTEN)
+        if self._transport is not None and self.hub.give_back is not None:
+            sock = self._transport.get_extra_info("socket")
+            await self.hub.give_back(sock.fileno(), session, data + self.parser.take())
+        self.abort()  # ours; the other process has the socket
 
     async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
         reply = await self.hub.virtual(request, line, host)

@@ -19,14 +19,15 @@ from proxy.addresses import DEFAULT_SESSION, host_port, with_session
 from proxy.answering import CACHE_BYTES, Answerer, VirtualHost
 from proxy.certificates import Authority
 from proxy.connection import Connection
-from proxy.hub import GatewayStats, Hub, sweep
+from proxy.hosting import MadeHosts
+from proxy.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
 from proxy.ledger import Ledger
 from proxy.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from proxy.misses import Missed
 from snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:
-    from proxy.workers import Workers
+    from proxy.workers import Worker, Workers
     from snapshots.snapshot import Snapshot
 
 ACCEPTS = ("exact", "canonical", "varies", "rule")
@@ -36,12 +37,14 @@ class Gateway:
     """Serves a snapshot as a proxy. A context manager; it has its own thread and event loop.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
-    "+unambiguous" to refuse guesses. `virtual_hosts` answer for hosts of their own, on a thread. Sessions are
+    "+unambiguous" to refuse guesses. `virtual_hosts` answer for hosts of their own, on a thread: functions of this
+    process, or `MadeHosts`, which each process makes for itself. Sessions are
     proxy user names; browsers give theirs only when asked, so `challenge` makes the gateway ask (407); None
     means: as soon as `proxy_url` has been called with a name other than "default". With `workers` more than 1
     as many processes serve; each session is in one of them. `cache_bytes` bounds the hot captures kept (each).
+    `on_loss` hears, on the gateway's thread, that one of them has ended: `close` will raise it.
 
-    Raises MissingCapability (port in use, ledger not writable) and UsageError.
+    Raises MissingCapability (port in use, ledger not writable, a process lost) and UsageError.
     """
 
     def __init__(
@@ -53,17 +56,21 @@ class Gateway:
         accept: str = "rule",
         ledger: Ledger | None = None,
         authority: Authority | None = None,
-        virtual_hosts: Mapping[str, VirtualHost] | None = None,
+        virtual_hosts: Mapping[str, VirtualHost] | MadeHosts | None = None,
         challenge: bool | None = None,
         cache_bytes: int = CACHE_BYTES,
         workers: int = 1,
+        on_loss: Callable[[str], None] | None = None,
     ) -> None:
         if accept.removesuffix("+unambiguous") not in ACCEPTS:
             raise UsageError(
                 f"--accept {accept!r}: it is one of {', '.join(ACCEPTS)}, and +unambiguous after it"
             )
-        if workers < 1 or (workers > 1 and virtual_hosts):
-            raise UsageError("workers: 1 or more; and only 1 with virtual hosts, which live in this process")
+        made = isinstance(virtual_hosts, MadeHosts)
+        if workers < 1 or (workers > 1 and virtual_hosts and not made):
+            raise UsageError(
+                "workers: 1 or more; and only 1 with virtual hosts of this process (MadeHosts are made in each)"
+            )
         self.snapshot = snapshot
         self.ledger = ledger if ledger is not None else Ledger()
         self.authority = authority or Authority.load_or_create()
@@ -75,6 +82,11 @@ class Gateway:
         self._count = workers
         self._workers: Workers | None = None
         self._last = GatewayStats(0, 0, {}, 0, 0, 0)
+        self._on_loss = on_loss
+        self._hosts: MadeHosts | None = None
+        if isinstance(virtual_hosts, MadeHosts):
+            self._hosts = virtual_hosts
+            virtual_hosts = virtual_hosts.make(snapshot) if workers == 1 else None
         answerer = Answerer(
             snapshot, self.ledger, accept=accept, virtual_hosts=virtual_hosts, cache_bytes=cache_bytes
         )
@@ -92,7 +104,7 @@ class Gateway:
         self._port = self._socket.getsockname()[1]
         if self._count > 1:
             try:
-                self._start_workers()
+                self._start_workers(self._socket)
             except BaseException:
                 self._socket.close()
                 raise
@@ -106,23 +118,26 @@ class Gateway:
         atexit.register(self.close)
         return self
 
-    def _start_workers(self) -> None:
+    def _start_workers(self, listener: socket.socket) -> None:
+        from proxy.worker import Job
         from proxy.workers import Workers
 
-        settings = {
-            "paths": list(self.snapshot.paths),
-            "accept": self._accept,
-            "authority": str(self.authority.directory),
-            "challenge": self._hub.challenge,
-            "cache_bytes": self._cache_bytes,
-            "started": self.ledger.started,
-        }
-        self._workers = Workers(self._count, settings, self.ledger.fileno())
+        job = Job(
+            self.snapshot,
+            self.ledger,
+            self.authority,
+            self._accept,
+            self._hub.challenge,
+            self._cache_bytes,
+            self._hosts,
+        )
+        self._workers = Workers(self._count, job, [listener])
         self._hub.only_own = True
         self._hub.gather = self._gather
+        self._hub.processes = self._count
 
     def close(self) -> None:
-        """Stops answering and writes the ledger. Raises what kept the ledger from being written."""
+        """Stops answering and writes the ledger. Raises what kept it from being written, or the loss of a process."""
         thread = self._thread
         if thread is None:
             return
@@ -133,11 +148,12 @@ class Gateway:
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
         thread.join()
-        if self._workers is not None:
-            self._workers.stop()
+        wrong = self._workers.stop() if self._workers is not None else []
         self.ledger.flush()
         if self.ledger.error is not None:
             raise self.ledger.error
+        if wrong:
+            raise MissingCapability("; ".join(dict.fromkeys(wrong)))
 
     def __enter__(self) -> Gateway:
         return self.start()
@@ -186,13 +202,20 @@ class Gateway:
         tasks: set[asyncio.Task[None]] = set()
 
         async def own(sock: socket.socket, data: bytes) -> None:
-            _, connection = await loop.connect_accepted_socket(lambda: Connection(hub), sock)
-            assert isinstance(connection, Connection)
-            connection.data_received(data)
+            await loop.connect_accepted_socket(lambda: Connection(hub, data), sock)
 
+        def heard(worker: Worker) -> None:
+            if not workers.heard(worker, own, tasks):
+                loop.remove_reader(worker.channel)
+                hub.failures.append(worker.lost)
+                if self._on_loss is not None:
+                    self._on_loss(worker.lost)
+
+        for worker in workers.all:
+            loop.add_reader(worker.channel, heard, worker)
         while True:
             sock, _ = await loop.sock_accept(listener)
-            task = loop.create_task(workers.receive(sock, own, hub.failed))
+            task = loop.create_task(workers.receive(sock, own))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
@@ -229,32 +252,36 @@ class Gateway:
         """Counts as of now; after closing, as of then."""
         if self._workers is None:
             return self._hub.stats()
-        return self._gather() if self._thread is not None else self._last
+        return self._gather().stats if self._thread is not None else self._last
 
-    def _gather(self) -> GatewayStats:
-        """The counts of all workers, whose ledger lines are in the file when this returns."""
+    def _gather(self) -> Told:
+        """What all workers tell, whose ledger lines are in the file when this returns."""
         assert self._workers is not None
-        own = self._hub.stats()
-        found = [answer for answer in self._workers.ask_all("stats") if answer]
+        own = self._hub.told()
         sums = Counter[str]()
         sessions: dict[str, int] = {}
-        for answer in found:
-            sessions.update(answer.pop("sessions"))
-            sums.update(answer)
-        return GatewayStats(
+        failures, error = list(own.last_failures), own.ledger_error
+        for told in filter(None, (worker.counts() for worker in self._workers.all)):
+            counts = dict(told["stats"])
+            sessions.update(counts.pop("sessions"))
+            sums.update(counts)
+            failures += told["last_failures"]
+            error = error or told["ledger_error"]
+        stats = GatewayStats(
             sums["requests"],
             sums["misses"],
             sessions,
-            sums["connections"] + own.connections,
-            sums["malformed"] + own.malformed,
-            sums["failures"] + own.failures,
+            sums["connections"] + own.stats.connections,
+            sums["malformed"] + own.stats.malformed,
+            sums["failures"] + own.stats.failures,
         )
+        return Told(stats, failures[-LAST_FAILURES:], error)
 
     def missed(self, session: str = DEFAULT_SESSION) -> list[Missed]:
         """What a session asked for in vain so far, whoever of its page asked: a browser tells not all of it."""
         if self._workers is not None:
             answer = self._workers.of(session).ask("missed", session=session)
-            return [Missed(*one) for one in answer.get("missed", ())]
+            return [Missed(*one) for one in answer["missed"]]
         return self._hub.answerer.missed(session)
 
     def rename(self, name: str, session: str) -> None:

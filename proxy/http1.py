@@ -42,6 +42,16 @@ class Message:
     body: bytes = b""
 
 
+def request_bytes(message: Message) -> bytes:
+    """The bytes of a request that reads as this one."""
+    lines = [f"{message.method} {message.target} HTTP/1.{0 if message.http10 else 1}".encode()]
+    lines += [f"{name}: {value}".encode("latin-1") for name, value in message.headers]
+    body = message.body
+    if "transfer-encoding" in message.named:
+        body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
 class Parser:
     """Takes bytes by `feed`, gives whole requests by `pull`."""
 

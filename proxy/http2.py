@@ -16,7 +16,7 @@ import h2.settings
 from proxy.addresses import target_text
 from proxy.http1 import MAX_BODY, MAX_HEAD
 from proxy.hub import Hub
-from proxy.replies import Line, Reply
+from proxy.replies import Line, Reply, failure
 from snapshots.errors import StillwebError
 from snapshots.request import Request
 
@@ -147,6 +147,8 @@ class Http2:
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:
             self._send(stream, hub.own_page(request))
+        elif hub.only_own:
+            self._send(stream, failure(request, 421, "Misdirected Request", f"{name} is not answered here"))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,7 @@ from proxy.addresses import OWN_HOST
 from proxy.answering import Answerer
 from proxy.certificates import Authority, normal_host
 from proxy.ledger import Ledger
-from proxy.replies import Line, Reply
+from proxy.replies import Line, Reply, failure
 from snapshots.capture import Response
 from snapshots.keys import request_key
 from snapshots.request import Request
@@ -44,8 +44,27 @@ class GatewayStats:
     failures: int  # answers that broke off
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a process of a gateway has to say of itself."""
+
+    stats: GatewayStats
+    last_failures: list[str]
+    ledger_error: str | None
+
+
+LAST_FAILURES = 5
+GiveBack = Callable[
+    [int, str, bytes], Awaitable[None]
+]  # a socket's number, the session ("": our pages), what was read
+
+
 class Hub:
-    """What the connections of a gateway share. Lives on its event loop."""
+    """What the connections of a gateway share. Lives on its event loop.
+
+    `mine` are the names of the sessions that this process has, where there are several; None: it has all. What is
+    another's goes to `give_back`.
+    """
 
     own_host = OWN_HOST
 
@@ -57,16 +76,18 @@ class Hub:
         answerer: Answerer,
         *,
         challenge: bool,
-        shared: bool = False,
+        mine: set[str] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
         self.authority = authority
         self.answerer = answerer
         self.challenge = challenge
-        self.shared = shared  # one process of several: a connection is of one session alone
+        self.mine = mine
+        self.give_back: GiveBack | None = None
         self.only_own = False  # sessions are answered by other processes
-        self.gather: Callable[[], GatewayStats] = self.stats
+        self.gather: Callable[[], Told] = self.told
+        self.processes = 1
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
@@ -96,7 +117,13 @@ class Hub:
         return known
 
     def own_page(self, request: Request) -> Reply:
-        """See `status.own_page`."""
+        """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
+        if self.mine is not None:
+            return failure(
+                request, 421, "Misdirected Request", "ask for this outside of another host's tunnel"
+            )
+        if self.only_own:
+            self.gather()  # what others have not written yet
         return status.own_page(self, request)
 
     def ask_for_name(self) -> Reply:
@@ -150,9 +177,15 @@ class Hub:
             len(self.failures),
         )
 
+    def told(self) -> Told:
+        """Counts, and what went wrong."""
+        error = self.ledger.error
+        return Told(self.stats(), self.failures[-LAST_FAILURES:], str(error) if error else None)
+
     def status(self) -> dict[str, Any]:
         """What the status page says."""
-        stats = self.gather()
+        told = self.gather()
+        stats = told.stats
         return {
             "replaying": True,
             "snapshot": self.snapshot.id,
@@ -163,9 +196,10 @@ class Hub:
             "sessions": stats.sessions,
             "connections": stats.connections,
             "malformed": stats.malformed,
-            "failures": self.failures[-5:],
+            "failures": told.last_failures,
             "ledger": str(self.ledger.path) if self.ledger.path else None,
-            "ledger_error": str(self.ledger.error) if self.ledger.error else None,
+            "ledger_error": told.ledger_error,
+            "processes": self.processes,
             "seconds": int(time.monotonic() - self.started),
         }
 

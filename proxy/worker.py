@@ -1,28 +1,90 @@
-"""One process of several behind a gateway's port: the child's side. Run as `python -m proxy.worker SETTINGS`."""
+"""One process of several behind a gateway's port: the child's side.
+
+A fork calls `run`; a new interpreter is `python -m proxy.worker SETTINGS`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
-import signal
 import socket
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proxy import handing
 from proxy.answering import Answerer
 from proxy.certificates import Authority
+from proxy.children import leave_signals_to_the_parent
 from proxy.connection import Connection
+from proxy.hosting import MadeHosts
 from proxy.hub import Hub, sweep
 from proxy.ledger import Ledger
-from proxy.listening import flush_at_sigterm, new_loop
-from proxy.workers import MESSAGE
-from snapshots.errors import StillwebError
+from proxy.listening import new_loop
+from snapshots.errors import MissingCapability, StillwebError
 from snapshots.snapshot import Snapshot
 
 GARBAGE = 20_000  # new objects between collections; answering a request leaves no cycles
+AGAIN = 0.005  # seconds until a full channel is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all workers of a gateway serve, and how."""
+
+    snapshot: Snapshot
+    ledger: Ledger
+    authority: Authority
+    accept: str
+    challenge: bool
+    cache_bytes: int
+    hosts: MadeHosts | None
+
+    def in_child(self) -> Job:
+        """The same in a fork: the ledger's pending lines are the parent's to write."""
+        return replace(self, ledger=_shared(self.ledger.path, self.ledger.fileno(), self.ledger.started))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it for another interpreter, which inherits the ledger's descriptor."""
+        return {
+            "path": sys.path,
+            "paths": list(self.snapshot.paths),
+            "id": self.snapshot.id,
+            "ledger": [str(self.ledger.path or ""), self.ledger.fileno(), self.ledger.started],
+            "authority": str(self.authority.directory),
+            "accept": self.accept,
+            "challenge": self.challenge,
+            "cache_bytes": self.cache_bytes,
+            "hosts": [self.hosts.maker, dict(self.hosts.options)] if self.hosts is not None else None,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Job:
+        """The inverse. Raises StillwebError, also when the snapshot is not what it was for the parent."""
+        sys.path[:] = told["path"]
+        snapshot = Snapshot.open(*told["paths"])
+        if snapshot.id != told["id"]:
+            raise MissingCapability(
+                "the snapshot has changed since it was opened; take one worker, or seal it"
+            )
+        path, fd, started = told["ledger"]
+        return cls(
+            snapshot,
+            _shared(Path(path) if path else None, fd, started),
+            Authority.load_or_create(Path(told["authority"])),
+            told["accept"],
+            told["challenge"],
+            told["cache_bytes"],
+            MadeHosts(*told["hosts"]) if told["hosts"] is not None else None,
+        )
+
+
+def _shared(path: Path | None, fd: int, started: float) -> Ledger:
+    return Ledger(path, fd=fd, started=started)
 
 
 async def serve(hub: Hub, channel: socket.socket, questions: socket.socket) -> None:
@@ -30,32 +92,38 @@ async def serve(hub: Hub, channel: socket.socket, questions: socket.socket) -> N
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
+    assert hub.mine is not None
+    mine = hub.mine
 
     async def adopt(sock: socket.socket, data: bytes) -> None:
         try:
-            _, connection = await loop.connect_accepted_socket(lambda: Connection(hub), sock)
+            await loop.connect_accepted_socket(lambda: Connection(hub, data), sock)
         except OSError:
             sock.close()  # the client has gone meanwhile
-            return
-        assert isinstance(connection, Connection)
-        connection.data_received(data)
 
     def arrived() -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(channel, MESSAGE, 1)
-        except BlockingIOError:
-            return
-        except OSError:
-            data, fds = b"", []
-        if not fds:
+            given = handing.taken(channel)
+        except EOFError:
             stop.set()  # the parent has closed, or is gone
             return
-        sock = socket.socket(fileno=fds[0])
-        sock.setblocking(False)
-        task = loop.create_task(adopt(sock, data))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        if given is not None:
+            sock, session, data = given
+            mine.add(session)
+            task = loop.create_task(adopt(sock, data))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
+    async def give_back(fd: int, session: str, data: bytes) -> None:
+        while True:
+            try:
+                handing.hand(channel, fd, session, data)
+            except BlockingIOError:
+                await asyncio.sleep(AGAIN)
+            else:
+                return
+
+    hub.give_back = give_back
     channel.setblocking(False)
     loop.add_reader(channel, arrived)
     sweeper = loop.create_task(sweep(hub))
@@ -75,11 +143,11 @@ def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> N
     while (end := buffer.find(b"\n")) >= 0:
         question = json.loads(buffer[:end])
         del buffer[: end + 1]
-        answer: dict[str, Any] = {}
+        answer: dict[str, Any] = {"done": True}
         match question["ask"]:
             case "stats":
                 hub.ledger.flush()
-                answer = asdict(hub.stats())
+                answer = asdict(hub.told())
             case "reset":
                 hub.answerer.reset(question["session"])
             case "rename":
@@ -91,32 +159,45 @@ def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> N
         questions.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def main(settings: dict[str, Any]) -> int:
-    """Opens the snapshot and serves."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and stops us
-    channel = socket.socket(fileno=settings["channel"])
-    questions = socket.socket(fileno=settings["questions"])
+def run(job: Job | Mapping[str, Any], channel: socket.socket, questions: socket.socket) -> int:
+    """Serves what comes over the channel, until it is closed; the exit code. What is wrong is told to the parent."""
+    leave_signals_to_the_parent()
     try:
-        snapshot = Snapshot.open(*settings["paths"])
-        ledger = Ledger(fd=settings["ledger_fd"], started=settings["started"])
-        authority = Authority.load_or_create(Path(settings["authority"]))
-        answerer = Answerer(snapshot, ledger, accept=settings["accept"], cache_bytes=settings["cache_bytes"])
+        if not isinstance(job, Job):
+            job = Job.from_json(job)
+        answerer = Answerer(
+            job.snapshot,
+            job.ledger,
+            accept=job.accept,
+            virtual_hosts=job.hosts.make(job.snapshot) if job.hosts is not None else None,
+            cache_bytes=job.cache_bytes,
+        )
     except StillwebError as error:
-        questions.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        questions.sendall(json.dumps({"error": str(error), "code": error.exit_code}).encode() + b"\n")
         return error.exit_code
-    flush_at_sigterm(ledger)
-    gc.collect()
     gc.freeze()  # what is here now stays to the end: no collection need look at it again
     gc.set_threshold(GARBAGE)
-    hub = Hub(snapshot, ledger, authority, answerer, challenge=settings["challenge"], shared=True)
+    hub = Hub(job.snapshot, job.ledger, job.authority, answerer, challenge=job.challenge, mine=set())
     loop = new_loop()
     try:
         loop.run_until_complete(serve(hub, channel, questions))
     finally:
         loop.close()
-        ledger.close()
-        snapshot.close()
+    try:
+        job.ledger.close()
+        said = None
+    except StillwebError as error:
+        said = str(error)
+    with contextlib.suppress(OSError):  # the parent is gone
+        questions.sendall(json.dumps({"ended": True, "ledger_error": said}).encode() + b"\n")
     return 0
+
+
+def main(settings: dict[str, Any]) -> int:
+    """In an interpreter of its own."""
+    channel = socket.socket(fileno=settings["channel"])
+    questions = socket.socket(fileno=settings["questions"])
+    return run(settings, channel, questions)
 
 
 if __name__ == "__main__":

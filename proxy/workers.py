@@ -1,103 +1,185 @@
 """Several processes behind one port: the parent's side.
 
 The parent accepts, reads the first request of a connection for the session it names, and hands the socket to the
-worker that has that session. So a session's state, order and ledger numbers are those of one process.
+worker that has that session. So a session's state, order and ledger numbers are those of one process. A later
+request for another's session, or for our own pages, comes back with its connection and is handed on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
+from proxy import handing
 from proxy.addresses import DEFAULT_SESSION, session_name
+from proxy.children import Child, Fork, may_fork, spawn
 from proxy.connection import PATIENCE
 from proxy.http1 import MAX_HEAD
-from snapshots.errors import MissingCapability
+from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+
+if TYPE_CHECKING:
+    from proxy.worker import Job
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
-MESSAGE = MAX_HEAD + (1 << 17)  # of the channel: a head, and what came with it
+MOST = 4  # processes that `default_count` takes
 
 _CREDENTIALS = re.compile(rb"(?im)^proxy-authorization:[ \t]*([^\r\n]*)")
-_OWN_FORM = re.compile(rb"(?i)[A-Z]+ (?:/|http://stillweb\.local[/ :])")
+_OWN_FORM = re.compile(rb"(?i)[A-Z]+ (?:/|http://stillweb\.local(?::\d+)?[/ ?])|CONNECT stillweb\.local:\d+ ")
+_ERRORS: dict[int, type[StillwebError]] = {
+    error.exit_code: error for error in (UsageError, DamagedInput, MissingCapability)
+}
+Own = Callable[[socket.socket, bytes], Awaitable[None]]
+
+
+def supported() -> bool:
+    """Whether several processes can serve on this system: sockets are handed over in whole messages."""
+    return hasattr(socket, "SOCK_SEQPACKET") and sys.platform != "darwin"
+
+
+def default_count() -> int:
+    """The processes that serve best: one for each core that this process may use, at most `MOST`."""
+    if not supported():
+        return 1
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        cores = os.cpu_count() or 1
+    return max(1, min(MOST, cores))
 
 
 class Worker:
-    """One process. Its channel carries sockets and questions; one question is asked at a time."""
+    """One process. Its channel carries sockets; one question is asked at a time."""
 
-    def __init__(self, number: int, settings: dict[str, Any], ledger_fd: int) -> None:
+    def __init__(self, number: int, job: Job, inherited: list[socket.socket]) -> None:
         self.number = number
         self.sessions = 0
+        self.lost = ""  # how it ended, though nobody had told it to
+        self._counts: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for end in (self.channel, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MESSAGE)
+        self.channel, theirs = handing.channel()
         self.questions, their_questions = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        fds = {"channel": theirs.fileno(), "questions": their_questions.fileno(), "ledger_fd": ledger_fd}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "proxy.worker", json.dumps(settings | fds)],
-            pass_fds=tuple(fds.values()),
-            stdin=subprocess.DEVNULL,
-        )
+        self.process = _start(job, theirs, their_questions, [*inherited, self.channel, self.questions])
         theirs.close()
         their_questions.close()
         self._answers = self.questions.makefile("rb")
         self.questions.settimeout(START_SECONDS)
 
     def ready(self) -> None:
-        """Waits until it answers. Raises MissingCapability with what it said."""
+        """Waits until it answers. Raises what kept it from starting."""
         line = self._line()
         if line.get("ready") is not True:
-            raise MissingCapability(f"a worker could not start: {line.get('error', 'it ended')}")
+            kind = _ERRORS.get(line.get("code", 0), MissingCapability)
+            raise kind(f"a worker could not start: {line.get('error', 'it ended')}")
 
     def ask(self, question: str, **more: Any) -> dict[str, Any]:
-        """A question and its answer; {} when the worker is gone."""
+        """A question and its answer. Raises MissingCapability when it is gone."""
         with self._lock:
             try:
-                self.questions.sendall(json.dumps({"ask": question, **more}).encode() + b"\n")
-                return self._line()
+                if not self.lost:
+                    self.questions.sendall(json.dumps({"ask": question, **more}).encode() + b"\n")
+                    if answer := self._line():
+                        return answer
             except OSError:
-                return {}
+                pass
+        raise MissingCapability(self.lost or f"process {self.number + 1} of the gateway does not answer")
+
+    def counts(self) -> dict[str, Any]:
+        """What it has counted; when it is gone what it had when it was asked last."""
+        with contextlib.suppress(MissingCapability):
+            self._counts = self.ask("stats")
+        return self._counts
 
     def _line(self) -> dict[str, Any]:
         line = self._answers.readline()
         value: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
         return value
 
-    def hand_over(self, sock: socket.socket, data: bytes) -> None:
+    def hand_over(self, sock: socket.socket, session: str, data: bytes) -> None:
         """Gives a client's connection to the worker, with what was read from it. Raises OSError if it is gone."""
-        socket.send_fds(self.channel, [data], [sock.fileno()])
+        handing.hand(self.channel, sock.fileno(), session, data)
 
-    def stop(self) -> None:
-        """Ends the process; it writes its part of the ledger first."""
+    def leave(self) -> None:
+        """Tells it to end; it writes its part of the ledger first."""
         self.channel.close()
+
+    def stop(self) -> str:
+        """Waits for the end, after `leave`; what went wrong, "" for nothing."""
+        said: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError), self._lock:
+            self.questions.settimeout(STOP_SECONDS)
+            said = self._line()
         try:
-            self.process.wait(STOP_SECONDS)
+            code = self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            code = self.process.wait()
         self._answers.close()
         self.questions.close()
+        if not self.lost and (code != 0 or not said):
+            self.lost = self.how(code)
+        return self.lost or said.get("ledger_error") or ""
+
+    def gone(self) -> str:
+        """How it ended, which nobody had asked of it."""
+        if not self.lost:
+            try:
+                code = self.process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                code = self.process.wait()
+            self.lost = self.how(code)
+        return self.lost
+
+    def how(self, code: int) -> str:
+        """An exit code in words."""
+        end = f"was killed by signal {-code}" if code < 0 else f"ended by itself (exit code {code})"
+        return (
+            f"process {self.number + 1} of the gateway {end}: its sessions can't be answered any more, "
+            "and the last lines of its ledger may be missing"
+        )
+
+
+def _start(job: Job, channel: socket.socket, questions: socket.socket, parents: list[socket.socket]) -> Child:
+    from proxy import worker
+
+    if not may_fork():
+        fds = (channel.fileno(), questions.fileno(), job.ledger.fileno())
+        settings = job.to_json() | {"channel": fds[0], "questions": fds[1]}
+        return spawn("proxy.worker", settings, fds)
+
+    def child() -> int:
+        for sock in parents:  # so that all end with the parent
+            sock.close()
+        return worker.run(job.in_child(), channel, questions)
+
+    return Fork(child)
 
 
 class Workers:
-    """The processes of a gateway, and which session is whose."""
+    """The processes of a gateway, and which session is whose. `inherited` are sockets that are none of theirs."""
 
-    def __init__(self, count: int, settings: dict[str, Any], ledger_fd: int) -> None:
-        if not hasattr(socket, "SOCK_SEQPACKET") or sys.platform == "darwin":
+    def __init__(self, count: int, job: Job, inherited: list[socket.socket]) -> None:
+        if not supported():
             raise MissingCapability("several workers need Linux; use one")
+        if job.hosts is not None:
+            job.hosts.function()  # so that what is wrong with it is told plainly, and all have it in memory
         self.all: list[Worker] = []
         self._of: dict[str, Worker] = {}
+        self._lock = threading.Lock()
         try:
             for number in range(count):
-                self.all.append(Worker(number, settings, ledger_fd))
+                mine = [*inherited, *(end for w in self.all for end in (w.channel, w.questions))]
+                self.all.append(Worker(number, job, mine))
             for worker in self.all:
                 worker.ready()
         except BaseException:
@@ -106,33 +188,47 @@ class Workers:
 
     def of(self, session: str) -> Worker:
         """The worker that has a session; a new one goes to the worker that has fewest."""
-        worker = self._of.get(session)
-        if worker is None:
-            worker = self._of[session] = min(self.all, key=lambda w: (w.sessions, w.number))
-            worker.sessions += 1
-        return worker
+        with self._lock:
+            worker = self._of.get(session)
+            if worker is None:
+                worker = min(self.all, key=lambda w: (bool(w.lost), w.sessions, w.number))
+                self._of[session] = worker
+                worker.sessions += 1
+            return worker
 
     def rename(self, name: str, session: str) -> None:
-        """A name is a session's, for all workers: the one that asked a browser for its name keeps that connection."""
-        self._of[name] = self.of(session)
+        """A name is a session's. Raises MissingCapability."""
+        worker = self.of(session)
+        with self._lock:
+            self._of[name] = worker
+        worker.ask("rename", name=name, session=session)
+
+    def ask_all(self, question: str) -> None:
+        """Asks every worker. Raises MissingCapability."""
         for worker in self.all:
-            worker.ask("rename", name=name, session=session)
+            worker.ask(question)
 
-    def ask_all(self, question: str) -> list[dict[str, Any]]:
-        """The answers of all workers."""
-        return [worker.ask(question) for worker in self.all]
-
-    def stop(self) -> None:
-        """Ends all."""
+    def stop(self) -> list[str]:
+        """Ends all; what went wrong."""
         for worker in self.all:
-            worker.stop()
+            worker.leave()
+        return [why for worker in self.all if (why := worker.stop())]
 
-    async def receive(
-        self,
-        sock: socket.socket,
-        own: Callable[[socket.socket, bytes], Any],
-        failed: Callable[[Exception], None],
-    ) -> None:
+    def heard(self, worker: Worker, own: Own, tasks: set[asyncio.Task[None]]) -> bool:
+        """Takes what a worker gives back; False when it is gone."""
+        try:
+            given = handing.taken(worker.channel)
+        except EOFError:
+            worker.gone()
+            return False
+        if given is not None:
+            sock, session, data = given
+            task = asyncio.get_running_loop().create_task(self._pass_on(sock, session, data, own))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        return True
+
+    async def receive(self, sock: socket.socket, own: Own) -> None:
         """Reads the first head of a connection and hands it to the right worker, or to `own` if it is for us."""
         loop = asyncio.get_running_loop()
         gathered, seen = bytearray(), 0
@@ -153,13 +249,28 @@ class Workers:
             sock.close()
             return
         data = bytes(gathered)
-        if _OWN_FORM.match(data):
+        session = ""
+        if not _OWN_FORM.match(data):
+            given = _CREDENTIALS.search(data.partition(b"\r\n\r\n")[0])
+            session = (session_name(given[1].decode("latin-1")) if given else None) or DEFAULT_SESSION
+        await self._pass_on(sock, session, data, own)
+
+    async def _pass_on(self, sock: socket.socket, session: str, data: bytes, own: Own) -> None:
+        if not session:
             await own(sock, data)
             return
-        given = _CREDENTIALS.search(data.partition(b"\r\n\r\n")[0])
-        name = session_name(given[1].decode("latin-1")) if given else None
+        worker = self.of(session)
         try:
-            self.of(name or DEFAULT_SESSION).hand_over(sock, data)
-        except OSError as error:  # the worker is gone: its sessions can't be answered rightly by another
-            failed(error)
+            if worker.lost:
+                raise OSError(worker.lost)
+            worker.hand_over(sock, session, data)
+        except OSError as error:  # its sessions can't be answered rightly by another
+            body = (
+                f"stillweb: {worker.lost or f'process {worker.number + 1} of the gateway is gone: {error}'}\n"
+            )
+            head = f"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+            with contextlib.suppress(OSError):
+                await asyncio.get_running_loop().sock_sendall(
+                    sock, f"{head}Connection: close\r\n\r\n{body}".encode()
+                )
         sock.close()

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, say_damage
-
-if TYPE_CHECKING:
-    from harness.tools.hosts import VirtualHost
-    from snapshots import Snapshot
 
 
 @click.command("replay", cls=WithProgram)
@@ -31,10 +26,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workers",
-    default=1,
-    show_default=True,
     type=click.IntRange(1, 64),
-    help="Processes that answer; a session stays in one.",
+    help="Processes that answer; a session stays in one. By default one for a PROGRAM, else as many as there are "
+    "cores to use, at most 4.",
 )
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request.")
@@ -53,7 +47,7 @@ def command(
     snapshots: tuple[Path, ...],
     port: int,
     accept: str,
-    workers: int,
+    workers: int | None,
     isolate: bool,
     ledger: Path | None,
     max_misses: int | None,
@@ -69,6 +63,8 @@ def command(
     """
     from proxy import Gateway, Ledger, client_environment
     from proxy.clients import run_command
+    from proxy.hosting import MadeHosts
+    from proxy.workers import default_count
     from snapshots import Snapshot
     from snapshots.errors import MissingCapability
 
@@ -84,9 +80,20 @@ def command(
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
         book = Ledger(ledger)
-        services = _services(snapshot, accept, synthetic_search, workers)
+        if synthetic_search:
+            from harness.search_ready import make_search_ready
+
+            make_search_ready(snapshot)
+        options = {"accept": accept, "synthetic_search": synthetic_search}
+        until = _Until()
         with Gateway(
-            snapshot, port=port, accept=accept, ledger=book, workers=workers, virtual_hosts=services
+            snapshot,
+            port=port,
+            accept=accept,
+            ledger=book,
+            workers=workers or (1 if program else default_count()),
+            virtual_hosts=MadeHosts("harness.tools.replaying:make_hosts", options),
+            on_loss=until.lost,
         ) as gateway:
             if program:
                 environment = {
@@ -95,13 +102,13 @@ def command(
                 }
                 code = run_command(program, environment)
             else:
-                with _until_signal() as wait:
+                with until.signals():
                     say(
                         f"serving snapshot {snapshot.id[:12]} at {gateway.url}; "
                         "status at http://stillweb.local/ through it"
                     )
                     click.echo(gateway.url)
-                    code = wait()
+                    code = until.wait()
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
     if misses:
         say(
@@ -112,39 +119,33 @@ def command(
     return code
 
 
-def _services(
-    snapshot: Snapshot, accept: str, synthetic_search: bool, workers: int
-) -> Mapping[str, VirtualHost] | None:
-    """Serper and Jina at their real addresses, so that a program with a hard-wired URL works."""
-    if workers > 1:
-        if synthetic_search:
-            raise click.UsageError("--synthetic-search needs one worker")
-        return None
-    from harness.search_ready import make_search_ready
-    from harness.tools import Toolset, http_hosts
+class _Until:
+    """How a server ends: 130 for Ctrl-C, 0 for SIGTERM, which is how a script ends one, or with a process of its own."""
 
-    if synthetic_search:
-        make_search_ready(snapshot)
-    return http_hosts(Toolset(snapshot, ("serper-mcp",), accept=accept, synthetic_search=synthetic_search))
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._code = 0
 
+    def lost(self, _: str) -> None:
+        """A process has gone with its sessions; closing the gateway says it."""
+        self._ended.set()
 
-@contextmanager
-def _until_signal() -> Iterator[Callable[[], int]]:
-    """Gives what waits for a signal: 130 for Ctrl-C, 0 for SIGTERM, which is how a script ends a server."""
-    ended = threading.Event()
-    codes: list[int] = []
+    def wait(self) -> int:
+        """The exit code, at the end."""
+        self._ended.wait()
+        return self._code
 
-    def end(number: int, _: object) -> None:
-        codes.append(130 if number == signal.SIGINT else 0)
-        ended.set()
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """While the signals count."""
 
-    def wait() -> int:
-        ended.wait()
-        return codes[0]
+        def end(number: int, _: object) -> None:
+            self._code = 130 if number == signal.SIGINT else 0
+            self._ended.set()
 
-    before = {name: signal.signal(name, end) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield wait
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+        before = {name: signal.signal(name, end) for name in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)

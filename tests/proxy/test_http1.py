@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head
+from proxy.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head, request_bytes
 
 ONE = (
     b"POST /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-A: 1\r\nX-A:  2 \r\nContent-Length: 5\r\n\r\nhello"
@@ -169,6 +169,35 @@ def test_whatever_comes_it_is_a_request_a_refusal_or_not_yet_whole(data: bytes) 
                 return
         except BadRequest:
             return
+
+
+FIELDS = st.lists(
+    st.tuples(st.sampled_from(["X", "x-y", "Cookie"]), st.text("aZ é=;\t", max_size=5)), max_size=3
+)
+
+
+@given(
+    st.sampled_from(["GET", "POST"]),
+    st.text("aé/?%\x80", max_size=5),
+    FIELDS,
+    st.sampled_from(["", "Content-Length", "Transfer-Encoding"]),
+    st.binary(max_size=9),
+    st.sampled_from("01"),
+)
+def test_a_request_written_anew_reads_the_same(
+    method: str, path: str, fields: list[tuple[str, str]], framed: str, body: bytes, minor: str
+) -> None:
+    lines = [f"{method} http://a/{path} HTTP/1.{minor}".encode()]
+    lines += [f"{name}:  {value}".encode("latin-1") for name, value in fields]
+    if framed == "Content-Length":
+        lines.append(f"Content-Length: {len(body)}".encode())
+    elif framed and minor == "1":
+        lines.append(b"Transfer-Encoding: chunked")
+        body = b"".join(b"1;x\r\n%c\r\n" % byte for byte in body) + b"0\r\nA: b\r\n\r\n"
+    else:
+        body = b""
+    (message,) = all_of(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+    assert all_of(request_bytes(message)) == [message]
 
 
 def test_heads_keep_the_bytes_that_were_recorded() -> None:

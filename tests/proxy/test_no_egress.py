@@ -37,6 +37,9 @@ MODULES = (
     "hub",
     "listening",
     "workers",
+    "children",
+    "handing",
+    "hosting",
     "worker",
 )
 FORBIDDEN_NAMES = {

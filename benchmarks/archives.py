@@ -202,8 +202,11 @@ def indexing(bench: Bench) -> list[Row]:
     stillweb = str(Path(sys.executable).with_name("stillweb"))
     sets = [("real mix", bench.work / "mixed.snapshot", len(bench.mixed))]
     if not bench.quick:
-        many = large.repeated(bench.work / "mixed-many", bench.work / "mixed", bench.mixed, 10)
-        sets.append(("the real mix on ten hosts", many, 10 * len(bench.mixed)))
+        for hosts, words in ((10, "ten"), (50, "fifty")):
+            many = large.repeated(bench.work / f"mixed-on-{hosts}", bench.work / "mixed", bench.mixed, hosts)
+            sets.append((f"the real mix on {words} hosts", many, hosts * len(bench.mixed)))
+        others = large.rewritten(bench.work / "mixed-by-warcio", bench.work / "mixed-on-10")
+        sets.append(("the real mix on ten hosts, recorded by another program", others, 10 * len(bench.mixed)))
         count = 10_000
         sets.append((f"{count:,} captures", large.archives(bench.work / "index-many", count), count))
     rows = []

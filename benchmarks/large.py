@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from warcio.archiveiterator import ArchiveIterator
+from warcio.warcwriter import WARCWriter
+
 from benchmarks import corpus
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import capture_line
@@ -100,6 +103,24 @@ def repeated(root: Path, files: Path, urls: list[tuple[str, int]], times: int) -
             yield Exchange(request, 200, "OK", headers, body, moment, session, 2 * at + 1, 2 * at + 2)
 
     return _written(root, times, fetched)
+
+
+def rewritten(root: Path, source: Path) -> Path:
+    """The same exchanges as another program leaves them: written by warcio, without what is ours in their records."""
+    if (root / "archive").is_dir():
+        return root
+    part = root.with_name(f"{root.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    (part / "archive").mkdir(parents=True)
+    for file in sorted((source / "archive").iterdir()):
+        with file.open("rb") as old, (part / "archive" / file.name).open("wb") as new:
+            writer = WARCWriter(new, gzip=True)
+            for record in ArchiveIterator(old):
+                fields = record.rec_headers.headers
+                fields[:] = [(n, v) for n, v in fields if not n.startswith("WARC-Stillweb") and "Digest" not in n]
+                writer.write_record(record)  # which adds digests of its own
+    part.rename(root)
+    return root
 
 
 def _written(root: Path, files: int, exchanges_of: Callable[[int], Iterable[Exchange]]) -> Path:

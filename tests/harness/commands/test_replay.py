@@ -1,0 +1,174 @@
+"""`stillweb replay` as a server of several processes: all that one process does, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy import ledger
+from proxy.isolation import can_isolate
+from proxy.workers import default_count
+from tests.harness.small_site import make
+from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
+from tests.support.command_line import Started, stillweb
+from tests.support.waiting import HANG
+
+SERPER = "https://google.serper.dev/search"
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("replay") / "site"
+    make_site(path).close()
+    return path
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Started, str, list[int]]]:
+    """Two processes, the address, and their numbers."""
+    started = Started("replay", make(tmp_path / "s"), "--workers", "2")
+    try:
+        address = started.line()
+        yield started, address, children(started.process.pid)
+    finally:
+        if started.process.poll() is None:
+            started.end(0)
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def client(address: str, session: str = "default") -> httpx.Client:
+    proxy = address.replace("://", f"://{session}:x@")
+    trusted = ssl.create_default_context(cafile=Path(os.environ["STILLWEB_STATE"]) / "stillweb-ca.pem")
+    return httpx.Client(proxy=proxy, verify=trusted, trust_env=False, timeout=HANG)
+
+
+def searches(address: str, session: str) -> list[Any]:
+    """A recorded search, one made from the texts, a page read and a miss, each on a connection of its own."""
+    said: list[Any] = []
+    for method, url, body in (
+        ("POST", SERPER, SEARCH_BODY),
+        ("POST", SERPER, {"q": f"gentoo {'mass' if session in 'ac' else 'chinstrap'}"}),
+        ("GET", f"https://r.jina.ai/{BIRDS}", None),
+        ("GET", "http://nowhere.test/", None),
+    ):
+        with client(address, session) as c:
+            answer = c.request(method, url, **({"json": body} if body else {}))
+            said.append((answer.status_code, answer.headers.get("stillweb-verdict"), answer.content))
+    return said
+
+
+def test_searches_are_the_same_in_one_process_and_in_several(site: Path, tmp_path: Path) -> None:
+    said, hashes = [], []
+    for count in "12":
+        path = tmp_path / f"ledger{count}"
+        started = Started("replay", site, "--workers", count, "--synthetic-search", "--ledger", path)
+        address = started.line()
+        with ThreadPoolExecutor(4) as pool:
+            said.append(list(pool.map(lambda name, a=address: searches(a, name), "abcd")))
+        with client(address) as c:
+            assert c.get("http://stillweb.local/").json()["processes"] == int(count)
+        started.process.terminate()
+        assert started.end().code == 0
+        entries = ledger.read(path)
+        for name in "abcd":
+            mine = [entry for entry in entries if entry["session"] == name]
+            assert [entry["seq"] for entry in mine] == [0, 1, 2, 3]
+            assert [entry["verdict"] for entry in mine] == ["exact", "synthetic", "exact", "miss"]
+        hashes.append(ledger.hash_entries(entries))
+    assert said[0] == said[1]
+    assert hashes[0] == hashes[1]
+    assert json.loads(said[0][0][0][2]) == FOUND
+    assert said[0][0][1][2] != said[0][1][1][2]
+
+
+def test_as_many_as_cores_serve_and_one_for_a_program(tmp_path: Path) -> None:
+    path = make(tmp_path / "s")
+    started = Started("replay", path)
+    address = started.line()
+    with client(address) as c:
+        assert c.get("http://stillweb.local/").json()["processes"] == default_count()
+    assert len(children(started.process.pid)) == (default_count() if default_count() > 1 else 0)
+    started.process.terminate()
+    assert started.end().code == 0
+    asks = "import os, urllib.request as u; print(u.urlopen('http://stillweb.local/').read().decode())"
+    done = stillweb("replay", path, "--", sys.executable, "-c", asks)
+    assert (done.code, json.loads(done.out)["processes"]) == (0, 1)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_to_all_processes_ends_them_in_order(
+    served: tuple[Started, str, list[int]], number: int, code: int
+) -> None:
+    """As a terminal or a service manager sends it."""
+    started, address, pids = served
+    with client(address) as c:
+        assert c.get("http://a.test/none").status_code == 504
+    for pid in pids:  # these leave it to the first
+        os.kill(pid, number)
+    os.killpg(started.process.pid, number)
+    done = started.end()
+    assert done.code == code
+    assert "1 requests were not in the snapshot" in done.err
+
+
+def test_nothing_is_left_of_a_killed_server(served: tuple[Started, str, list[int]]) -> None:
+    started, _, pids = served
+    commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (*pids, started.process.pid)]
+    assert (len(pids), len(set(commands))) == (2, 1)  # forks
+    started.process.kill()
+    assert started.end().code == -signal.SIGKILL  # and it looks for what is left
+
+
+def test_a_lost_process_ends_the_server_and_is_told(served: tuple[Started, str, list[int]]) -> None:
+    started, _, pids = served
+    os.kill(pids[1], signal.SIGKILL)
+    done = started.end()
+    assert done.code == 4
+    assert done.said == (
+        "stillweb: error: process 2 of the gateway was killed by signal 9: its sessions can't be answered any more, "
+        "and the last lines of its ledger may be missing"
+    )
+
+
+def test_misses_of_all_processes_count(tmp_path: Path) -> None:
+    path, book = make(tmp_path / "s"), tmp_path / "ledger"
+    started = Started("replay", path, "--workers", "2", "--max-misses", "3", "--ledger", book)
+    address = started.line()
+    for name in "abcd":
+        with client(address, name) as c:
+            assert c.get("http://a.test/none").status_code == 504
+    started.process.terminate()
+    done = started.end()
+    assert done.code == 1
+    assert "4 requests were not in the snapshot; first: GET http://a.test/none" in done.err
+    assert sorted(entry["session"] for entry in ledger.read(book)) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+def test_all_processes_are_isolated(tmp_path: Path) -> None:
+    program = (
+        "import os, urllib.request as u; from pathlib import Path; parent = os.getppid();"
+        "pids = [parent, *Path(f'/proc/{parent}/task/{parent}/children').read_text().split()];"
+        "print(len(pids), len({os.readlink(f'/proc/{pid}/ns/net') for pid in pids}));"
+        "print(os.readlink('/proc/self/ns/net')); print(u.urlopen('https://a.test/0').status)"
+    )
+    words = ("--isolate", "--workers", "2", "--", sys.executable, "-c", program)
+    done = stillweb("replay", make(tmp_path / "s"), *words)
+    assert done.code == 0, done
+    number, inside, status = done.out.splitlines()
+    assert (number, status) == ("4 1", "200")
+    assert inside != os.readlink("/proc/self/ns/net")

@@ -12,7 +12,6 @@ report.html         written on request
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -26,6 +25,7 @@ from harness.attempt import Limits
 from harness.task import Task
 from harness.trace import Trace, read_trace
 from snapshots.errors import DamagedInput, UsageError
+from snapshots.locking import lock_directory
 
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
@@ -199,18 +199,12 @@ class RunFiles:
     def alone(self) -> Iterator[None]:
         """Keeps other processes of this machine from making attempts of the run; UsageError while one does."""
         self.manifest()  # says what is wrong where there is no run
-        handle = os.open(self.path, os.O_RDONLY)
+        handle = lock_directory(self.path, "another process works on this run; wait until it has ended")
         try:
-            with contextlib.suppress(OSError):  # file systems that know no such lock
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise UsageError(
-                        f"{self.path}: another process works on this run; wait until it has ended"
-                    ) from None
             yield
         finally:
-            os.close(handle)
+            if handle >= 0:
+                os.close(handle)
 
     def set_aside_interrupted(self) -> int:
         """Moves what a killed run left unfinished to interrupted/ (nothing is lost); returns how many."""

@@ -26,6 +26,7 @@ from snapshots.cdxj import parse_line
 from snapshots.container import ARCHIVE, INDEX, PAGES, open_directory
 from snapshots.dates import iso_date, parse_timestamp
 from snapshots.errors import UsageError
+from snapshots.locking import lock_directory
 from snapshots.package import (
     PAGES_HEADER,
     VIEW_MEDIA,
@@ -66,7 +67,7 @@ class Writer:
         self._recorded = Recorded()
         self._views: dict[str, View] = {}
         self._hashes: Hashes = {}  # of archive files as they were when the index was built
-        self._guard = _lock_directory(path)
+        self._guard = lock_directory(path, "is being recorded into by another process")
 
     @classmethod
     def open(
@@ -357,18 +358,3 @@ def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = N
     (root / INDEX).unlink(missing_ok=True)
     with Writer.open(root, progress=progress) as writer:
         return len(writer._recorded)
-
-
-def _lock_directory(path: Path) -> int:
-    """Keeps a second writer out for as long as this process lives; -1 where the system has no such lock."""
-    try:
-        import fcntl
-    except ImportError:
-        return -1
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise UsageError(f"{path}: is being recorded into by another process") from error
-    return handle

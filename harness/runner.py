@@ -33,6 +33,7 @@ from harness.tape import ModelError, gather
 from harness.task import Task, TaskSet
 from harness.trace import TraceWriter, read_trace
 from harness.workshop import Workshop
+from proxy import running
 from snapshots import Snapshot
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 
@@ -197,7 +198,7 @@ def _make(
         shown.begin(len(jobs))
         if jobs:
             try:
-                asyncio.run(all_of_them())
+                running.run(all_of_them())
             except BaseExceptionGroup as group:
                 raise _first(group) from None
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from snapshots.request import Headers, Request
@@ -90,6 +91,21 @@ else:
         made = _Draft(*values)
         made.__class__ = Capture
         return made
+
+
+Stated = tuple[
+    tuple[tuple[str, str], ...], str, str, bool
+]  # `vary`, `cookies`, `state` and `changes` of a capture
+
+_NAMES = [f.name for f in fields(Capture)]
+_before = attrgetter(*_NAMES[: _NAMES.index("vary")])
+_after = attrgetter(*_NAMES[_NAMES.index("changes") + 1 :])
+
+
+def with_state(capture: Capture, stated: Stated) -> Capture:
+    """A capture with what was found out of its state."""
+    values: tuple[Any, ...] = (*_before(capture), *stated, *_after(capture))
+    return swift_capture(*values)
 
 
 @dataclass(slots=True)

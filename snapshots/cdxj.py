@@ -14,7 +14,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from snapshots.capture import Capture
+from snapshots.capture import Capture, Stated, with_state
 from snapshots.places import BytesPlace, Place, RemotePlace
 from snapshots.steps import LAST, Steps, open_steps
 
@@ -25,6 +25,7 @@ TOP = 1 << 17  # so many block keys are kept at most, the first probed ones
 _decode = json.JSONDecoder().raw_decode
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 json_text = json.encoder.encode_basestring  # a text as JSON, what is not ASCII left as it is
+_IDENTITY = -len(',"id":""}') - 64  # where the last member of a line of ours begins
 _values = attrgetter(*[field.name for field in fields(Capture)])
 
 
@@ -75,12 +76,7 @@ def line_of(
         end_ = f',"protocol":{json_text(protocol)}'
     if vary:
         end_ += f',"vary":{encode_json(vary)}'
-    if cookies:
-        end_ += f',"cookies":{json_text(cookies)}'
-    if state:
-        end_ += f',"state":{json_text(state)}'
-    if changes:
-        end_ += ',"changes":true'
+    end_ += _of_states(cookies, state, changes)
     if truncated:
         end_ += f',"truncated":{json_text(truncated)}'
     return (
@@ -91,10 +87,36 @@ def line_of(
     ).encode(errors="surrogatepass")
 
 
+def _of_states(cookies: str, state: str, changes: bool) -> str:
+    text = f',"cookies":{json_text(cookies)}' if cookies else ""
+    if state:
+        text += f',"state":{json_text(state)}'
+    return text + ',"changes":true' if changes else text
+
+
 def capture_line(capture: Capture, identity: str) -> bytes:
     """The line of a capture; `identity` is what the snapshot's id is made of."""
     values: tuple[Any, ...] = (*_values(capture), identity)
     return line_of(*values)
+
+
+def identity_in(line: bytes) -> str:
+    """The identity that a line of ours ends with."""
+    return line[-66:-2].decode()
+
+
+def restated(line: bytes, capture: Capture, stated: Stated) -> bytes:
+    """The line of a capture, as `capture_line` made it, when more is known of its state.
+
+    Only the members that say so are put in other ones' place, a tenth of the time that a new line takes.
+    """
+    vary, cookies, state, changes = stated
+    before = _of_states(capture.cookies, capture.state, capture.changes).encode(errors="surrogatepass")
+    lead = line[:_IDENTITY]
+    if vary != capture.vary or capture.truncated or not lead.endswith(before):
+        return capture_line(with_state(capture, stated), identity_in(line))
+    after = _of_states(cookies, state, changes).encode(errors="surrogatepass")
+    return b"%b%b%b" % (lead.removesuffix(before), after, line[_IDENTITY:])
 
 
 def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
 from typing import Any
@@ -52,10 +53,11 @@ class Table:
                 group.append(number)
         return found
 
-    def telling(self) -> set[int]:
+    @cached_property
+    def telling(self) -> frozenset[int]:
         """The columns without which the others don't decide the answer."""
         every = range(len(self.slots))
-        return {c for c in every if self.groups([o for o in every if o != c]) is None}
+        return frozenset(c for c in every if self.groups([o for o in every if o != c]) is None)
 
     def is_free(self, column: int, others: list[int], telling: set[int]) -> bool:
         """Whether a column makes no difference, the others being what may make one."""
@@ -84,9 +86,13 @@ def free_slots(entries: list[Entry], near: Iterable[str] = ()) -> dict[str, froz
     those, and when such states were seen both with and without each slot that does make a difference, or is
     `near` and so is likely to.
     """
-    table = Table(entries)
+    return free_columns(Table(entries), near)
+
+
+def free_columns(table: Table, near: Iterable[str] = ()) -> dict[str, frozenset[str]]:
+    """As `free_slots` of a table's rows."""
     every = range(len(table.slots))
-    telling = table.telling()
+    telling = set(table.telling)
     if not telling and (len(set(table.labels)) > 1 or len(table.rows) <= STATES * len(every)):
         telling = set(every)  # something may, and nobody knows what
     telling |= {c for c in every if table.slots[c] in near}
@@ -147,10 +153,13 @@ class Coarsener:
         for key, items in sorted(self.recording.telling.items()):
             found = [(i, self.model.view(states[i.line][i.before], i)) for i in items if clean(i, self.model)]
             self.entries[key] = found
-            flat = [(item.label, dict(state)) for item, state in found]
-            self.telling[key] = self._telling(key)
-            self.seen[key] = {slot for _, held in flat for slot in held}
-            self.relevant[key] = self.seen[key] - set(free_slots(flat, self.recording.near(key)))
+            # each answer in each state once
+            table = Table([(label, dict(state)) for label, state in {(i.label, state) for i, state in found}])
+            self.telling[key] = {
+                table.slots[c] for c in table.telling
+            }  # the others don't decide without these
+            self.seen[key] = set(table.slots)
+            self.relevant[key] = self.seen[key] - free_columns(table, self.recording.near(key)).keys()
 
     def _adopt(self, model: Model) -> None:
         self.model = model
@@ -171,11 +180,6 @@ class Coarsener:
                 return
         if tested >= KEYS and tested * 2 >= len(self.entries):
             self._adopt(self.model.with_mode(slot, None))
-
-    def _telling(self, key: str) -> set[str]:
-        """The slots without which the others don't decide the answer to a key."""
-        table = Table([(item.label, dict(state)) for item, state in self.entries[key]])
-        return {table.slots[c] for c in table.telling()}
 
     def _merged(self, model: Model) -> dict[str, list[Group]] | None:
         """The groups that a new model merges, by key; None if it would merge different answers."""

@@ -15,22 +15,15 @@ from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.irrelevant import irrelevant
 from snapshots.issued import SHORTEST, find_issued, named_values
-from snapshots.keys import Parsed, digest, overridden, parse
+from snapshots.keys import Parsed, digest, parse
 from snapshots.learning import Item, path_name
 from snapshots.plain import PLAIN_URL, clients_of
 from snapshots.plain import static as is_static
 from snapshots.request import Request
 from snapshots.rules import Rule, builtin, reduced
+from snapshots.senders import sender_of
 from snapshots.sites import site_of
-from snapshots.slots import (
-    SAFE_METHODS,
-    choices_of,
-    cookies_of,
-    logins_of,
-    sets_session,
-    slot_of,
-    touch_of,
-)
+from snapshots.slots import SAFE_METHODS, sets_session, slot_of, touch_of
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
@@ -65,7 +58,7 @@ MANY = 20_000  # requests kept in memory
 
 
 class Evidence:
-    """The captures of a snapshot as evidence, by site."""
+    """The captures of a site as evidence."""
 
     def __init__(
         self,
@@ -74,7 +67,6 @@ class Evidence:
         read_response: ReadResponse,
         read_head: ReadResponse | None = None,
     ) -> None:
-        self.captures = list(captures)
         self.read_request = read_request
         self.read_response = read_response
         self.read_head = read_head or read_response  # where the body plays no part
@@ -82,14 +74,13 @@ class Evidence:
         self.requests: dict[tuple[str, int], Request] = {}
         self._parsed: dict[tuple[str, int], Parsed] = {}
         self.items: dict[tuple[str, int], Item] = {}
-        self.sites: dict[str, list[Item]] = defaultdict(list)
         self.rules = _rules()
-        self._collect()
-        self.keyed: set[str] = set()  # sites that know their clients by a cookie
+        self._collect(list(captures))
+        self.dynamic = [item for item in self.items.values() if not item.static]
+        self.keyed = False  # whether the site knows its clients by a cookie
         self.begins: set[tuple[str, int]] = set()  # captures whose answer gave a client such a cookie
         self.brought: set[tuple[str, int]] = set()  # captures whose request had one that no answer gave
-        for site in sorted(self.sites):
-            self._lives(site)
+        self._lives()
         self.issued = self._issued()
         self._values: dict[tuple[str, int], list[str]] = {}
         self._group()
@@ -100,69 +91,59 @@ class Evidence:
 
     def asked(self, item: Item) -> Request:
         """The request of an exchange, as sent."""
-        place = item.capture.place
-        found = self.requests.get(place)
+        found = self.requests.get(item.place)
         if found is None:
-            found = self.requests[place] = self.read_request(item.capture)
+            found = self.requests[item.place] = self.read_request(item.capture)
         return found
 
     def request(self, item: Item) -> tuple[Request, Parsed]:
         """The request of an exchange, as sent and taken apart."""
         request = self.asked(item)
-        place = item.capture.place
-        found = self._parsed.get(place)
+        found = self._parsed.get(item.place)
         if found is None:
-            found = self._parsed[place] = parse(request)
+            found = self._parsed[item.place] = parse(request)
         return request, found
 
-    def _collect(self) -> None:
+    def _collect(self, captures: list[Capture]) -> None:
         differing: dict[str, set[str]] = defaultdict(set)
-        for capture in self.captures:
+        for capture in captures:
             differing[capture.key].add(capture.digest)
-        ranks = self._ranks()
-        for capture in self.captures:
+        ranks = _ranks(captures)
+        for capture in captures:
             static = (
                 is_static(capture.method, capture.mime, capture.status) and len(differing[capture.key]) == 1
             )
             begin, end = (capture.begin, capture.end) if capture.session else ranks[capture.place]
             item = Item(capture, capture.session, begin, end, capture.key, static=static)
-            self.items[capture.place] = item
-            self.sites[site_of(capture.url)].append(item)
+            self.items[item.place] = item
             if not static:
-                item.choices = choices_of(self.asked(item).headers)
+                item.sender = sender_of(self.asked(item).headers)
 
-    def _ranks(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """An order for captures of other tools, which have no events: by time, then by place."""
-        foreign = sorted((c for c in self.captures if not c.session), key=lambda c: (c.timestamp, c.place))
-        return {c.place: (2 * n, 2 * n + 1) for n, c in enumerate(foreign)}
-
-    def _lives(self, site: str) -> None:
+    def _lives(self) -> None:
         """Parts each session's line where its client came without the cookie by which the server had known it.
 
         A recorder's session may hold several lives of a client (a browser whose cookies were cleared).
         """
-        dynamic = [i for i in self.sites[site] if not i.static]
-        known = {i.capture.place: clients_of(self.asked(i).headers) for i in dynamic}
-        if not any(known.values()):
+        if not any(item.sender.clients for item in self.dynamic):
             return
         by_line: dict[str, list[Item]] = defaultdict(list)
-        for item in dynamic:
+        for item in self.dynamic:
             by_line[item.line].append(item)
         keyed = True
         for line in by_line.values():
-            line.sort(key=lambda i: (i.begin, i.end, i.capture.place))
+            line.sort(key=_in_order)
             life_of: dict[str, int] = {}
             begun: list[tuple[int, int]] = []  # end of the answer that began it, number
             names: dict[str, int] = {}  # of cookies for logins that no answer gave: among how many
             for number, item in enumerate(line):
-                mine, capture = known[item.capture.place], item.capture
-                for name in logins_of(self.request(item)[0].headers) if mine else ():
+                mine, capture = item.sender.clients, item.capture
+                for name in item.sender.logins if mine else ():
                     since = names.get(name, 0)
                     if since >= 0:
                         given_by = any(self._gives(one, name) for one in line[since:number])
                         names[name] = -1 if given_by else number
                         if not given_by:
-                            self.brought.add(capture.place)
+                            self.brought.add(item.place)
                 unsafe = capture.method not in SAFE_METHODS
                 given: list[str] = []
                 if not mine or unsafe:
@@ -173,7 +154,7 @@ class Evidence:
                 elif given:
                     life = number
                     begun.append((item.end, number))
-                    self.begins.add(capture.place)
+                    self.begins.add(item.place)
                 else:
                     life = -2 - number  # sent without credentials: the server saw a stranger
                     if unsafe and capture.status < 400 and not irrelevant(self.asked(item)):
@@ -181,73 +162,54 @@ class Evidence:
                 for value in given:
                     life_of[value] = life
                 item.line = f"{item.line}\n{life}"
-        if keyed:
-            self.keyed.add(site)
+        self.keyed = keyed
 
     def _gives(self, item: Item, cookie: str) -> bool:
         """Whether an answer sets a cookie; those to clients that have it are not looked at, but for changes."""
-        request = self.request(item)[0]
-        if item.capture.method in SAFE_METHODS and any(n == cookie for n, _ in cookies_of(request.headers)):
+        if item.capture.method in SAFE_METHODS and cookie in item.sender.cookies:
             return False
         fields = self.read_head(item.capture).headers
         return any(n.lower() == "set-cookie" and v.partition("=")[0].strip() == cookie for n, v in fields)
 
     def _issued(self) -> dict[tuple[str, int], frozenset[str]]:
-        lines: dict[tuple[str, str], list[Item]] = defaultdict(list)
-        for site, items in self.sites.items():
-            for item in items:
-                lines[site, item.line].append(item)
+        telling = {item.place for item in self.dynamic if not self._tokenless(item)}
+        if not telling:
+            return {}
+        lines: dict[str, list[Item]] = defaultdict(list)
+        for item in self.items.values():
+            lines[item.line].append(item)
         ordered = []
         for key in sorted(lines):
-            line = sorted(lines[key], key=lambda i: (i.begin, i.end, i.capture.place))
-            ordered.append(
-                [(i.capture, None if i.static or self._tokenless(i) else self.request(i)[1]) for i in line]
-            )
+            line = sorted(lines[key], key=_in_order)
+            ordered.append([(i.capture, self.request(i)[1] if i.place in telling else None) for i in line])
         return find_issued(ordered, self.read_response)
 
     def _tokenless(self, item: Item) -> bool:
         """Whether a request can hold no value that the site issued, judged by its text alone."""
         request = self.asked(item)
-        plain = (
-            PLAIN_URL.fullmatch(request.url)
-            if request.method in ("GET", "HEAD") and not request.body
-            else None
-        )
-        return plain is not None and all(
-            len(pair.partition("=")[2]) < SHORTEST for pair in (plain[1] or "").split("&")
-        )
+        return request.method in ("GET", "HEAD") and not request.body and _judged(request.url)[0]
 
     def _group(self) -> None:
         """What each exchange asks and writes, without what can't decide the answer."""
-        for items in self.sites.values():
-            for item in items:
-                if item.static:
-                    continue
-                issued = self.issued.get(item.capture.place, frozenset())
-                told = item.capture.key  # the digest of the request as it is
-                left = None
-                if issued or not self._irreducible(self.asked(item)):
-                    request, parsed = self.request(item)
-                    left = parsed if _nothing_to_reduce(parsed) else reduced(request, self.rules, issued)
-                    told = digest(left)
-                vary = vary_of(item.capture)
-                item.key = told if not vary else short(told, repr(vary)) + told
-                self._touch(item, left, told)
+        for item in self.dynamic:
+            issued = self.issued.get(item.place, frozenset())
+            told = item.capture.key  # the digest of the request as it is
+            left = None
+            if issued or not self._irreducible(self.asked(item)):
+                request, parsed = self.request(item)
+                left = parsed if _nothing_to_reduce(parsed) else reduced(request, self.rules, issued)
+                told = digest(left)
+            vary = vary_of(item.capture) if item.capture.vary else ()
+            item.key = told if not vary else short(told, repr(vary)) + told
+            self._touch(item, left, told)
 
     def _irreducible(self, request: Request) -> bool:
         """Whether no rule changes a request, judged by its text alone: True only for the plainest, which most are."""
-        plain = (
-            PLAIN_URL.fullmatch(request.url)
-            if request.method in ("GET", "HEAD") and not request.body
-            else None
-        )
-        if plain is None:
-            return False
-        return plain[1] is None or all(map(_unchanged, plain[1][1:].split("&")))
+        return request.method in ("GET", "HEAD") and not request.body and _judged(request.url)[1]
 
     def _touch(self, item: Item, left: Parsed | None, told: str) -> None:
         capture = item.capture
-        safe = capture.method in SAFE_METHODS and (item.static or not overridden(self.asked(item)))
+        safe = capture.method in SAFE_METHODS and not item.sender.overridden
         if safe and not 300 <= capture.status < 400:
             return
         request, parsed = self.request(item)
@@ -267,10 +229,8 @@ class Evidence:
 
     def _label(self) -> None:
         groups: dict[str, list[Item]] = defaultdict(list)
-        for items in self.sites.values():
-            for item in items:
-                if not item.static:
-                    groups[item.key].append(item)
+        for item in self.dynamic:
+            groups[item.key].append(item)
         for members in groups.values():
             if any(m.touch is not None for m in members):
                 for member in members:
@@ -298,6 +258,29 @@ class Evidence:
 @lru_cache(maxsize=1)
 def _rules() -> tuple[Rule, ...]:
     return tuple(r for r in builtin().rules if r.kind != "redacted")
+
+
+def _in_order(item: Item) -> tuple[int, int, tuple[str, int]]:
+    return item.begin, item.end, item.place
+
+
+def _ranks(captures: list[Capture]) -> dict[tuple[str, int], tuple[int, int]]:
+    """An order for captures of other tools, which have no events: by time, then by place."""
+    foreign = sorted((c for c in captures if not c.session), key=lambda c: (c.timestamp, c.place))
+    return {c.place: (2 * n, 2 * n + 1) for n, c in enumerate(foreign)}
+
+
+@lru_cache(maxsize=1 << 12)
+def _judged(url: str) -> tuple[bool, bool]:
+    """Whether a GET of a URL can hold no value that its site issued, and whether no rule changes it.
+
+    By its text alone: both only for the plainest.
+    """
+    plain = PLAIN_URL.fullmatch(url)
+    if plain is None:
+        return False, False
+    pairs = plain[1][1:].split("&") if plain[1] else []
+    return all(len(pair.partition("=")[2]) < SHORTEST for pair in pairs), all(map(_unchanged, pairs))
 
 
 @lru_cache(maxsize=1 << 15)

@@ -21,6 +21,7 @@ from itertools import islice, pairwise
 
 from snapshots.capture import Capture
 from snapshots.conditions import UNSET, added
+from snapshots.senders import NOBODY, Sender
 from snapshots.slots import APPEND, READ, SET, STRONG, WEAK, Touch
 
 EACH = "each"  # a mode of resources: PUT and DELETE set, PATCH appends
@@ -48,7 +49,16 @@ class Item:
     before: int = 0  # how many changes of its line were over when it began
     during: frozenset[str] = frozenset()  # slots being written while it was under way
     shown: frozenset[str] = frozenset()  # names of the paths where what it wrote is likeliest to show
-    choices: dict[str, str] = field(default_factory=dict)
+    sender: Sender = NOBODY  # of a static one, whose request isn't read
+    place: tuple[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = self.capture.place
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The cookies of its request that may be choices."""
+        return self.sender.choices
 
 
 Trace = tuple[
@@ -98,22 +108,27 @@ class Model:
 
     def view(self, state: State, item: Item) -> State:
         """The state as it is compared, with the cookies that the request brought."""
-        brought = tuple((f"c.{name}", item.choices.get(name, UNSET)) for name in sorted(self.cookies))
-        return brought + (state if self.ordered else tuple(sorted(state)))
+        if not self.ordered:
+            state = tuple(sorted(state))
+        return self.brought(item) + state if self.cookies else state
+
+    def brought(self, item: Item) -> State:
+        """The cookies of a request that decide its answer, as a part of the state."""
+        return tuple([(f"c.{name}", item.choices.get(name, UNSET)) for name in sorted(self.cookies)])
 
 
 class Recording:
     """All exchanges with one site, as evidence."""
 
     def __init__(self, items: Iterable[Item]) -> None:
-        self.items = sorted(items, key=lambda i: (i.line, i.begin, i.end, i.capture.place))
+        self.items = sorted(items, key=lambda i: (i.line, i.begin, i.end, i.place))
         self.lines: dict[str, list[Item]] = defaultdict(list)
         for item in self.items:
             self.lines[item.line].append(item)
         self.events: dict[str, list[Item]] = {}
         for line, items_of in self.lines.items():
             events = [i for i in items_of if i.touch is not None]
-            events.sort(key=lambda i: (i.end, i.begin, i.capture.place))
+            events.sort(key=lambda i: (i.end, i.begin, i.place))
             ends = [e.end for e in events]
             self.events[line] = events
             spans = [(e.begin, e.end, e.slot) for e in events]
@@ -205,7 +220,7 @@ class Recording:
 
 def clean(item: Item, model: Model) -> bool:
     """Whether no change that matters was under way while it was recorded."""
-    return not any(slot in model.modes for slot in item.during)
+    return not item.during or not any(slot in model.modes for slot in item.during)
 
 
 def contradictions(

@@ -12,7 +12,7 @@ from snapshots.evidence import DECIDERS, Evidence
 from snapshots.fragments import decisive
 from snapshots.header_fields import fields_of, own_fields
 from snapshots.learning import Item, Recording
-from snapshots.slots import CREDENTIALS, credentials_of
+from snapshots.slots import CREDENTIALS
 
 Place = tuple[str, int]
 
@@ -43,21 +43,26 @@ class Parting:
             members = self.recording.groups[key]
             if not self._differs_in_one_state(members):
                 continue
-            requests = [self.evidence.asked(m) for m in members]
-            fields = [fields_of(r.headers) for r in requests]
-            for field in (*DECIDERS, *own_fields(requests)):
-                values = [told.get(field, "") for told in fields]
-                if _explains(members, values):
-                    for member, value in zip(members, values, strict=True):
-                        self._counts(member, field, value)
-                    break
+            self._split_by_fields(members)
             self._split_by_text(members)
         self.recording.group()
 
+    def _split_by_fields(self, members: list[Item]) -> None:
+        if len({id(m.sender) for m in members}) < 2:
+            return  # they all sent the same
+        requests = [self.evidence.asked(m) for m in members]
+        fields = [fields_of(r.headers) for r in requests]
+        for field in (*DECIDERS, *own_fields(requests)):
+            values = [told.get(field, "") for told in fields]
+            if _explains(members, values):
+                for member, value in zip(members, values, strict=True):
+                    self._counts(member, field, value)
+                break
+
     def _counts(self, member: Item, field: str, value: str) -> None:
         """A field of a request counts, as if the answer's Vary named it."""
-        named = dict(self.vary.get(member.capture.place, member.capture.vary)) | {field: value}
-        self.vary[member.capture.place] = tuple(sorted(named.items()))
+        named = dict(self.vary.get(member.place, member.capture.vary)) | {field: value}
+        self.vary[member.place] = tuple(sorted(named.items()))
         member.key += short(field, value)
 
     def _split_by_credentials(self) -> None:
@@ -69,11 +74,12 @@ class Parting:
         """
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
-            requests = [self.evidence.asked(m) for m in members]
-            for field in decisive(requests, [m.label for m in members]):
-                for member, request in zip(members, requests, strict=True):
-                    self._counts(member, field, request.header(field) or "")
-            told = [credentials_of(r.headers) for r in requests]
+            if any(m.sender.hard for m in members):
+                requests = [self.evidence.asked(m) for m in members]
+                for field in decisive(requests, [m.label for m in members]):
+                    for member, request in zip(members, requests, strict=True):
+                        self._counts(member, field, request.header(field) or "")
+            told = [m.sender.credentials for m in members]
             if not any(told):
                 continue
             schemes = [who.partition(" ")[0] for who in told]
@@ -89,23 +95,23 @@ class Parting:
         Where both got the same, it does not matter.
         """
         brought = self.evidence.brought
-        if not any(item.capture.place in brought for item in self.recording.items):
+        if not any(item.place in brought for item in self.recording.items):
             return
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
-            told = [member.capture.place in brought for member in members]
+            told = [member.place in brought for member in members]
             if all(told) or not any(told) or len({m.label for m in members}) > 1:
                 for member, mine in zip(members, told, strict=True):
-                    self.brought[member.capture.place] = mine
+                    self.brought[member.place] = mine
                     if any(told) and not all(told):
                         member.key += short("brought", str(mine))
         self.recording.group()
 
     def _differs_in_one_state(self, members: list[Item]) -> bool:
         """Whether two answers differ though just the same had been written before."""
-        labels: dict[str, set[str]] = defaultdict(set)
+        labels: dict[frozenset[tuple[str, tuple[str, str]]], set[str]] = defaultdict(set)
         for member in members:
-            labels[repr(sorted(self.recording.written(member).items()))].add(member.label)
+            labels[frozenset(self.recording.written(member).items())].add(member.label)
         return any(len(found) > 1 for found in labels.values())
 
     def _split_by_text(self, members: list[Item]) -> None:
@@ -114,7 +120,7 @@ class Parting:
         repeated = {text for text in texts if texts.count(text) > 1}
         if len(repeated) > 1 and _explains(members, texts):
             for member, text in zip(members, texts, strict=True):
-                self.literal.add(member.capture.place)
+                self.literal.add(member.place)
                 member.key += text[:16]
 
 

@@ -8,13 +8,10 @@ capture (`snapshots.conditions`), so that an index is all that replay needs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
 from itertools import combinations
-from operator import attrgetter
-from typing import Any
 
-from snapshots.capture import Capture, swift_capture
+from snapshots.capture import Capture, Stated, with_state
 from snapshots.coarsening import Coarsener, free_slots
 from snapshots.conditions import UNSET, Conditions, Effect, Sequence, short, write
 from snapshots.evidence import Evidence, ReadRequest, ReadResponse
@@ -27,11 +24,6 @@ MANY = 6  # so many values of a slot that made no difference show that none does
 SEEN = (
     3  # so many values of a slot must have been seen to make no difference before others may be thought alike
 )
-
-_NAMES = [field.name for field in fields(Capture)]
-_AT = _NAMES.index("vary")  # then come cookies, state and changes
-_before = attrgetter(*_NAMES[:_AT])
-_after = attrgetter(*_NAMES[_AT + 4 :])
 
 Listed = dict[str, frozenset[str]]
 
@@ -54,23 +46,30 @@ def assign_states(
         by_site[site_of(capture.url)].append(capture)
     found: dict[tuple[str, int], Capture] = {}
     for site in sorted(by_site):  # one after the other, so that not all of them have to be in memory
-        evidence = Evidence(by_site[site], read_request, read_response, read_head)
-        for item, conditions, vary in _Site(evidence, site).results():
-            capture = item.capture
-            cookies = short(*sorted(f"{n}={v}" for n, v in item.choices.items())) if item.choices else ""
-            changes = conditions.effect is not None
-            stated = vary, cookies, write(conditions), changes
-            values: tuple[Any, ...] = (*_before(capture), *stated, *_after(capture))
-            found[capture.place] = swift_capture(*values)
+        for capture, stated in site_states(by_site[site], read_request, read_response, read_head):
+            found[capture.place] = with_state(capture, stated)
     return [found[capture.place] for capture in captures]
+
+
+def site_states(
+    captures: Iterable[Capture],
+    read_request: ReadRequest,
+    read_response: ReadResponse,
+    read_head: ReadResponse | None = None,
+) -> Iterator[tuple[Capture, Stated]]:
+    """As `assign_states` of captures of one site: each with what is to be filled in, in no order of theirs."""
+    evidence = Evidence(captures, read_request, read_response, read_head)
+    for item, conditions, vary in _Site(evidence).results():
+        changes = conditions.effect is not None
+        yield item.capture, (vary, item.sender.chosen, write(conditions), changes)
 
 
 class _Site:
     """The captures of one site on their way to their conditions."""
 
-    def __init__(self, evidence: Evidence, site: str) -> None:
-        items = evidence.sites[site]
-        self.keyed = site in evidence.keyed
+    def __init__(self, evidence: Evidence) -> None:
+        items = list(evidence.items.values())
+        self.keyed = evidence.keyed
         self.evidence = evidence
         self.items = items
         self.parting = Parting(evidence, items)
@@ -103,10 +102,10 @@ class _Site:
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
             for item, conditions in zip(members, self._conditions(key, members), strict=True):
-                yield item, conditions, self.parting.vary.get(item.capture.place, item.capture.vary)
+                yield item, conditions, self.parting.vary.get(item.place, item.capture.vary)
         for item in self.items:
             if item.static:
-                issued = self.evidence.issued.get(item.capture.place, frozenset())
+                issued = self.evidence.issued.get(item.place, frozenset())
                 yield item, Conditions(any=True, issued=issued), item.capture.vary
 
     # -- cookies
@@ -140,7 +139,8 @@ class _Site:
         sequences: list[Sequence | None] = [None] * len(members)
         if key in self.recording.volatile:
             since, places = self.orders[key]
-            sequences = [Sequence(short(key), place, since) for place in places]
+            name = short(key)
+            sequences = [Sequence(name, place, since) for place in places]
             if since != "*":  # nothing else that was written matters to these answers
                 states = [tuple(item for item in state if item[0] == since) for state in states]
                 dropped = {s: frozenset() for s in self.model.modes if s != since}
@@ -148,35 +148,29 @@ class _Site:
         indifferent = (
             {n for m in members for n in m.choices} if ordered else self._indifferent_cookies(members)
         )
-        constant = len({m.label for m in members}) == 1 and key not in self.recording.volatile
+        alike = len({m.label for m in members}) == 1
+        constant = alike and key not in self.recording.volatile
+        decided = self.model.cookies | indifferent
+        parted = _by_values(dropped)
+        held_before: dict[str, frozenset[str]] = {}
         out = []
         for item, state, sequence in zip(members, states, sequences, strict=True):
             effect = self._effect(item)
-            one_of: Listed = {}
-            mostly: Listed = {}
-            free: set[str] = set()
-            for slot, values in dropped.items():
-                if slot.startswith("c."):
-                    continue
-                if len(values) >= MANY or not values:
-                    free.add(slot)
-                elif len(values) >= SEEN:
-                    mostly[slot] = values
-                else:
-                    one_of[slot] = values
+            one_of, mostly, free = (values.copy() for values in parted)
             held = [(s, v) for s, v in state if s not in dropped and not s.startswith("c.")]
             cookies = [(s[2:], v) for s, v in state if s not in dropped and s.startswith("c.")]
             own = effect.slot if effect else ""
-            if effect and item.plain and effect.op in "=~!" and self._one_answer(item):
+            if effect and item.plain and effect.op in "=~!" and alike:
                 # a bare redirect tells nothing of what its own slot held before
                 held = [(s, v) for s, v in held if s != own]
-                one_of.pop(own, None)
-                mostly.pop(own, None)
-                free.discard(own)
+                for listed in (one_of, mostly, free):
+                    listed.pop(own, None)
                 if effect.op in "=!":
-                    free.add(own)
+                    free[own] = frozenset()
                 else:
-                    mostly[own] = self._held_before(own, members)
+                    if own not in held_before:
+                        held_before[own] = self._held_before(own, members)
+                    mostly[own] = held_before[own]
             for slot in self.doubted:
                 if any(s == slot for s, _ in held):
                     mostly[slot] = frozenset({v for s, v in held if s == slot})
@@ -189,39 +183,38 @@ class _Site:
             out.append(
                 Conditions(
                     held=tuple(held),
-                    ordered=any(
-                        frozenset(p) not in self.commuting for p in combinations([s for s, _ in held], 2)
+                    ordered=len(held) > 1
+                    and any(
+                        frozenset((a, b)) not in self.commuting for (a, _), (b, _) in combinations(held, 2)
                     ),
-                    one_of=tuple(sorted((s, v) for s, v in one_of.items())),
-                    mostly=tuple(sorted((s, v) for s, v in mostly.items() if s not in named)),
+                    one_of=tuple(sorted(one_of.items())),
+                    mostly=tuple(sorted([(s, v) for s, v in mostly.items() if s not in named])),
                     free=frozenset(free),
                     cookies=tuple(
-                        (short(name), short(value) if name in item.choices else UNSET)
-                        for name, value in cookies
+                        [
+                            (short(name), short(value) if name in item.choices else UNSET)
+                            for name, value in cookies
+                        ]
                     ),
-                    not_other=tuple(
-                        (short(name), short(value))
-                        for name, value in sorted(item.choices.items())
-                        if name not in self.model.cookies and name not in indifferent
-                    ),
+                    not_other=tuple([(n, v) for name, n, v in item.sender.hashes if name not in decided]),
                     histories=self._histories(item, held),
                     sets=self._sets(item),
                     sequence=sequence,
-                    issued=self.evidence.issued.get(item.capture.place, frozenset()),
+                    issued=self.evidence.issued.get(item.place, frozenset()),
                     during=relevant,
                     never=relevant and not constant and len(members) > 1,
                     keyed=self.keyed,
-                    begins=item.capture.place in self.evidence.begins,
-                    brought=self.parting.brought.get(item.capture.place),
-                    literal=item.capture.place in self.parting.literal,
+                    begins=item.place in self.evidence.begins,
+                    brought=self.parting.brought.get(item.place),
+                    literal=item.place in self.parting.literal,
                     effect=effect,
                 )
             )
         return out
 
     def _state(self, item: Item) -> State:
-        brought = tuple((f"c.{n}", item.choices.get(n, UNSET)) for n in sorted(self.model.cookies))
-        return brought + self.states[item.line][item.before]
+        state = self.states[item.line][item.before]
+        return self.model.brought(item) + state if self.model.cookies else state
 
     def _sets(self, item: Item) -> frozenset[str]:
         """The deciding cookies that an answer sets, as names of 8 hex digits."""
@@ -242,14 +235,10 @@ class _Site:
 
     def _histories(self, item: Item, held: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """For slots that are only presumed to hold the last value: a hash of all that was written there."""
-        written = self.recording.written(item)
         modes, sure = self.model.modes, self.proven
-        return tuple(
-            (s, written[s][1]) for s, _ in held if s in written and modes[s] != APPEND and s not in sure
-        )
-
-    def _one_answer(self, item: Item) -> bool:
-        return len({m.label for m in self.recording.groups[item.key]}) == 1
+        presumed = [s for s, _ in held if modes[s] != APPEND and s not in sure]
+        written = self.recording.written(item) if presumed else {}
+        return tuple([(s, written[s][1]) for s in presumed if s in written])
 
     def _held_before(self, slot: str, members: list[Item]) -> frozenset[str]:
         return frozenset(dict(self.states[m.line][m.before]).get(slot, UNSET) for m in members)
@@ -323,6 +312,16 @@ class _Site:
             if event.slot == since or (since == "*" and event.slot in self.model.modes):
                 return item.line, number, event.value if since != "*" else ""
         return item.line, -1, UNSET
+
+
+def _by_values(dropped: Listed) -> tuple[Listed, Listed, Listed]:
+    """The slots that make no difference by how many values they were seen with: some, enough to presume it, many."""
+    parted: tuple[Listed, Listed, Listed] = {}, {}, {}
+    for slot, values in dropped.items():
+        if not slot.startswith("c."):
+            count = len(values) or MANY
+            parted[(count >= SEEN) + (count >= MANY)][slot] = values
+    return parted
 
 
 def _counted(runs: list[tuple[str, int, str]]) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from snapshots import messages
 from snapshots.capture import Capture, Response
-from snapshots.cdxj import capture_line, capture_of
+from snapshots.cdxj import capture_line, capture_of, restated
 from snapshots.forks import can_fork, run_all
 from snapshots.gathering import Site
 from snapshots.pairing import Asked
@@ -155,24 +155,27 @@ class _Remembering(Archives):
 
 def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
     """The lines of a site, with its states."""
-    from snapshots.state import assign_states  # not needed where all sites are plain
+    from snapshots.state import site_states  # not needed where all sites are plain
 
     archives = _Remembering(archives.files)
-    captures: list[tuple[Capture, str]] = []
+    captures: list[Capture] = []
+    line_of: dict[tuple[str, int], bytes] = {}
     requests: dict[tuple[str, int], Request] = {}
     for line, request in zip(lines, asked, strict=True):
         capture = capture_of(line)
         assert capture is not None
-        captures.append((capture, line[-66:-2].decode()))  # as `cdxj.line_of` ends it
+        captures.append(capture)
+        place = capture.place
+        line_of[place] = line
         if request is not None:
-            requests[capture.place] = Request(*request)
-    captures.sort(key=lambda found: found[0].place)
+            requests[place] = Request(*request)
+    captures.sort(key=lambda capture: capture.place)
 
     def read_request(capture: Capture) -> Request:
         return requests.get(capture.place) or archives.read_request(capture)
 
-    stated = assign_states([c for c, _ in captures], read_request, archives.read, archives.head)
-    return [capture_line(c, identity) for c, (_, identity) in zip(stated, captures, strict=True)]
+    found = site_states(captures, read_request, archives.read, archives.head)
+    return [restated(line_of[capture.place], capture, stated) for capture, stated in found]
 
 
 def work(data: bytes) -> bytes:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots import cdxj
-from snapshots.capture import Capture
+from snapshots.capture import Capture, with_state
 from snapshots.cdxj import (
     Index,
     capture_line,
@@ -19,6 +19,7 @@ from snapshots.cdxj import (
     entry_line,
     is_capture,
     parse_line,
+    restated,
     to_capture,
 )
 from snapshots.places import BytesPlace, FilePlace
@@ -98,6 +99,24 @@ def test_a_line_holds_all_of_a_capture(capture: Capture) -> None:
     line = capture_line(capture, "f" * 64)
     assert b"\n" not in line
     assert to_capture(*parse_line(line)) == capture
+
+
+@given(
+    captures,
+    st.none() | st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2).map(tuple),
+    st.text(max_size=8),
+    st.text(max_size=8),
+    st.booleans(),
+)
+def test_a_line_restated_is_that_of_the_capture_with_its_state(
+    capture: Capture, vary: tuple[tuple[str, str], ...] | None, cookies: str, state: str, changes: bool
+) -> None:
+    stated = capture.vary if vary is None else vary, cookies, state, changes
+    line = capture_line(capture, "1" * 64)
+    assert restated(line, capture, stated) == capture_line(with_state(capture, stated), "1" * 64)
+    assert with_state(capture, stated) == replace(
+        capture, vary=stated[0], cookies=cookies, state=state, changes=changes
+    )
 
 
 def test_lines_have_the_members_that_other_tools_read() -> None:

@@ -1,0 +1,49 @@
+"""What the header fields of a request say of its client: found out once for all requests that have the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from snapshots.conditions import short
+from snapshots.fragments import HARD
+from snapshots.keys import overridden
+from snapshots.plain import clients_of
+from snapshots.request import Headers, Request
+from snapshots.slots import choices_of, cookies_of, credentials_of, logins_of
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent a request, as far as its fields tell; to be shared, so not to be changed."""
+
+    choices: dict[str, str]  # cookies that may be choices
+    chosen: str  # a hash of them
+    hashes: tuple[tuple[str, str, str], ...]  # of each its name, then both as 8 hex digits; sorted
+    clients: list[str]  # values of cookies by which a server knows its client
+    logins: list[str]  # names of those of logins
+    cookies: frozenset[str]  # names of all
+    credentials: str
+    hard: bool  # whether a script asks for a fragment
+    overridden: bool  # whether a field replaces the method
+
+
+@lru_cache(maxsize=1024)
+def sender_of(headers: Headers) -> Sender:
+    """Who sends these fields. A client sends the same ones again and again."""
+    choices = choices_of(headers)
+    pairs = sorted(choices.items())
+    return Sender(
+        choices,
+        short(*sorted(f"{name}={value}" for name, value in pairs)) if choices else "",
+        tuple((name, short(name), short(value)) for name, value in pairs),
+        clients_of(headers),
+        logins_of(headers),
+        frozenset(name for name, _ in cookies_of(headers)),
+        credentials_of(headers),
+        any(value and name.lower() in HARD for name, value in headers),
+        overridden(Request("GET", "", headers)),
+    )
+
+
+NOBODY = sender_of(())

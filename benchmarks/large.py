@@ -117,7 +117,9 @@ def rewritten(root: Path, source: Path) -> Path:
             writer = WARCWriter(new, gzip=True)
             for record in ArchiveIterator(old):
                 fields = record.rec_headers.headers
-                fields[:] = [(n, v) for n, v in fields if not n.startswith("WARC-Stillweb") and "Digest" not in n]
+                fields[:] = [
+                    (n, v) for n, v in fields if not n.startswith("WARC-Stillweb") and "Digest" not in n
+                ]
                 writer.write_record(record)  # which adds digests of its own
     part.rename(root)
     return root

@@ -10,7 +10,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import peers
+from benchmarks import peers, readme
 from benchmarks.bench import Bench, Row
 from benchmarks.plots import Series, plot
 from proxy.workers import default_count
@@ -107,3 +107,4 @@ def write(
     known = json.loads(RATIOS.read_text()) if RATIOS.exists() and partial else {}
     known |= {row.name: round(row.ratio, 3) for row in rows if row.ratio is not None}
     RATIOS.write_text(json.dumps(known, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    readme.put(known)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import peers, report
+from benchmarks import peers, readme, report
 from benchmarks.archives import many, url_of
 from benchmarks.bench import NotRun, Row
 from benchmarks.load import Load
@@ -79,3 +79,14 @@ def test_a_run_that_answered_nothing_has_no_ratio() -> None:
     some = Load(10, 0, 1.0, 10.0, 0.0, 0.0, 0, 0.0)
     assert Turns([some], [1.0]).against(Turns([none], [1.0])) is None
     assert Turns([some], [1.0]).against(Turns([some], [1.0])) == 1.0
+
+
+def test_the_readme_has_the_ratios_of_the_last_run(tmp_path: Path) -> None:
+    ratios = json.loads(report.RATIOS.read_text("utf-8"))
+    assert readme.shown() == readme.block(ratios)
+    copy = tmp_path / "README.md"
+    copy.write_text(readme.README.read_text("utf-8"), "utf-8")
+    readme.put(dict.fromkeys(ratios, 12.3), copy)
+    assert readme.shown(copy).count("| 12 × |") == readme.shown().count("×") > 0
+    readme.put(ratios, copy)
+    assert copy.read_text("utf-8") == readme.README.read_text("utf-8")

@@ -24,6 +24,7 @@ from proxy.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
 from proxy.ledger import Ledger
 from proxy.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from proxy.misses import Missed
+from proxy.reception import Reception
 from snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:
@@ -179,33 +180,39 @@ class Gateway:
         self._stop = asyncio.Event()
         hub = self._hub
         assert self._socket is not None
-        tasks = [loop.create_task(sweep(hub))]
-        server: asyncio.Server | None = None
+        sweeper = loop.create_task(sweep(hub))
+        server: asyncio.Server | Reception
         if self._workers is None:
             server = await loop.create_server(lambda: Connection(hub), sock=self._socket, backlog=BACKLOG)
         else:
-            tasks.append(loop.create_task(self._receive(self._socket, self._workers)))
+            server = self._receive(self._socket, self._workers)
         started.set()
         await self._stop.wait()
-        for task in tasks:
-            task.cancel()
-        if server is not None:
-            server.close()
+        sweeper.cancel()
+        server.close()
         self._socket.close()
         hub.close()
         await asyncio.sleep(0)  # the connections hear that they are gone
 
-    async def _receive(self, listener: socket.socket, workers: Workers) -> None:
+    def _receive(self, listener: socket.socket, workers: Workers) -> Reception:
         """Accepts for the workers; what asks for our own pages is answered here."""
         loop = asyncio.get_running_loop()
         hub = self._hub
         tasks: set[asyncio.Task[None]] = set()
 
-        async def own(sock: socket.socket, data: bytes) -> None:
-            await loop.connect_accepted_socket(lambda: Connection(hub, data), sock)
+        async def adopt(sock: socket.socket, data: bytes) -> None:
+            try:
+                await loop.connect_accepted_socket(lambda: Connection(hub, data), sock)
+            except OSError:
+                sock.close()  # the client has gone meanwhile
+
+        def own(sock: socket.socket, data: bytes) -> None:
+            task = loop.create_task(adopt(sock, data))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
         def heard(worker: Worker) -> None:
-            if not workers.heard(worker, own, tasks):
+            if not workers.heard(worker, own):
                 loop.remove_reader(worker.channel)
                 hub.failures.append(worker.lost)
                 if self._on_loss is not None:
@@ -213,11 +220,9 @@ class Gateway:
 
         for worker in workers.all:
             loop.add_reader(worker.channel, heard, worker)
-        while True:
-            sock, _ = await loop.sock_accept(listener)
-            task = loop.create_task(workers.receive(sock, own))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        reception = Reception(listener, lambda sock, data: workers.assign(sock, data, own), hub.failed)
+        reception.open()
+        return reception
 
     # Addresses
 

@@ -7,7 +7,6 @@ request for another's session, or for our own pages, comes back with its connect
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -16,14 +15,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from proxy import handing
 from proxy.addresses import DEFAULT_SESSION, session_name
 from proxy.children import Child, Fork, may_fork, spawn
-from proxy.connection import PATIENCE
-from proxy.http1 import MAX_HEAD
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +35,7 @@ _OWN_FORM = re.compile(rb"(?i)[A-Z]+ (?:/|http://stillweb\.local(?::\d+)?[/ ?])|
 _ERRORS: dict[int, type[StillwebError]] = {
     error.exit_code: error for error in (UsageError, DamagedInput, MissingCapability)
 }
-Own = Callable[[socket.socket, bytes], Awaitable[None]]
+Own = Callable[[socket.socket, bytes], None]
 
 
 def supported() -> bool:
@@ -214,7 +211,7 @@ class Workers:
             worker.leave()
         return [why for worker in self.all if (why := worker.stop())]
 
-    def heard(self, worker: Worker, own: Own, tasks: set[asyncio.Task[None]]) -> bool:
+    def heard(self, worker: Worker, own: Own) -> bool:
         """Takes what a worker gives back; False when it is gone."""
         try:
             given = handing.taken(worker.channel)
@@ -222,42 +219,20 @@ class Workers:
             worker.gone()
             return False
         if given is not None:
-            sock, session, data = given
-            task = asyncio.get_running_loop().create_task(self._pass_on(sock, session, data, own))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            self._pass_on(*given, own)
         return True
 
-    async def receive(self, sock: socket.socket, own: Own) -> None:
-        """Reads the first head of a connection and hands it to the right worker, or to `own` if it is for us."""
-        loop = asyncio.get_running_loop()
-        gathered, seen = bytearray(), 0
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while (
-                    gathered.find(b"\r\n\r\n", max(0, seen - 3)) < 0
-                    and len(gathered) <= MAX_HEAD
-                    and not gathered.startswith(b"\x16")
-                ):
-                    seen = len(gathered)
-                    piece = await loop.sock_recv(sock, 1 << 16)
-                    if not piece:
-                        sock.close()
-                        return
-                    gathered += piece
-        except (OSError, TimeoutError):
-            sock.close()
-            return
-        data = bytes(gathered)
+    def assign(self, sock: socket.socket, data: bytes, own: Own) -> None:
+        """Hands a new connection, whose first head was read, to the right worker, or to `own` if it is for us."""
         session = ""
         if not _OWN_FORM.match(data):
             given = _CREDENTIALS.search(data.partition(b"\r\n\r\n")[0])
             session = (session_name(given[1].decode("latin-1")) if given else None) or DEFAULT_SESSION
-        await self._pass_on(sock, session, data, own)
+        self._pass_on(sock, session, data, own)
 
-    async def _pass_on(self, sock: socket.socket, session: str, data: bytes, own: Own) -> None:
+    def _pass_on(self, sock: socket.socket, session: str, data: bytes, own: Own) -> None:
         if not session:
-            await own(sock, data)
+            own(sock, data)
             return
         worker = self.of(session)
         try:
@@ -270,7 +245,5 @@ class Workers:
             )
             head = f"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
             with contextlib.suppress(OSError):
-                await asyncio.get_running_loop().sock_sendall(
-                    sock, f"{head}Connection: close\r\n\r\n{body}".encode()
-                )
+                sock.send(f"{head}Connection: close\r\n\r\n{body}".encode())
         sock.close()

@@ -39,6 +39,7 @@ MODULES = (
     "workers",
     "children",
     "handing",
+    "reception",
     "hosting",
     "worker",
 )

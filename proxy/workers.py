@@ -155,8 +155,8 @@ def _start(job: Job, channel: socket.socket, questions: socket.socket, parents: 
         return spawn("proxy.worker", settings, fds)
 
     def child() -> int:
-        for sock in parents:  # so that all end with the parent
-            sock.close()
+        for sock in parents:  # so that all end with the parent; also where a file of one is open
+            os.close(sock.detach())
         return worker.run(job.in_child(), channel, questions)
 
     return Fork(child)

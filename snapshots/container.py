@@ -101,7 +101,9 @@ def stamp_of(path: Path) -> str:
 
 def open_directory(root: Path) -> Container:
     """A snapshot directory, or a folder of WARC files. Raises DamagedInput for another one."""
-    files = sorted(p for p in root.rglob("*") if p.is_file() and not p.name.startswith("."))
+    # its folders may be links, to a disk with more room; `rglob` of the root would pass over those
+    found = (q for p in root.iterdir() for q in ([p] if p.is_file() else p.rglob("*")))
+    files = sorted(p for p in found if p.is_file() and not p.name.startswith("."))
     names = {p.relative_to(root).as_posix(): p for p in files}
     archives = {n: p for n, p in names.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
     if not archives and not (root / "archive").is_dir():

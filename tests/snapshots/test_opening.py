@@ -9,6 +9,7 @@ import pytest
 
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
+from snapshots.writer import reindex
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import NEXT, PAGE, arc, bodies, http, other, packed, record
 
@@ -76,3 +77,15 @@ def test_a_directory_behind_a_url(tmp_path: Path) -> None:
     files.rm("/opening", recursive=True)
     with pytest.raises(UsageError, match="no such file"):
         Snapshot.open("memory://opening")
+
+
+def test_a_folder_of_a_snapshot_may_be_a_link(tmp_path: Path) -> None:
+    """To a disk with more room: what is in it must not be overlooked."""
+    snapshot, disk = tmp_path / "s", tmp_path / "disk"
+    small_snapshot(snapshot)
+    expected = [c.url for c in Snapshot.open(str(snapshot)).captures()]
+    (snapshot / "archive").rename(disk)
+    (snapshot / "archive").symlink_to(disk, target_is_directory=True)
+    assert expected
+    assert [c.url for c in Snapshot.open(str(snapshot)).captures()] == expected
+    assert reindex(snapshot) == len(expected)

@@ -280,36 +280,51 @@ def gather(path: Path) -> int:
     from snapshots.writer import Writer
 
     taken = 0
-    with Writer.open(path, software=_SOFTWARE, keep_text=False) as writer:
+    with Writer.open(path, software=_SOFTWARE, keep_text=False) as writer, Snapshot.open(str(path)) as tape:
+        there = _by_session(tape)  # a gathering that was killed has taken some already
         for part in parts:
             try:
                 held = Writer.open(part, software=_SOFTWARE, keep_text=False)  # nobody else writes it now
             except UsageError:
                 continue
             with held, Snapshot.open(str(part)) as snapshot:
-                for capture in sorted(snapshot.captures(), key=lambda c: (c.session, c.begin)):
-                    request, response = snapshot.read_request(capture), snapshot.read(capture)
-                    name = capture.session
-                    moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-                    begin, end = writer.event(name), writer.event(name)
-                    writer.exchange(
-                        Exchange(
-                            request,
-                            response.status,
-                            "",
-                            response.headers,
-                            response.body,
-                            moment,
-                            name,
-                            begin,
-                            end,
+                for name, captures in sorted(_by_session(snapshot).items()):
+                    done = [_content(c) for c in there.get(name, ())]
+                    same = done == [_content(c) for c in captures[: len(done)]]
+                    for capture in captures[len(done) if same else 0 :]:
+                        request, response = snapshot.read_request(capture), snapshot.read(capture)
+                        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+                        begin, end = writer.event(name), writer.event(name)
+                        writer.exchange(
+                            Exchange(
+                                request,
+                                response.status,
+                                "",
+                                response.headers,
+                                response.body,
+                                moment,
+                                name,
+                                begin,
+                                end,
+                            )
                         )
-                    )
             shutil.rmtree(part)
             taken += 1
     if taken == len(parts):
         folder.rmdir()
     return taken
+
+
+def _by_session(snapshot: Any) -> dict[str, list[Any]]:
+    """The captures of each session in recorded order."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
+        found[capture.session].append(capture)
+    return found
+
+
+def _content(capture: Any) -> tuple[Any, ...]:
+    return capture.timestamp[:14], capture.url, capture.exact, capture.status, capture.digest
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """The tape: calls are kept on it and played again, and what is not on it is explained."""
 
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -170,3 +171,35 @@ def test_a_part_that_is_still_written_is_left_until_it_is_whole(tmp_path):
             "hi",
             "hi",
         ]
+
+
+@pytest.mark.parametrize("copied", [1, 2])
+def test_a_gathering_that_was_cut_off_goes_on_where_it_was(tmp_path, monkeypatch, copied):
+    """Else the tape would answer calls that were never made."""
+    place = tmp_path / "tape"
+    with Endpoint(lambda asked: "hi") as endpoint:
+        with Tape.open(place, "auto", part_of(place, "one")) as tape:
+            for _ in range(2):
+                ask(tape, endpoint.url, session="a/1")
+        left = [copied]
+        exchange, remove = Writer.exchange, shutil.rmtree
+
+        def cut(*arguments):
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return exchange(*arguments)
+
+        monkeypatch.setattr(Writer, "exchange", cut)
+        monkeypatch.setattr(shutil, "rmtree", cut)
+        with pytest.raises(KeyboardInterrupt):
+            gather(place)
+        monkeypatch.setattr(Writer, "exchange", exchange)
+        monkeypatch.setattr(shutil, "rmtree", remove)
+        url = endpoint.url
+    assert gather(place) == 1
+    with Tape.open(place, "replay") as tape:
+        for _ in range(2):
+            assert ask(tape, url, session="a/1").text == "hi"
+        with pytest.raises(TapeMiss, match="was recorded 2 times and is made once more"):
+            ask(tape, url, session="a/1")

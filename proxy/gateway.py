@@ -43,7 +43,8 @@ class Gateway:
     proxy user names; browsers give theirs only when asked, so `challenge` makes the gateway ask (407); None
     means: as soon as `proxy_url` has been called with a name other than "default". With `workers` more than 1
     as many processes serve; each session is in one of them. `cache_bytes` bounds the hot captures kept (each).
-    `on_loss` hears, on the gateway's thread, that one of them has ended: `close` will raise it.
+    `on_loss` hears, on the gateway's thread, that one of them has ended: `close` will raise it. With `forks` they
+    may be forks, which begin at once, but hold whatever files and sockets this process has open.
 
     Raises MissingCapability (port in use, ledger not writable, a process lost) and UsageError.
     """
@@ -62,6 +63,7 @@ class Gateway:
         cache_bytes: int = CACHE_BYTES,
         workers: int = 1,
         on_loss: Callable[[str], None] | None = None,
+        forks: bool = False,
     ) -> None:
         if accept.removesuffix("+unambiguous") not in ACCEPTS:
             raise UsageError(
@@ -84,6 +86,7 @@ class Gateway:
         self._workers: Workers | None = None
         self._last = GatewayStats(0, 0, {}, 0, 0, 0)
         self._on_loss = on_loss
+        self._forks = forks
         self._hosts: MadeHosts | None = None
         if isinstance(virtual_hosts, MadeHosts):
             self._hosts = virtual_hosts
@@ -120,6 +123,7 @@ class Gateway:
         return self
 
     def _start_workers(self, listener: socket.socket) -> None:
+        from proxy.children import may_fork
         from proxy.worker import Job
         from proxy.workers import Workers
 
@@ -132,7 +136,7 @@ class Gateway:
             self._cache_bytes,
             self._hosts,
         )
-        self._workers = Workers(self._count, job, [listener])
+        self._workers = Workers(self._count, job, [listener] if self._forks and may_fork() else None)
         self._hub.only_own = True
         self._hub.gather = self._gather
         self._hub.processes = self._count

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy import handing
 from proxy.addresses import DEFAULT_SESSION, session_name
-from proxy.children import Child, Fork, may_fork, spawn
+from proxy.children import Child, Fork, spawn
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def default_count() -> int:
 class Worker:
     """One process. Its channel carries sockets; one question is asked at a time."""
 
-    def __init__(self, number: int, job: Job, inherited: list[socket.socket]) -> None:
+    def __init__(self, number: int, job: Job, inherited: list[socket.socket] | None) -> None:
         self.number = number
         self.sessions = 0
         self.lost = ""  # how it ended, though nobody had told it to
@@ -65,7 +65,10 @@ class Worker:
         self._lock = threading.Lock()
         self.channel, theirs = handing.channel()
         self.questions, their_questions = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.process = _start(job, theirs, their_questions, [*inherited, self.channel, self.questions])
+        if inherited is None:
+            self.process = _spawned(job, theirs, their_questions)
+        else:
+            self.process = _forked(job, theirs, their_questions, [*inherited, self.channel, self.questions])
         theirs.close()
         their_questions.close()
         self._answers = self.questions.makefile("rb")
@@ -146,13 +149,15 @@ class Worker:
         )
 
 
-def _start(job: Job, channel: socket.socket, questions: socket.socket, parents: list[socket.socket]) -> Child:
-    from proxy import worker
+def _spawned(job: Job, channel: socket.socket, questions: socket.socket) -> Child:
+    fds = (channel.fileno(), questions.fileno(), job.ledger.fileno())
+    return spawn("proxy.worker", job.to_json() | {"channel": fds[0], "questions": fds[1]}, fds)
 
-    if not may_fork():
-        fds = (channel.fileno(), questions.fileno(), job.ledger.fileno())
-        settings = job.to_json() | {"channel": fds[0], "questions": fds[1]}
-        return spawn("proxy.worker", settings, fds)
+
+def _forked(
+    job: Job, channel: socket.socket, questions: socket.socket, parents: list[socket.socket]
+) -> Child:
+    from proxy import worker
 
     def child() -> int:
         for sock in parents:  # so that all end with the parent; also where a file of one is open
@@ -163,9 +168,12 @@ def _start(job: Job, channel: socket.socket, questions: socket.socket, parents: 
 
 
 class Workers:
-    """The processes of a gateway, and which session is whose. `inherited` are sockets that are none of theirs."""
+    """The processes of a gateway, and which session is whose.
 
-    def __init__(self, count: int, job: Job, inherited: list[socket.socket]) -> None:
+    Forks where `inherited` is given: the sockets of this process that are none of theirs.
+    """
+
+    def __init__(self, count: int, job: Job, inherited: list[socket.socket] | None) -> None:
         if not supported():
             raise MissingCapability("several workers need Linux; use one")
         if job.hosts is not None:
@@ -175,8 +183,8 @@ class Workers:
         self._lock = threading.Lock()
         try:
             for number in range(count):
-                mine = [*inherited, *(end for w in self.all for end in (w.channel, w.questions))]
-                self.all.append(Worker(number, job, mine))
+                others = [end for w in self.all for end in (w.channel, w.questions)]
+                self.all.append(Worker(number, job, None if inherited is None else [*inherited, *others]))
             for worker in self.all:
                 worker.ready()
         except BaseException:

@@ -94,6 +94,7 @@ def command(
             workers=workers or (1 if program else default_count()),
             virtual_hosts=MadeHosts("harness.tools.replaying:make_hosts", options),
             on_loss=until.lost,
+            forks=True,
         ) as gateway:
             if program:
                 environment = {

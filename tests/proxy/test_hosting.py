@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from proxy import workers
 from proxy.certificates import Authority
 from proxy.gateway import Gateway
 from proxy.hosting import MadeHosts
@@ -60,10 +59,7 @@ def make_complaint(snapshot: Snapshot) -> dict[str, Any]:
 HERE = "tests.proxy.test_hosting"
 
 
-def test_virtual_hosts_are_made_in_each_worker(
-    site: Site, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "may_fork", lambda: False)  # forks: tests/harness/commands/test_replay.py
+def test_virtual_hosts_are_made_in_each_worker(site: Site, authority: Authority) -> None:
     hosts = MadeHosts(f"{HERE}:make_counting", {"word": "made"})
     found = []
     with Snapshot.open(site.path) as snapshot:
@@ -119,10 +115,7 @@ def test_virtual_hosts_that_cant_be_made_are_told_at_start(
     assert "\n" not in str(error.value)
 
 
-def test_what_a_new_interpreter_cant_make_is_told_alike(
-    site: Site, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "may_fork", lambda: False)
+def test_what_a_new_interpreter_cant_make_is_told_alike(site: Site, authority: Authority) -> None:
     with Snapshot.open(site.path) as snapshot:
         hosts = MadeHosts(f"{HERE}:make_complaint")
         with pytest.raises(DamagedInput, match=r"a worker could not start: index.cdx: line 3: no digest"):

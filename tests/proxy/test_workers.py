@@ -276,9 +276,8 @@ def test_a_ledger_that_workers_cant_write_is_told(site: Site, authority: Authori
 
 
 def test_a_new_interpreter_serves_what_the_parent_has_open_or_nothing(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    authority: Authority, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(workers, "may_fork", lambda: False)
     made = Site(tmp_path / "s")
     made.add("http://plain.example/", b"plain")
     with made.open() as snapshot:

@@ -102,6 +102,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "scores": summary.to_json(),
     }
     certificate["hash"] = sha256(canonical(certificate)).hexdigest()
+    certificate["made_again"] = files.made_again()  # not hashed: a repetition has nothing to make again
     certificate["version_of_code"] = code_version()
     return certificate
 

@@ -4,6 +4,7 @@ run.json            settings and what the run stands on (no clock, no key)
 tasks.jsonl         the tasks, as they were when the run began
 traces/NAME.jsonl   one finished attempt each (see harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
+failed/             attempts that ended in an error and were made again
 tape/               model calls, in the snapshot's format (unless the tape lies elsewhere)
 certificate.json    written when every attempt is accounted for
 report.html         written on request
@@ -208,15 +209,25 @@ class RunFiles:
 
     def set_aside_interrupted(self) -> int:
         """Moves what a killed run left unfinished to interrupted/ (nothing is lost); returns how many."""
-        moved = 0
-        for part in sorted(self.traces.glob("*.part")):
-            keep = self.path / "interrupted"
-            keep.mkdir(exist_ok=True)
-            name = part.name.removesuffix(".jsonl.part")
-            number = 1 + sum(1 for _ in keep.glob(f"{name}.interrupted-*"))
-            os.replace(part, keep / f"{name}.interrupted-{number}.jsonl")
-            moved += 1
-        return moved
+        parts = sorted(self.traces.glob("*.part"))
+        for part in parts:
+            self._set_aside(part, part.name.removesuffix(".jsonl.part"), "interrupted")
+        return len(parts)
+
+    def set_aside_failed(self, task_id: str, attempt: int) -> None:
+        """Moves the trace of an attempt that is made again to failed/, where it is counted."""
+        path = self.trace_path(task_id, attempt)
+        self._set_aside(path, path.name.removesuffix(".jsonl"), "failed")
+
+    def made_again(self) -> int:
+        """How many attempts had failed and were made again."""
+        return sum(1 for _ in (self.path / "failed").glob("*.failed-*.jsonl"))
+
+    def _set_aside(self, path: Path, name: str, why: str) -> None:
+        keep = self.path / why
+        keep.mkdir(exist_ok=True)
+        number = 1 + sum(1 for _ in keep.glob(f"{name}.{why}-*"))
+        os.replace(path, keep / f"{name}.{why}-{number}.jsonl")
 
 
 def _json_line(value: Any) -> str:

@@ -164,6 +164,9 @@ def run_attempts(
     with files.alone():
         files.set_aside_interrupted()
         jobs = owed(files, retry_failed=retry_failed)
+        for job in jobs:
+            if files.trace_path(job.task_id, job.attempt).exists():
+                files.set_aside_failed(job.task_id, job.attempt)
         work = partial(run_one, unsolvable=unsolvable or {}, known=known)
         return _make(files, order(jobs) if order else jobs, work, engine, display or PlainDisplay(), embedder)
 

@@ -40,6 +40,10 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         click.echo(
             f"{refused} record{'s' * (refused > 1)} of the task set could not be read and {'are' if refused > 1 else 'is'} in no figure"
         )
+    if again := RunFiles(run).made_again():
+        click.echo(
+            f"{again} failed attempt{'s' * (again > 1)} made again; what failed is kept in {run / 'failed'}"
+        )
     for name, mean in summary.measured.items():
         click.echo(
             f"{name} {_number(mean.value)}, mean of {mean.scored} measured on this machine, in no hash"

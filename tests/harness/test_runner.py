@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.attempt import Limits
-from harness.certificate import certify, make_certificate
+from harness.certificate import certify, make_certificate, write_certificate
 from harness.display import PlainDisplay, SilentDisplay
 from harness.run_files import RunFiles, Settings, trace_name
 from harness.runner import owed, run_attempts, start_run
@@ -18,6 +18,7 @@ from harness.summary import score_run, summarise
 from harness.task import Task
 from harness.trace import read_trace, replace_events
 from snapshots.errors import DamagedInput, UsageError
+from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 from tests.support.waiting import STARTS, until
 
@@ -89,11 +90,20 @@ def test_a_run_goes_on_where_it_stopped_and_repeats_nothing(tmp_path):
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
 
 
-def test_failed_attempts_are_made_again_on_request_only(tmp_path):
+def test_failed_attempts_are_made_again_on_request_only_and_that_is_told(tmp_path, capsys):
     files = make_run(tmp_path, NAMES)
     assert run_attempts(files.path, display=SilentDisplay()) == 0
     assert [job.task_id for job in owed(files, retry_failed=True)] == ["broken"]
-    assert run_attempts(files.path, display=SilentDisplay(), retry_failed=True) == 1
+    assert write_certificate(files.path)["made_again"] == 0
+    failed = read_trace(files.trace_path("broken", 1)).hash
+    for times in (1, 2):
+        assert run_attempts(files.path, display=SilentDisplay(), retry_failed=True) == 1
+        assert write_certificate(files.path)["made_again"] == times
+        kept = files.path / "failed" / f"broken.1.failed-{times}.jsonl"
+        assert read_trace(kept).hash == failed
+    code, told = call(capsys, "score", files.path)
+    assert code == 0
+    assert "2 failed attempts made again" in told
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from snapshots.irrelevant import irrelevant
 from snapshots.issued import SHORTEST, find_issued, named_values
 from snapshots.keys import Parsed, digest, parse
 from snapshots.learning import Item, path_name
+from snapshots.messages import set_cookies
 from snapshots.plain import PLAIN_URL, clients_of
 from snapshots.plain import static as is_static
 from snapshots.request import Request
@@ -27,6 +28,7 @@ from snapshots.slots import SAFE_METHODS, sets_session, slot_of, touch_of
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
+ReadCookies = Callable[[Capture], list[str]]  # the values of Set-Cookie of an answer
 
 # Request fields by which some servers decide the answer without naming them in Vary.
 DECIDERS = (
@@ -65,11 +67,11 @@ class Evidence:
         captures: Iterable[Capture],
         read_request: ReadRequest,
         read_response: ReadResponse,
-        read_head: ReadResponse | None = None,
+        read_cookies: ReadCookies | None = None,
     ) -> None:
         self.read_request = read_request
         self.read_response = read_response
-        self.read_head = read_head or read_response  # where the body plays no part
+        self.cookies_given = read_cookies or (lambda capture: set_cookies(read_response(capture).headers))
         self.answers = Answers(read_response)
         self.requests: dict[tuple[str, int], Request] = {}
         self._parsed: dict[tuple[str, int], Parsed] = {}
@@ -147,7 +149,7 @@ class Evidence:
                 unsafe = capture.method not in SAFE_METHODS
                 given: list[str] = []
                 if not mine or unsafe:
-                    given = _given(self.read_head(capture))
+                    given = _clients_given(self.cookies_given(capture))
                 if mine:
                     latest = next((n for end, n in reversed(begun) if end <= item.begin), -1)
                     life = next((life_of[v] for v in mine if v in life_of), latest)
@@ -158,7 +160,7 @@ class Evidence:
                 else:
                     life = -2 - number  # sent without credentials: the server saw a stranger
                     if unsafe and capture.status < 400 and not irrelevant(self.asked(item)):
-                        keyed = keyed and sets_session(self.read_head(capture))
+                        keyed = keyed and sets_session(self.cookies_given(capture))
                 for value in given:
                     life_of[value] = life
                 item.line = f"{item.line}\n{life}"
@@ -168,8 +170,7 @@ class Evidence:
         """Whether an answer sets a cookie; those to clients that have it are not looked at, but for changes."""
         if item.capture.method in SAFE_METHODS and cookie in item.sender.cookies:
             return False
-        fields = self.read_head(item.capture).headers
-        return any(n.lower() == "set-cookie" and v.partition("=")[0].strip() == cookie for n, v in fields)
+        return any(v.partition("=")[0].strip() == cookie for v in self.cookies_given(item.capture))
 
     def _issued(self) -> dict[tuple[str, int], frozenset[str]]:
         telling = {item.place for item in self.dynamic if not self._tokenless(item)}
@@ -306,8 +307,5 @@ def _shown_by(url: str, response: Response) -> frozenset[str]:
     return frozenset(paths)
 
 
-def _given(response: Response) -> list[str]:
-    set_cookies = tuple(
-        ("cookie", v.partition(";")[0]) for n, v in response.headers if n.lower() == "set-cookie"
-    )
-    return clients_of(set_cookies)
+def _clients_given(values: list[str]) -> list[str]:
+    return clients_of(tuple([("cookie", value.partition(";")[0]) for value in values]))

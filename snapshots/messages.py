@@ -88,6 +88,11 @@ def vary_of(headers: Headers) -> tuple[str, ...]:
     return tuple(sorted(names - {"", "accept-encoding"}))
 
 
+def set_cookies(headers: Headers) -> list[str]:
+    """The values of the Set-Cookie fields of an answer."""
+    return [value for name, value in headers if name.lower() == "set-cookie"]
+
+
 def vary_values(names: tuple[str, ...], headers: Headers) -> tuple[tuple[str, str], ...]:
     """The values that a request had for these fields, "" for a field it did not have."""
     return tuple((n, ", ".join(v for h, v in headers if h.lower() == n)) for n in names)

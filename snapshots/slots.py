@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from snapshots.capture import Response
 from snapshots.credentials import looks_random, secret_cookie
 from snapshots.irrelevant import irrelevant, irrelevant_cookie
 from snapshots.keys import METHODS, Parsed
+from snapshots.messages import set_cookies
 from snapshots.request import Headers, Request
 from snapshots.sites import site_of
 
@@ -131,7 +133,7 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
     if response.status == 201:
         return Touch(slot, APPEND, STRONG)
     # a first cookie is given to whoever has none; another one means that the client became somebody else
-    renewed = has_session(request.headers) and sets_session(response)
+    renewed = has_session(request.headers) and sets_session(set_cookies(response.headers))
     if 300 <= response.status < 400 or words & (_APPENDING | _SETTING) or renewed:
         return Touch(slot, op, STRONG)
     return Touch(slot, op, _page_prior(request, parsed, response))
@@ -175,15 +177,12 @@ def _graphql(parsed: Parsed) -> str | None:
     return STRONG if any(_MUTATION.search(t) for t in texts) else READ
 
 
-def sets_session(response: Response) -> bool:
-    """Whether an answer hands out or takes away a cookie by which the server knows its client."""
-    for name, value in response.headers:
-        if name.lower() == "set-cookie":
-            cookie, _, text = value.partition(";")[0].partition("=")
-            if not irrelevant_cookie(cookie.strip()) and (
-                is_session(cookie.strip(), text.strip()) or not text
-            ):
-                return True
+def sets_session(given: Iterable[str]) -> bool:
+    """Whether an answer that sets these cookies hands out or takes away one by which the server knows its client."""
+    for value in given:
+        cookie, _, text = value.partition(";")[0].partition("=")
+        if not irrelevant_cookie(cookie.strip()) and (is_session(cookie.strip(), text.strip()) or not text):
+            return True
     return False
 
 

@@ -14,7 +14,7 @@ from itertools import combinations
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.coarsening import Coarsener, free_slots
 from snapshots.conditions import UNSET, Conditions, Effect, Sequence, short, write
-from snapshots.evidence import Evidence, ReadRequest, ReadResponse
+from snapshots.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
 from snapshots.learning import EACH, Item, Learner, Model, State, clean
 from snapshots.parting import Parting
 from snapshots.sites import site_of
@@ -32,13 +32,11 @@ def assign_states(
     captures: Iterable[Capture],
     read_request: ReadRequest,
     read_response: ReadResponse,
-    read_head: ReadResponse | None = None,
 ) -> list[Capture]:
     """The captures, in the same order, with `vary`, `cookies`, `state` and `changes` filled in.
 
     Needs `key`, `session`, `begin` and `end`. Reads the requests of all that is not plainly a static file, and
-    the answers where one request was answered in several ways or may have changed something; by `read_head`, where
-    that is given, those of which the body plays no part.
+    the answers where one request was answered in several ways or may have changed something.
     """
     captures = list(captures)
     by_site: dict[str, list[Capture]] = defaultdict(list)
@@ -46,7 +44,7 @@ def assign_states(
         by_site[site_of(capture.url)].append(capture)
     found: dict[tuple[str, int], Capture] = {}
     for site in sorted(by_site):  # one after the other, so that not all of them have to be in memory
-        for capture, stated in site_states(by_site[site], read_request, read_response, read_head):
+        for capture, stated in site_states(by_site[site], read_request, read_response):
             found[capture.place] = with_state(capture, stated)
     return [found[capture.place] for capture in captures]
 
@@ -55,10 +53,13 @@ def site_states(
     captures: Iterable[Capture],
     read_request: ReadRequest,
     read_response: ReadResponse,
-    read_head: ReadResponse | None = None,
+    read_cookies: ReadCookies | None = None,
 ) -> Iterator[tuple[Capture, Stated]]:
-    """As `assign_states` of captures of one site: each with what is to be filled in, in no order of theirs."""
-    evidence = Evidence(captures, read_request, read_response, read_head)
+    """As `assign_states` of captures of one site: each with what is to be filled in, in no order of theirs.
+
+    By `read_cookies`, where that is given, answers of which nothing else matters need not be read.
+    """
+    evidence = Evidence(captures, read_request, read_response, read_cookies)
     for item, conditions, vary in _Site(evidence).results():
         changes = conditions.effect is not None
         yield item.capture, (vary, item.sender.chosen, write(conditions), changes)
@@ -126,9 +127,8 @@ class _Site:
 
     def _set_cookies(self, item: Item) -> list[tuple[str, str]]:
         found = []
-        for field, value in self.evidence.read_head(item.capture).headers:
-            if field.lower() == "set-cookie":
-                found += cookies_of((("cookie", value.partition(";")[0]),))
+        for given in self.evidence.cookies_given(item.capture):
+            found += cookies_of((("cookie", given.partition(";")[0]),))
         return [(name, value) for name, value in found if is_choice(name, value)]
 
     # -- conditions
@@ -249,10 +249,8 @@ class _Site:
             return {}
         if len(members) < 2:
             return {}
-        solid = [
-            (m.label, dict(state)) for m, state in zip(members, states, strict=True) if clean(m, self.model)
-        ]
-        return free_slots(solid, self.recording.near(key))
+        solid = {(m.label, state) for m, state in zip(members, states, strict=True) if clean(m, self.model)}
+        return free_slots([(label, dict(state)) for label, state in solid], self.recording.near(key))
 
     def _pinned(self) -> set[str]:
         """The slots that answers which change by themselves may hang on."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import marshal
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
-from snapshots import messages
+from snapshots import messages, warc
 from snapshots.capture import Capture, Response
 from snapshots.cdxj import capture_line, capture_of, restated
 from snapshots.forks import can_fork, run_all
@@ -29,8 +30,10 @@ MANY = 6_000  # captures from which new processes pay for their start
 FORKED = 200  # and forks
 REMEMBERED = 1 << 23  # bytes of bodies kept while the states of a site are found
 SMALL = 1 << 15  # of the largest of them
-HEADS = 1 << 13  # answers without their bodies
 JOB = 1_500  # captures given to a worker together, if they are of small sites
+
+# The head of an answer right after that of its record; "not modified" has its fields from another record.
+_OWN_HEAD = re.compile(rb"\r\n\r\nHTTP/1\.[01] (?!304)[0-9]{3}[ \r]")
 
 Lines = tuple[list[bytes], list[Asked | None]]  # of a site, and what was asked for each; None: to be read
 
@@ -104,7 +107,7 @@ class _Remembering(Archives):
 
     def __init__(self, files: Mapping[str, Place]) -> None:
         super().__init__(files)
-        self._heads: dict[tuple[str, int], Response] = {}
+        self._cookies: dict[tuple[str, int], list[str]] = {}
         self._payloads: dict[tuple[str, int, str], Response] = {}
         self._size = 0
 
@@ -122,17 +125,24 @@ class _Remembering(Archives):
                 self._payloads[key] = found
         return found
 
-    def head(self, capture: Capture) -> Response:
-        """The answer of a capture as `read` gives it, of revisits of ours without its body."""
-        found = self._heads.get(capture.place)
+    def cookies(self, capture: Capture) -> list[str]:
+        """The values of Set-Cookie of an answer."""
+        found = self._cookies.get(capture.place)
         if found is None:
-            found = self._head(capture)
-            if len(self._heads) >= HEADS:
-                self._heads.clear()
-            self._heads[capture.place] = found
+            found = [] if self._sets_none(capture) else messages.set_cookies(self._head(capture).headers)
+            self._cookies[capture.place] = found
         return found
 
+    def _sets_none(self, capture: Capture) -> bool:
+        """Whether the record of a revisit of ours shows without being taken apart that it sets no cookie."""
+        place = self.files.get(capture.filename)
+        if capture.original is None or not capture.session or place is None:
+            return False
+        data = warc.unpack(place.read(capture.offset, capture.length), place, capture.offset)
+        return b"set-cookie" not in data.lower() and _OWN_HEAD.search(data) is not None
+
     def _head(self, capture: Capture) -> Response:
+        """The answer of a capture as `read` gives it, of revisits of ours without its body."""
         if capture.original is None:
             whole = self.payload((capture.filename, capture.offset, capture.length), capture.method)
             return Response(whole.status, whole.reason, whole.headers, b"")
@@ -148,7 +158,7 @@ class _Remembering(Archives):
         """See `Archives.read`."""
         if capture.original is None:
             return self.payload((capture.filename, capture.offset, capture.length), capture.method)
-        head = self.head(capture)
+        head = self._head(capture)
         whole = self.payload(capture.original, capture.method)
         return Response(head.status, head.reason, head.headers, whole.body)
 
@@ -174,7 +184,7 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
     def read_request(capture: Capture) -> Request:
         return requests.get(capture.place) or archives.read_request(capture)
 
-    found = site_states(captures, read_request, archives.read, archives.head)
+    found = site_states(captures, read_request, archives.read, archives.cookies)
     return [restated(line_of[capture.place], capture, stated) for capture, stated in found]
 
 

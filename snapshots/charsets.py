@@ -50,6 +50,8 @@ _LABELS = {
     "utf-16": "utf-16-le",
     "x-user-defined": "cp1252",
 }
+# text encodings that no browser knows; some of them can't replace what they can't read, or read escapes
+_ONLY_PYTHONS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _HEADER = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
 _META = re.compile(
@@ -79,7 +81,7 @@ def codec(label: str | None) -> str | None:
     except (LookupError, ValueError):
         return None
     # "hex", "rot13" and the like are codecs for Python only
-    return found.name if found._is_text_encoding else None
+    return found.name if found._is_text_encoding and found.name not in _ONLY_PYTHONS else None
 
 
 def header_charset(content_type: str | None) -> str | None:

@@ -120,7 +120,7 @@ def _listed(place: Place, name: str, stamp: str) -> Container | None:
         return None
     try:
         value = json.loads(place.read(0, place.size).decode("utf-8-sig"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or value.get("profile") != "multi-wacz-package":
         return None

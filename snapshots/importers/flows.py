@@ -24,7 +24,7 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
     for number, flow in enumerate(flows(place, name)):
         try:
             one = _exchange(flow)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             yield f"{name}: flow {number}: can't be read: {error!r}"
             continue
         if isinstance(one, str):
@@ -49,7 +49,7 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any]]:
             return
         try:
             value = _value(data[:-1], data[-1:])
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, RecursionError) as error:
             raise DamagedInput(f"{name}: offset {at}: a damaged flow: {error}") from error
         if not isinstance(value, dict):
             raise DamagedInput(f"{name}: offset {at}: no flow, but a {type(value).__name__}")
@@ -77,6 +77,8 @@ def _value(data: bytes, kind: bytes) -> Any:
     at = 0
     while at < len(data):
         colon = data.index(b":", at)
+        if not data[at:colon].isdigit():
+            raise ValueError(f"{data[at:colon][:20]!r} is no length")
         stop = colon + 1 + int(data[at:colon])
         items.append(_value(data[colon + 1 : stop], data[stop : stop + 1]))
         at = stop + 1

@@ -32,25 +32,30 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
         entries = log["entries"]
         if not isinstance(entries, list):
             raise TypeError("entries is no list")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedInput(f"{name}: is no HAR: {error}") from error
     folder = Path(name).parent
     found: list[tuple[datetime, datetime, Exchange]] = []
     for number, entry in enumerate(entries):
         try:
             one = _exchange(entry, folder)
+            ended = None if isinstance(one, str) else _ended(one.started, entry.get("time"))
         except KeyError as error:
             yield f"{name}: entry {number}: can't be read: it has no member {error}"
             continue
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             yield f"{name}: entry {number}: can't be read: {error}"
             continue
-        if isinstance(one, str):
+        if isinstance(one, str) or ended is None:
             yield f"{name}: entry {number}: {one}"
             continue
-        lasting = timedelta(milliseconds=max(0.0, float(entry.get("time") or 0)))
-        found.append((one.started, max(one.started + lasting, one.started + _MOMENT), one))
+        found.append((one.started, ended, one))
     yield from numbered(found)
+
+
+def _ended(started: datetime, lasted: Any) -> datetime:
+    """When an exchange of so many milliseconds ended. Raises OverflowError, TypeError, ValueError."""
+    return max(started + timedelta(milliseconds=max(0.0, float(lasted or 0))), started + _MOMENT)
 
 
 def numbered(found: list[tuple[datetime, datetime, Exchange]]) -> list[Exchange]:
@@ -115,14 +120,15 @@ def _body(answer: dict[str, Any], folder: Path, method: str, status: int) -> byt
         except OSError:
             return f"its body file {name} is missing"
     text = content.get("text")
-    if text is None:
-        size = max(int(content.get("size") or 0), int(answer.get("bodySize") or 0))
+    if not text:
+        # the size on the wire is that of an encoded body, which may be of nothing
+        size = max(int(content.get("size") or 0), int(answer.get("bodySize") or 0) if text is None else 0)
         if size > 0 and method != "HEAD" and status not in _BODILESS:
             return "its body is not in the HAR"
         return b""
     if content.get("encoding") == "base64":
         try:
-            return base64.b64decode(text, validate=False)
+            return base64.b64decode("".join(str(text).split()), validate=True)
         except (binascii.Error, ValueError):
             return "its body is no base64"
     media = next((v for n, v in _headers(answer) if n.lower() == "content-type"), None)
@@ -144,17 +150,15 @@ def _encoded(text: str, media: str | None) -> bytes | str:
 
 
 def _sent(asked: dict[str, Any]) -> bytes | str:
-    data = asked.get("postData")
-    if not data:
-        return b"" if int(asked.get("bodySize") or 0) <= 0 else "the body of its request is not in the HAR"
+    data = asked.get("postData") or {}
     text = data.get("text")
     if text:
         if data.get("encoding") == "base64":
-            return base64.b64decode(text)
+            return base64.b64decode("".join(str(text).split()), validate=True)
         return str(text).encode(errors="surrogatepass")
     params = data.get("params") or ()
     if not params:
-        return b""
+        return b"" if int(asked.get("bodySize") or 0) <= 0 else "the body of its request is not in the HAR"
     if "multipart" in str(data.get("mimeType", "")):
         return "the parts of its request are in the HAR without their boundary"
     return urlencode([(str(p["name"]), str(p.get("value") or "")) for p in params]).encode()

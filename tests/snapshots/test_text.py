@@ -179,6 +179,14 @@ def test_charsets(body: bytes, label: str, encoding: str, warned: bool) -> None:
     assert bool(found.warnings) is warned
 
 
+@pytest.mark.parametrize("label", ["idna", "undefined", "unicode_escape", "utf-7"])
+def test_a_charset_that_only_python_knows_is_unknown(label: str) -> None:
+    found = charsets.decode(b"<p>C:\\new \xe9 +AGE-", f"text/html; charset={label}")
+    assert found.text == "<p>C:\\new \xe9 +AGE-"
+    assert found.encoding == "cp1252"
+    assert found.warnings
+
+
 def test_web_labels_are_not_those_of_python() -> None:
     assert charsets.decode("“quotes”".encode("cp1252"), "text/html; charset=ISO-8859-1").text == "“quotes”"
     assert charsets.decode("镕".encode("gbk"), "text/html; charset=gb2312").text == "镕"

@@ -102,3 +102,11 @@ def test_what_is_no_flow_file_is_said(tmp_path: Path, data: bytes) -> None:
         return
     with pytest.raises(DamagedInput, match=r"x\.flows: offset"):
         Snapshot.open(path)
+
+
+def test_a_length_below_zero_does_not_read_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "x.flows"
+    inner = b"1:a,-4:xx"
+    path.write_bytes(b"%d:%b}" % (len(inner), inner))
+    with pytest.raises(DamagedInput, match="no length"):
+        Snapshot.open(path)

@@ -205,3 +205,44 @@ def test_importing_snapshots_loads_no_heavy_packages() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"time": "12ms"}, "could not convert"),
+        ({"time": 1e300}, "too large"),
+        ({"response": {"status": float("inf")}}, "infinity"),
+        ({"response": {"content": {"encoding": "base64", "text": "-_-_"}}}, "its body is no base64"),
+        ({"response": {"content": {"size": 1000, "text": ""}}}, "its body is not in the HAR"),
+        (
+            {"request": {"method": "POST", "bodySize": 9, "postData": {"mimeType": "x/y"}}},
+            "the body of its request is not in the HAR",
+        ),
+    ],
+)
+def test_an_entry_that_lacks_what_it_had_is_left_out(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    path = write(
+        tmp_path / "x.har", entry("http://example.test/1"), entry("http://example.test/2", **changes)
+    )
+    report = import_files([path], tmp_path / "out")
+    assert report.captures == 1
+    assert len(report.notes) == 1
+    assert why in report.notes[0]
+
+
+def test_base64_may_have_line_breaks(tmp_path: Path) -> None:
+    content = {"encoding": "base64", "text": "aGVs\nbG8=\n"}
+    path = write(tmp_path / "x.har", entry("http://example.test/1", response={"content": content}))
+    with Snapshot.open(path) as snapshot:
+        (capture,) = snapshot.captures()
+        assert snapshot.read(capture).body == b"hello"
+
+
+def test_json_too_deep_to_read_is_told_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.har"
+    path.write_text('{"log":{"entries":' + "[" * 200_000 + "]" * 200_000 + "}}")
+    with pytest.raises(DamagedInput, match="is no HAR"):
+        Snapshot.open(path)

@@ -140,7 +140,7 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
 
 def join_lines(lines: Iterable[bytes]) -> bytes:
     """Lines with their line breaks."""
-    return b"".join(line + b"\n" for line in lines)
+    return b"\n".join([*lines, b""])
 
 
 def build(container: Container, progress: Progress | None = None) -> Built:

@@ -65,10 +65,17 @@ class Worker:
         self._lock = threading.Lock()
         self.channel, theirs = handing.channel()
         self.questions, their_questions = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        if inherited is None:
-            self.process = _spawned(job, theirs, their_questions)
-        else:
-            self.process = _forked(job, theirs, their_questions, [*inherited, self.channel, self.questions])
+        try:
+            if inherited is None:
+                self.process = _spawned(job, theirs, their_questions)
+            else:
+                self.process = _forked(
+                    job, theirs, their_questions, [*inherited, self.channel, self.questions]
+                )
+        except OSError as error:
+            raise MissingCapability(
+                f"another process can't be started: {error.strerror}; with one worker none is needed"
+            ) from error
         theirs.close()
         their_questions.close()
         self._answers = self.questions.makefile("rb")

@@ -92,7 +92,7 @@ def command(
             accept=accept,
             ledger=book,
             workers=workers or (1 if program else default_count()),
-            virtual_hosts=MadeHosts("harness.tools.replaying:make_hosts", options),
+            virtual_hosts=MadeHosts("harness.replaying:make_hosts", options),
             on_loss=until.lost,
             forks=True,
         ) as gateway:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import socket
@@ -287,6 +288,21 @@ def test_a_new_interpreter_serves_what_the_parent_has_open_or_nothing(
             record(writer, "http://plain.example/more", b"more")
         with pytest.raises(MissingCapability, match="the snapshot has changed since it was opened"):
             Gateway(snapshot, authority=authority, workers=2).start()
+
+
+def test_no_more_processes_are_to_be_had(
+    site: Site, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(workers, "spawn", refused)
+    with Snapshot.open(site.path) as snapshot:
+        gateway = Gateway(snapshot, authority=authority, workers=2)
+        with pytest.raises(
+            MissingCapability, match=r"another process can't be started: .*with one worker none"
+        ):
+            gateway.start()
 
 
 def test_how_many_there_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ class Coarsener:
 
     def _look(self) -> None:
         """By key of changing answers: what was held at each, and the slots that make a difference to it."""
-        states = self.recording.states(self.model)
+        self.states = states = self.recording.states(self.model)
         self.entries: dict[str, list[tuple[Item, State]]] = {}
         self.relevant: dict[str, set[str]] = {}
         self.seen: dict[str, set[str]] = {}
@@ -181,21 +181,26 @@ class Coarsener:
         if tested >= KEYS and tested * 2 >= len(self.entries):
             self._adopt(self.model.with_mode(slot, None))
 
-    def _merged(self, model: Model) -> dict[str, list[Group]] | None:
-        """The groups that a new model merges, by key; None if it would merge different answers."""
-        states = self.recording.states(model)
+    def _merged(self, model: Model, slot: str) -> dict[str, list[Group]] | None:
+        """The groups that a new model merges, by key; None if it would merge different answers.
+
+        It differs from the one before in what it says of a slot.
+        """
+        states, written = self.recording.states(model, self.states, slot), self.recording.traces
         found: dict[str, list[Group]] = {}
         for key, entries in self.entries.items():
-            groups: dict[State, list[tuple[Item, dict[str, str], State]]] = defaultdict(list)
+            groups: dict[State, list[tuple[Item, State]]] = defaultdict(list)
             for item, old in entries:
-                groups[model.view(states[item.line][item.before], item)].append((item, dict(old), old))
+                line = item.line
+                new = model.view(states[line][item.before], item) if slot in written[line] else old
+                groups[new].append((item, old))
             for members in groups.values():
-                if len({item.label for item, _, _ in members}) > 1:
+                if len({item.label for item, _ in members}) > 1:
                     return None
             found[key] = [
-                Group(state, members)
+                Group(state, [(item, dict(old), old) for item, old in members])
                 for state, members in groups.items()
-                if len({old for _, _, old in members}) > 1
+                if len({old for _, old in members}) > 1
             ]
         return found
 
@@ -211,7 +216,7 @@ class Coarsener:
             if (slot, label) in self.model.void:
                 continue
             model = replace(self.model, void=self.model.void | {(slot, label)})
-            merged, keys = self._merged(model), self._concerned(slot)
+            merged, keys = self._merged(model, slot), self._concerned(slot)
             if merged is None or not keys:
                 continue
             kinds: set[bool] = set()
@@ -229,7 +234,7 @@ class Coarsener:
     def _forget(self, slot: str) -> None:
         """Writing a slot makes the server forget all that was written before (a logout)."""
         model = replace(self.model, forgets=self.model.forgets | {slot})
-        merged = self._merged(model)
+        merged = self._merged(model, slot)
         if merged is None or slot in self.pinned:
             return
         shown = 0
@@ -247,7 +252,7 @@ class Coarsener:
     def _replace(self, slot: str) -> None:
         """What was thought to be added to a slot replaces what was there."""
         model = self.model.with_mode(slot, SET)
-        merged, keys = self._merged(model), self._concerned(slot)
+        merged, keys = self._merged(model, slot), self._concerned(slot)
         if merged is None or not keys:
             return
         shown = 0

@@ -21,7 +21,7 @@ from snapshots.messages import set_cookies
 from snapshots.plain import PLAIN_URL, clients_of
 from snapshots.plain import static as is_static
 from snapshots.request import Request
-from snapshots.rules import Rule, builtin, reduced
+from snapshots.rules import Rule, applied, builtin, reduced
 from snapshots.senders import sender_of
 from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS, sets_session, slot_of, touch_of
@@ -197,8 +197,8 @@ class Evidence:
             told = item.capture.key  # the digest of the request as it is
             left = None
             if issued or not self._irreducible(self.asked(item)):
-                request, parsed = self.request(item)
-                left = parsed if _nothing_to_reduce(parsed) else reduced(request, self.rules, issued)
+                parsed = self.request(item)[1]
+                left = parsed if _nothing_to_reduce(parsed) else applied(self.rules, parsed, issued)
                 told = digest(left)
             vary = vary_of(item.capture) if item.capture.vary else ()
             item.key = told if not vary else short(told, repr(vary)) + told

@@ -73,6 +73,7 @@ def path_name(url: str) -> str:
 
 
 State = tuple[tuple[str, str], ...]  # slot and value, oldest change first
+States = dict[str, list[State]]  # by line, after each number of events
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +202,16 @@ class Recording:
             if key not in self.volatile and len({i.label for i in items}) > 1
         }
 
-    def states(self, model: Model) -> dict[str, list[State]]:
-        """By line, the state after each number of events."""
+    def states(self, model: Model, known: States | None = None, slot: str = "") -> States:
+        """By line, the state after each number of events.
+
+        `known` are those of a model that differs from this one in a slot only.
+        """
         found = {}
         for line, events in self.events.items():
+            if known is not None and slot not in self.traces[line]:
+                found[line] = known[line]
+                continue
             state: State = ()
             states = [state]
             for event in events:

@@ -263,7 +263,11 @@ def reduced(
     rules = tuple(rules)
     if any(rule.kind == "redacted" for rule in rules):
         request = _pseudonyms_masked(request) if stored else mask(request)
-    parsed = parse(request)
+    return applied(rules, parse(request), issued)
+
+
+def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> Parsed:
+    """What rules leave of a request that was taken apart; those for secrets look at it before, and leave it here."""
     for rule in rules:
         parsed = KINDS[rule.kind](rule, parsed, issued)
     return parsed

@@ -58,7 +58,7 @@ class Container:
     def make_plain(self, name: str) -> None:
         """Replaces an archive that can't be read by offset by a plain copy that can."""
         place = self.archives[name]
-        stamp = f"plain {self.stamp} {name} {place.size}"
+        stamp = f"plain 2 {self.stamp} {name} {place.size}"
         copy = derived("plain.warc", stamp, lambda out: unpacked(place, out))
         place.close()
         self.archives[name] = FilePlace(copy, name=name)
@@ -72,18 +72,28 @@ class Container:
 
 
 def unpacked(place: Place, out: BinaryIO) -> None:
-    """Writes the plain bytes of all members of an archive to `out`, one after the other."""
+    """Writes the plain bytes of all members of an archive to `out`, one after the other.
+
+    Stops at damage. A record that is cut there shows it by its length; behind a whole one a line is put that is no
+    record, for the scan to meet.
+    """
     at = 0
+    tail = b"\r\n\r\n"
     while at < place.size:
         unpacker = warc.decompressor(place.read(at, 4), place)
         if unpacker is None:
             at += 1  # padding between members
             continue
-        for piece in chunks(place, at, size=PIECE * 8):
+        for piece in chunks(
+            place, at, size=PIECE // 16
+        ):  # few, for damage takes with it what came of its piece
             try:
                 for part in unpacker.feed(piece):
                     out.write(part)
+                    tail = (tail + part[-4:])[-4:]
             except ValueError:
+                if tail == b"\r\n\r\n":
+                    out.write(b"damaged compressed data at offset %d\r\n" % at)
                 return
             at += len(piece)
             if unpacker.eof:

@@ -231,8 +231,10 @@ def _others(
             count += keep
         elif kind == "resource":
             keep = uri.startswith("urn:") and uri.split(":", 2)[-1] in views
-        else:
-            keep = entry["mime"] == VIEW_MEDIA and uri in views
+        elif entry["mime"] == VIEW_MEDIA:
+            keep = uri in views
+        else:  # what was said over web sockets: it is no capture, and no run says which it needed
+            keep = uri.startswith("http") and entry["mime"] == "application/json"
         if keep:
             records[entry["filename"]].append((int(entry["offset"]), int(entry["length"])))
     return count, whole

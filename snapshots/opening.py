@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,7 +71,19 @@ def _is_archive(place: Place, lead: bytes) -> bool:
     try:
         return warc.starts_record(warc.first_part(unpacker, lead).lstrip(b"\r\n"))
     except ValueError:
-        return False
+        return lead[:2] == warc.GZIP_MAGIC and warc.starts_record(_before_damage(lead).lstrip(b"\r\n"))
+
+
+def _before_damage(lead: bytes) -> bytes:
+    """What a damaged gzip member begins with: one bad record must not hide the others."""
+    z = zlib.decompressobj(warc.GZIP)
+    found = b""
+    try:
+        for byte in lead:
+            found += z.decompress(bytes((byte,)))
+    except zlib.error:
+        pass
+    return found
 
 
 def _zip(place: Place, name: str, stamp: str) -> Container:
@@ -78,7 +91,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
         with zipfile.ZipFile(Reader(place)) as listing:
             entries = [e for e in listing.infolist() if not e.is_dir()]
             places = {e.filename: _entry(place, listing, e, f"{name}!{e.filename}", stamp) for e in entries}
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         raise DamagedInput(f"{name}: the zip is damaged: {error}") from error
     archives = {n: p for n, p in places.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
     nested = {n: p for n, p in places.items() if n.endswith(".wacz")}
@@ -145,6 +158,8 @@ def _listed(place: Place, name: str, stamp: str) -> Container | None:
 
 def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str) -> Place:
     """A stored entry in place; a compressed one unpacked, large ones into the cache."""
+    if entry.flag_bits & 1:
+        raise DamagedInput(f"{name}: is encrypted")
     if entry.compress_type == zipfile.ZIP_STORED:
         # the local header has a name and extra field of its own length (APPNOTE 4.3.7)
         local = place.read(entry.header_offset, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import json
 import os
@@ -252,16 +253,23 @@ class Snapshot:
         return None if record is None else json.loads(record.block)
 
     def all_metadata(self, uri: str) -> list[Any]:
-        """The JSON values of all metadata records of a URI, in recorded order."""
+        """The JSON values of all metadata records of a URI, in recorded order; crawlers write others, too."""
         found = []
         for layer in self._layers:
-            entries = [
-                e
-                for _, _, e in layer.index.entries(other_key("metadata", uri))
-                if e.get("kind") == "metadata"
-            ]
-            found += [json.loads(self._entry_record(layer, entry).block) for entry in entries]
+            for _, _, entry in layer.index.entries(other_key("metadata", uri)):
+                if entry.get("kind") == "metadata":
+                    with contextlib.suppress(ValueError):
+                        found.append(json.loads(self._entry_record(layer, entry).block))
         return found
+
+    def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What was said over web sockets (docs/snapshot.md), with their addresses, each in recorded order."""
+        start = other_key("metadata", "http")
+        lines = (line for layer in self._layers for line in layer.index.lines(start, prefix=True))
+        for uri in dict.fromkeys(json.loads(line.split(b" ", 2)[2])["url"] for line in lines):
+            for value in self.all_metadata(uri):
+                if isinstance(value, dict) and isinstance(value.get("messages"), list):
+                    yield uri, value
 
     def record_of(self, kind: str, uri: str) -> Record | None:
         """The last record of a kind ("resource", "metadata", "conversion") with a target URI."""

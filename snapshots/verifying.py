@@ -22,7 +22,7 @@ from snapshots.indexing import find
 from snapshots.opening import open_container
 from snapshots.package import all_files, identities, snapshot_id
 from snapshots.pairing import settle
-from snapshots.places import Place, chunks, hash_place
+from snapshots.places import Place, Reader, chunks, hash_place
 from snapshots.profile import Profile
 from snapshots.reading import Archives
 from snapshots.scan import Damage, NotSeekable, Scanned
@@ -75,7 +75,7 @@ class _Check:
             2 if self.container.package else 1
         )
         if self.container.whole is not None:
-            self.zip_entries()
+            self.zip_entries(self.container.whole)
         if self.container.kind != "archive":
             self.package()
             self.pages()
@@ -95,9 +95,9 @@ class _Check:
 
     # -- the zip
 
-    def zip_entries(self) -> None:
+    def zip_entries(self, whole: Place) -> None:
         """Entries are stored, have the CRC they say, one name each, and stay inside."""
-        with zipfile.ZipFile(self.container.path) as listing:
+        with zipfile.ZipFile(Reader(whole)) as listing:
             seen: set[str] = set()
             for entry in listing.infolist():
                 name, at = entry.filename, entry.header_offset
@@ -297,7 +297,7 @@ class _Check:
             before = line
             try:
                 key = _key(line)
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError):
                 self.found("index", INDEX, -1, f"line {number} can't be read")
                 continue
             right = wanted.pop(key, None)
@@ -320,8 +320,9 @@ class _Check:
                 continue
             try:
                 _, _, entry = parse_line(line)
-                file, offset, length = entry["filename"], int(entry["offset"]), int(entry.get("length", 0))
-            except (ValueError, KeyError, UnicodeDecodeError):
+                file, offset = str(entry["filename"]), int(entry["offset"])
+                length = int(entry.get("length", 0))
+            except (ValueError, KeyError, TypeError):
                 self.found("index", name, -1, f"line {number} can't be read")
                 continue
             archive = self.container.archives.get(file)

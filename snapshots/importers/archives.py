@@ -55,7 +55,14 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
         report.notes += source.notes
         for note in (source.metadata("urn:stillweb:import") or {}).get("notes", ()):
             report.notes.append(str(note))
-        copy_captures(source, sorted(source.captures(), key=in_order), writer, report)
+        shifts = copy_captures(source, sorted(source.captures(), key=in_order), writer, report)
+        for uri, said in source.conversations():
+            session = str(said.get("session", ""))
+            shift = shifts[session] if session in shifts else writer.last_event(session)
+            events = {
+                name: said[name] + shift for name in ("begin", "end") if isinstance(said.get(name), int)
+            }
+            writer.metadata(uri, said | events)
         for view in source.views():
             found = {kind: source.resource(kind, view.address) for kind in RESOURCES}
             writer.view(view, {kind: data for kind, data in found.items() if data is not None})
@@ -67,8 +74,13 @@ def in_order(capture: Capture) -> tuple[str, int, str, str, int]:
     return capture.session, capture.begin, capture.timestamp, capture.filename, capture.offset
 
 
-def copy_captures(source: Snapshot, captures: list[Capture], writer: Writer, report: ImportReport) -> None:
-    """Records captures of a snapshot again, bodies as streams, sessions after those of the same name."""
+def copy_captures(
+    source: Snapshot, captures: list[Capture], writer: Writer, report: ImportReport
+) -> dict[str, int]:
+    """Records captures of a snapshot again, bodies as streams, sessions after those of the same name.
+
+    Gives the number by which the events of each session were moved.
+    """
     before: dict[str, int] = {}
     for capture in captures:
         session = capture.session
@@ -91,9 +103,11 @@ def copy_captures(source: Snapshot, captures: list[Capture], writer: Writer, rep
                         capture.begin + shift,
                         capture.end + shift,
                         capture.protocol,
+                        extra={"WARC-Truncated": capture.truncated} if capture.truncated else {},
                     )
                 )
         except DamagedInput as error:
             report.notes.append(f"{capture.url}: {error}")
             continue
         report.captures += 1
+    return before

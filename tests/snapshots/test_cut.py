@@ -206,3 +206,15 @@ def test_a_cut_that_would_answer_otherwise_is_refused(
     with pytest.raises(DamagedInput, match="would answer otherwise"):
         cut(whole, Needs(places(whole, f"{TWIN}/again")), tmp_path / "part")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["site", "site.wacz"]
+
+
+def test_what_was_said_over_web_sockets_is_kept(tmp_path: Path) -> None:
+    said = {"url": f"{SITE}/live", "messages": [{"from": "server", "text": "hello"}]}
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, f"{SITE}/1", page("One"))
+        record(writer, f"{SITE}/2", page("Two"))
+        writer.metadata(said["url"], said)
+    cut(tmp_path / "s", Needs(places(tmp_path / "s", f"{SITE}/1")), tmp_path / "part")
+    with Snapshot.open(tmp_path / "part") as part:
+        assert [c.url for c in part.captures()] == [f"{SITE}/1"]
+        assert part.all_metadata(f"{SITE}/live") == [said]

@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from snapshots.errors import UsageError
+from snapshots.errors import DamagedInput, UsageError
 from snapshots.snapshot import Snapshot
 from snapshots.writer import reindex
 from tests.snapshots.making import small_snapshot
@@ -89,3 +89,50 @@ def test_a_folder_of_a_snapshot_may_be_a_link(tmp_path: Path) -> None:
     assert expected
     assert [c.url for c in Snapshot.open(str(snapshot)).captures()] == expected
     assert reindex(snapshot) == len(expected)
+
+
+@pytest.mark.parametrize("field", ["flags", "method", "data"])
+def test_a_zip_that_cant_be_read_is_told_in_a_line(tmp_path: Path, field: str) -> None:
+    path = wacz(tmp_path / "s.wacz", {"archive/x.warc": record(http()), "datapackage.json": b"{} " * 99}, 8)
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    if field == "flags":
+        data[entry + 8] |= 1  # encrypted
+    elif field == "method":
+        data[entry + 10] = 9  # a deflate that nobody has
+    else:
+        local = data.rindex(b"PK\x03\x04")
+        data[local + 46 : local + 60] = bytes(14)
+    path.write_bytes(data)
+    with pytest.raises(DamagedInput, match=r"s\.wacz"):
+        Snapshot.open(path)
+
+
+def test_damage_is_told_of_an_archive_that_cant_be_read_by_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    member = bytearray(gzip.compress(record(http()) + record(http(), uri=NEXT.encode(), number=2)))
+    member[-8] ^= 0xFF  # its check sum
+    (tmp_path / "x.warc.gz").write_bytes(bytes(member) + gzip.compress(record(http(), number=3)))
+    with Snapshot.open(tmp_path / "x.warc.gz") as snapshot:
+        assert snapshot.notes
+
+
+def test_one_damaged_record_at_the_start_hides_no_others(tmp_path: Path) -> None:
+    first, second = bytearray(gzip.compress(record(http()))), gzip.compress(other())
+    first[-8] ^= 0xFF
+    (tmp_path / "x.warc.gz").write_bytes(bytes(first) + second)
+    with Snapshot.open(tmp_path / "x.warc.gz") as snapshot:
+        assert len(list(snapshot.captures())) == 1
+        assert snapshot.notes
+
+
+def test_metadata_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
+    uri = b"http://example.test/"
+    (tmp_path / "x.warc").write_bytes(
+        record(http()) + record(b"via: x\r\n", kind=b"metadata", uri=uri, number=2)
+    )
+    with Snapshot.open(tmp_path / "x.warc") as snapshot:
+        assert snapshot.all_metadata("http://example.test/") == []
+        assert list(snapshot.conversations()) == []

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from snapshots import warc
@@ -331,6 +332,23 @@ def test_a_wrong_index_of_others_is_reported(tmp_path: Path) -> None:
         assert {p.check for p in verify(root)} == {"index"}, content
     (root / "indexes" / "index.cdx.gz").write_bytes(gzip.compress(b"\n".join(lines)))
     assert verify(root) == []
+
+
+@pytest.mark.parametrize(
+    "entry", ['{"filename": ["x"], "offset": "0"}', '{"filename": "x", "offset": null}', "[1]"]
+)
+def test_an_index_line_of_others_of_another_form_is_reported(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "s.wacz"
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("archive/x.warc", b"")
+        out.writestr("indexes/index.cdxj", f"test,example)/ 20250102030405 {entry}\n")
+    assert any(p.check == "index" and "line 1" in p.message for p in verify(path))
+
+
+def test_a_sealed_snapshot_is_checked_behind_a_url(sealed: Path) -> None:
+    with fsspec.filesystem("memory").open("/checked.wacz", "wb") as out:
+        out.write(sealed.read_bytes())
+    assert verify("memory://checked.wacz") == []
 
 
 def test_digests_are_compared_in_every_encoding() -> None:

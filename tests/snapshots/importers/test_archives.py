@@ -56,3 +56,25 @@ def test_a_damaged_file_among_several_keeps_what_was_taken(tmp_path: Path) -> No
         import_files([tmp_path / "a.warc", tmp_path / "b.warc"], tmp_path / "s")
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert len(list(snapshot.captures())) == 1
+
+
+def test_what_was_said_over_web_sockets_is_taken_too(tmp_path: Path) -> None:
+    address = "http://example.test/live"
+    said = {"url": address, "session": "default", "messages": [{"from": "server", "text": "hello"}]}
+    for name in "ab":
+        with Writer.open(tmp_path / name) as writer:
+            record(writer, f"http://example.test/{name}", b"x")
+            writer.metadata(address, {**said, "begin": 3, "end": 4})
+    import_files([tmp_path / "a", tmp_path / "b"], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        moved = [{**said, "begin": 3, "end": 4}, {**said, "begin": 5, "end": 6}]
+        assert snapshot.all_metadata(address) == moved
+        assert list(snapshot.conversations()) == [(address, one) for one in moved]
+
+
+def test_an_answer_that_was_cut_short_stays_marked(tmp_path: Path) -> None:
+    data = warc_record(http(), fields=b"WARC-Truncated: length\r\n")
+    (tmp_path / "a.warc.gz").write_bytes(packed(data))
+    import_files([tmp_path / "a.warc.gz"], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [c.truncated for c in snapshot.captures()] == ["length"]

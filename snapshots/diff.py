@@ -1,7 +1,7 @@
 """What differs between two snapshots: captures, views, frozen texts, profile and rules.
 
-Captures are the same if their canonical key and their state are; they have changed if what they answered (status and
-payload) has. A request that both hold in states of other names, with the same answers, has only been learnt anew: it
+Captures are the same if their canonical key and their state are; they have changed if what they answered (status,
+payload, and where a redirect leads) has. A request that both hold in states of other names, with the same answers, has only been learnt anew: it
 is counted as `restated` and is no difference of what an agent is served.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 CONTEXT = 2  # lines around a change in a text
 Place = tuple[str, int]
-Answer = tuple[int, str]  # status, payload digest
+Answer = tuple[int, str]  # status, payload digest; of a redirect with where it leads
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def unified(before: str, after: str, old: str = "before", new: str = "after") ->
 
 def counts(text: str) -> tuple[int, int]:
     """How many lines a unified difference adds and removes."""
-    lines = [line for line in text.splitlines() if not line.startswith(("+++ ", "--- "))]
+    lines = text.splitlines()[2:]  # below the names of the two
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
@@ -141,7 +141,13 @@ class _Side:
 
     def answers(self, captures: Iterable[Capture], anew: bool) -> tuple[Answer, ...]:
         """The different answers of captures, sorted; `anew` hashes the bodies."""
-        return tuple(sorted({(c.status, self._sha256(c) if anew else c.digest) for c in captures}))
+        return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
+
+    def _payload(self, capture: Capture, anew: bool) -> str:
+        digest = self._sha256(capture) if anew else capture.digest
+        if 300 <= capture.status < 400 and capture.status != 304:
+            return f"{digest} to {self.snapshot.head(capture).header('location')}"
+        return digest
 
     def _sha256(self, capture: Capture) -> str:
         if capture.digest.startswith("sha256:"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from snapshots import credentials, encodings
-from snapshots.redact import TEXTUAL
+from snapshots.redact import COOKIES, PART, TEXTUAL
 from snapshots.request import Headers
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
         for kind, value in in_bytes([request.body]):
             yield leak(kind, "request body", value)
     with snapshot.open_body(capture) as body:
-        response_headers = snapshot.read(capture).headers if capture.length < 1 << 24 else ()
+        response_headers = snapshot.head(capture).headers
         for name, kind, value in in_headers(response_headers):
             yield leak(kind, f"response header {name}", value)
         if not TEXTUAL.search(capture.mime or "text/"):
@@ -99,8 +99,12 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
         try:
             for kind, value in in_bytes(encodings.decode_pieces(pieces, encoding)):
                 yield leak(kind, "response body", value)
+            return
         except encodings.EncodingProblem:
-            return  # not readable as what it says it is; verify reports that
+            pass  # not what its header says: looked at as it is, too
+    with snapshot.open_body(capture) as body:
+        for kind, value in in_bytes(iter(lambda: body.read(PIECE), b"")):
+            yield leak(kind, "response body", value)
 
 
 def in_url(url: str) -> Iterator[tuple[str, str]]:
@@ -123,7 +127,7 @@ def in_headers(headers: Headers) -> Iterator[tuple[str, str, str]]:
     for name, value in headers:
         lower = name.lower()
         if lower in ("cookie", "set-cookie"):
-            parts = value.split("; ") if lower == "cookie" else [value.partition(";")[0]]
+            parts = COOKIES.split(value)[::2] if lower == "cookie" else [value.partition(";")[0]]
             for part in parts:
                 cookie, equals, content = part.partition("=")
                 bare = content.strip().strip('"')
@@ -131,18 +135,26 @@ def in_headers(headers: Headers) -> Iterator[tuple[str, str, str]]:
                     yield name, "session cookie", bare
         elif credentials.secret_header(lower, value):
             yield name, "credential", value.rpartition(" ")[2]
+        elif "://" in value or lower in ("location", "referer", "content-location", "link", "refresh"):
+            yield from ((name, kind, found) for kind, found in in_url(value))
         else:
-            for kind, found in credentials.known_formats(value.encode("utf-8", "replace")):
-                yield name, kind, found[0].decode("latin-1")
+            for kind, match in credentials.known_formats(value.encode("utf-8", "replace")):
+                yield name, kind, match[0].decode("latin-1")
 
 
 def in_fields(body: bytes, media: str) -> Iterator[tuple[str, str]]:
     """Kind and value of named form and JSON fields that hold a secret."""
-    if "urlencoded" in media:
+    kind = media.partition(";")[0].strip().lower()
+    if kind.startswith("multipart/"):
+        for part in PART.finditer(body):
+            name, value = part[1].decode("utf-8", "replace"), part[2].decode("utf-8", "replace")
+            if len(value) <= 4096 and credentials.secret_field(name, value):
+                yield f"field {name}", value
+    elif kind.endswith("urlencoded"):
         for match in _PAIR.finditer(body.decode("latin-1")):
             if credentials.secret_field(match[1], match[2]):
                 yield f"field {match[1]}", match[2]
-    elif "json" in media:
+    elif "json" in kind or body[:1] in (b"{", b"["):
         for field in _MEMBER.finditer(body):
             name, value = field[1].decode("utf-8", "replace"), field[2].decode("utf-8", "replace")
             if credentials.secret_field(name, value):

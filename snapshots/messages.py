@@ -108,7 +108,7 @@ def parse_request(block: bytes, uri: str) -> Request:
     body = block[start:]
     if is_chunked(headers):
         body = dechunk(body)
-    return Request(match[1].upper(), url, headers, body)
+    return Request(match[1], url, headers, body)
 
 
 def status_line(line: str) -> tuple[int, str] | None:
@@ -190,7 +190,7 @@ def is_encoded(body: bytes, encoding: str) -> bool:
     if encoding in ("gzip", "x-gzip"):
         return sample[:2] == b"\x1f\x8b" and _inflates(sample, 31)
     if encoding == "deflate":
-        return _inflates(sample, 15) or _inflates(sample, -15)
+        return _inflates(sample, 15) or _inflates(sample, -15, whole=len(body) <= _SAMPLE)
     if encoding == "zstd":
         return sample[:4] == b"\x28\xb5\x2f\xfd"
     if encoding == "br":
@@ -205,12 +205,14 @@ def is_encoded(body: bytes, encoding: str) -> bool:
     return True  # unknown here: nothing says that it is wrong
 
 
-def _inflates(sample: bytes, wbits: int) -> bool:
+def _inflates(sample: bytes, wbits: int, *, whole: bool = False) -> bool:
+    """Whether a sample can be unpacked; to its end, if `whole`: bare deflate begins as some texts do."""
+    unpacker = zlib.decompressobj(wbits)
     try:
-        zlib.decompressobj(wbits).decompress(sample)
+        unpacker.decompress(sample)
     except zlib.error:
         return False
-    return True
+    return unpacker.eof or not whole
 
 
 def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:
@@ -218,7 +220,15 @@ def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) 
     names = {n.lower() for n, _ in headers}
     kept: list[tuple[str, str]] = []
     length_at = -1
-    encodings: list[str] = []
+    encodings = [
+        e.strip().lower()
+        for n, v in headers
+        if n.lower() == "content-encoding"
+        for e in v.split(",")
+        if e.strip()
+    ]
+    # only the outermost encoding can be seen from outside
+    plain = bool(sample and encodings) and not is_encoded(sample, encodings[-1])
     for name, value in headers:
         lower = name.lower()
         if lower in ("transfer-encoding", "x-orig-transfer-encoding", "x-orig-content-length"):
@@ -228,11 +238,8 @@ def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) 
                 length_at = len(kept)
                 kept.append((name, value))
             continue
-        if lower == "content-encoding":
-            encodings += [e.strip().lower() for e in value.split(",") if e.strip()]
-            # only the outermost encoding can be seen from outside
-            if sample and encodings and not is_encoded(sample, encodings[-1]):
-                continue
+        if lower == "content-encoding" and plain:
+            continue
         if lower == "x-orig-content-encoding":
             media = next((v for n, v in headers if n.lower() == "content-type"), "")
             if "content-encoding" in names or not _still_encoded(sample, value, media):

@@ -46,7 +46,8 @@ _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)")
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@")
 _JSON_STRING = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_PART = re.compile(rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.S)
+PART = re.compile(rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.S)
+COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; programs leave the space out
 _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
 
@@ -209,7 +210,7 @@ class Redactor:
     def _body(
         self, body: bytes, headers: Headers, learn: Callable[[bytes, str], bytes]
     ) -> tuple[bytes, Headers]:
-        if not body or len(body) > LIMIT:
+        if not body:
             return body, headers
         encoding = _get(headers, "content-encoding")
         media = _get(headers, "content-type") or ""
@@ -221,7 +222,8 @@ class Redactor:
             plain = encodings.decode(body, encoding)
         except encodings.EncodingProblem:
             plain, encoding = body, None
-        changed = self._sought.replace(learn(plain, media) if textual else plain)
+        learnt = learn(plain, media) if textual and len(body) <= LIMIT else plain
+        changed = self._sought.replace(learnt)
         if changed is plain or changed == plain:
             return body, headers
         packed = encodings.encode(changed, encoding)
@@ -231,7 +233,7 @@ class Redactor:
         """What a client sends: named fields of forms, multipart and JSON, and well-known formats."""
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
-            body = _PART.sub(self._part, body)
+            body = PART.sub(self._part, body)
         elif "json" in kind or body[:1] in (b"{", b"["):
             body = _JSON_STRING.sub(self._member, body)
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
@@ -259,13 +261,14 @@ class Redactor:
     def _header(self, name: str, value: str) -> str:
         lower = name.lower()
         if lower == "cookie":
-            return "; ".join(self._cookie(part) for part in value.split("; "))
+            parts = COOKIES.split(value)  # the cookies, and what is between them
+            return "".join(part if at % 2 else self._cookie(part) for at, part in enumerate(parts))
         if lower == "set-cookie":
             first, semicolon, rest = value.partition(";")
             return self._cookie(first) + semicolon + rest
         if credentials.secret_header(lower, value):
             return self._credential(lower, value)
-        if "=" in value and "://" in value:
+        if ("=" in value or "@" in value) and "://" in value:
             return self.url(value)
         if "=" in value and lower in ("location", "referer", "content-location", "link", "refresh"):
             return self.url(value)

@@ -87,6 +87,14 @@ def test_a_status_alone_is_a_change(tmp_path: Path) -> None:
     assert [(c.before[0][0], c.after[0][0]) for c in found.captures] == [(200, 404)]
 
 
+def test_where_a_redirect_leads_is_a_change(tmp_path: Path) -> None:
+    def to(place: str) -> Callable[[Writer], None]:
+        headers = (("Location", place),)
+        return lambda writer: record(writer, f"{SITE}/x", b"", status=302, headers=headers)  # type: ignore[return-value]
+
+    assert compared(tmp_path, to("/a"), to("/b")).count("captures", "changed") == 1
+
+
 def test_answers_of_the_same_request_in_another_state_are_kept_apart(tmp_path: Path) -> None:
     def of(count: int) -> Callable[[Writer], None]:
         def fill(writer: Writer) -> None:
@@ -190,3 +198,4 @@ def test_profile_and_rules(tmp_path: Path) -> None:
 def test_a_unified_difference_of_equal_texts_is_empty() -> None:
     assert unified("a\nb", "a\nb") == ""
     assert counts(unified("a\nb", "a\nc\nd")) == (2, 1)
+    assert counts(unified("a\n-- x\nb", "a\nb\n++ y")) == (1, 1)

@@ -61,6 +61,14 @@ def test_what_was_stored_before_a_secret_was_known_is_named(tmp_path: Path) -> N
     assert sealed.code == 0, sealed.err
 
 
+def test_a_body_that_is_not_what_its_encoding_says_is_looked_through(tmp_path: Path) -> None:
+    redactor = Redactor(b"k" * 32)
+    packed = (*HTML, ("Content-Encoding", "gzip"))
+    record(tmp_path / "s", redactor, first=f"<p>{TOKEN}</p>".encode(), headers=packed)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert "response body" in [one.part for one in late.find(snapshot, redactor)]
+
+
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     redactor = Redactor(b"k" * 32)
     record(tmp_path / "s", redactor, first=b"<p>nothing secret</p>")

@@ -60,6 +60,12 @@ CASES: list[tuple[str, Request, Headers, bytes]] = [
     ("credential in request header X-API-KEY", Request("GET", "https://a.test/", (("X-API-KEY", "abcdefgh12345"),)), HTML, b"x"),
     ("value of api_key in url", Request("GET", "https://a.test/?api_key=abcdefgh12345"), HTML, b"x"),
     ("field password in request body", Request("POST", "https://a.test/", FORM, b"password=letmein99"), HTML, b"x"),
+    ("session cookie in request header Cookie", Request("GET", "https://a.test/", (("Cookie", "lang=en;sid=a8Kf93kLw02mXq"),)), HTML, b"x"),
+    ("value of access_token in response header Location", Request("GET", "https://a.test/"), (*HTML, ("Location", "/in#access_token=abcdefgh12345")), b"x"),
+    ("password in request header Referer", Request("GET", "https://a.test/", (("Referer", "https://me:letmein99@a.test/"),)), HTML, b"x"),
+    ("AWS access key in response body", Request("GET", "https://a.test/"), (*HTML, ("Content-Encoding", "gzip")), AWS.encode()),
+    ("field password in request body", Request("POST", "https://a.test/", (("Content-Type", "multipart/form-data; boundary=b"),), b'--b\r\nContent-Disposition: form-data; name="password"\r\n\r\nletmein99\r\n--b--\r\n'), HTML, b"x"),
+    ("member password in request body", Request("POST", "https://a.test/", (("Content-Type", "text/plain"),), b'{"password": "letmein99"}'), HTML, b"x"),
     ("member password in request body", Request("POST", "https://a.test/", (("Content-Type", "application/json"),), b'{"password": "letmein99"}'), HTML, b"x"),
 ]  # fmt: skip
 

@@ -4,8 +4,10 @@ import contextlib
 import gzip
 import io
 import json
+import zlib
 from pathlib import Path
 
+import brotli
 import pytest
 import zstandard
 from warcio.archiveiterator import ArchiveIterator
@@ -337,3 +339,23 @@ def test_a_browser_that_calls_home_is_recorded_like_anyone(tmp_path: Path) -> No
     data = packed(record(http()), record(http(json.dumps({"x": 1}).encode()), uri=uri, number=2))
     with opened(tmp_path, data) as snapshot:
         assert len(list(snapshot.captures())) == 2
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "kept"),
+    [
+        ("deflate", b'{"a":1}', 0),  # unpacked by who archived it; bare deflate may begin so
+        ("deflate", zlib.compress(PAGE)[2:-4], 1),
+        ("gzip\r\nContent-Encoding: br", brotli.compress(gzip.compress(PAGE)), 2),
+        ("gzip\r\nContent-Encoding: br", PAGE, 0),
+    ],
+)
+def test_content_encodings_are_those_of_the_bytes(
+    tmp_path: Path, coding: str, body: bytes, kept: int
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: " + coding.encode() + b"\r\n"
+    with opened(tmp_path, packed(record(http(body, head)))) as snapshot:
+        (capture,) = snapshot.captures()
+        answer = snapshot.read(capture)
+        assert [n for n, _ in answer.headers].count("Content-Encoding") == kept
+        assert answer.body == body

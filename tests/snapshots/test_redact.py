@@ -364,3 +364,23 @@ def test_what_is_handed_out_is_found_as_by_looking_everywhere(data: bytes) -> No
     for text in (data, b'{"api-Token": "' + data, b"clientSECRET='abcdefghijklmnop1234'" + data):
         found = [match.span() for match in credentials.given(text)]
         assert found == [match.span() for match in credentials.GIVEN.finditer(text)]
+
+
+def test_cookies_are_told_apart_without_a_space_between_them(redactor: Redactor) -> None:
+    ((_, got),) = redactor.headers((("Cookie", f"lang=en;session={TOKEN};theme=dark"),))
+    assert got == f"lang=en;session={redactor.pseudonym(TOKEN)};theme=dark"
+
+
+def test_user_info_in_a_header_needs_no_query(redactor: Redactor) -> None:
+    ((_, got),) = redactor.headers((("Location", "https://me:hunter2hunter2@h.test/"),))
+    assert got == f"https://me:{redactor.pseudonym('hunter2hunter2')}@h.test/"
+
+
+def test_a_known_secret_is_replaced_in_a_large_request(
+    redactor: Redactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snapshots.redact.LIMIT", 100)
+    redactor.learn(TOKEN)
+    sent = b"x" * 200 + TOKEN.encode()
+    request = redactor.request(Request("POST", "http://a.test/", (("Content-Type", "text/plain"),), sent))
+    assert request.body == b"x" * 200 + redactor.pseudonym(TOKEN).encode()

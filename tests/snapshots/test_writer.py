@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.profile import Profile
+from snapshots.request import Request
 from snapshots.snapshot import Snapshot
+from snapshots.verifying import verify
 from snapshots.view import View
 from snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot
@@ -302,3 +304,15 @@ def test_the_index_comes_from_the_records_alone(tmp_path: Path) -> None:
         reindex(tmp_path)
     with Snapshot.open(root) as snapshot:
         assert len(list(snapshot.captures())) == 3
+
+
+def test_a_method_is_what_was_sent(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, "http://example.test/", b"x", method="patch")
+    reindex(tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [c.method for c in snapshot.captures()] == ["patch"]
+        assert [
+            snapshot.matcher().lookup(Request(m, "http://example.test/")).verdict for m in ("patch", "PATCH")
+        ] == ["exact", "miss"]
+    assert verify(tmp_path / "s") == []

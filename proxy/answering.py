@@ -144,8 +144,10 @@ class Answerer:
             if lookup.capture is not None:
                 try:
                     reply, derived, _ = self._reply(request, lookup, lookup.verdict, "head")
-                except (responses.Refusal, DamagedInput):
-                    return self._miss(request, line, missed, "")
+                except responses.Refusal as refusal:
+                    return self._miss(request, line, missed, str(refusal))
+                except DamagedInput as error:
+                    return self._damaged(request, line, missed, error)
                 self.note(line, self.tail(request, lookup, lookup.verdict, derived, reply.status, missed))
                 return reply
         elif is_preflight(request):
@@ -212,12 +214,15 @@ class Answerer:
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
         encoding = stored.header("content-encoding") if decoded else None
         if decoded:
-            size = None
-            if request.header("range") is not None or request.method == "HEAD":
-                try:
-                    size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
-                except encodings.EncodingProblem:
-                    decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
+            unpacked = stored_pieces(self.snapshot, capture, encoding)
+            try:
+                if request.header("range") is not None or request.method == "HEAD":
+                    size = sum(len(p) for p in unpacked)
+                else:
+                    size = None
+                    next(unpacked, b"")  # whether it is packed at all
+            except encodings.EncodingProblem:
+                decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
         fields = self._flagged(made.headers, verdict, capture, how)

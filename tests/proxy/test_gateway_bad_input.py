@@ -90,8 +90,23 @@ def test_a_damaged_archive_is_no_empty_page(tmp_path: Path, authority: Authority
             out.write(data)
         with client(g) as c:
             answer = c.get("http://site.example/")
+            headers = c.head("http://site.example/").headers
         assert (answer.status_code, answer.headers["stillweb-verdict"]) == (502, "miss")
-        assert "can't be read" in g.ledger.entries()[0]["why"]
+        assert headers["stillweb-verdict"] == "miss"
+        told = g.ledger.entries()
+        assert [e["status"] for e in told] == [502, 502]
+        assert all("can't be read" in e["why"] for e in told)
+
+
+def test_a_large_body_that_is_not_what_its_encoding_says_comes_as_it_came(
+    tmp_path: Path, authority: Authority
+) -> None:
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", BIG, headers=(HTML, ("Content-Encoding", "gzip")))
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, client(g) as c:
+        with c.stream("GET", "http://site.example/", headers={"Accept-Encoding": "identity"}) as answer:
+            assert b"".join(answer.iter_raw()) == BIG
+        assert [e["verdict"] for e in g.ledger.entries()] == ["exact"]
 
 
 def test_a_url_that_none_can_parse_is_a_miss_with_its_ledger_line(gateway: Gateway) -> None:

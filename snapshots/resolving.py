@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
@@ -52,6 +54,25 @@ def _digest(line: bytes) -> str:
     return digest
 
 
+_OF_NOTHING = frozenset(
+    f"{name}:{text.rstrip('=').lower()}"
+    for name in ("md5", "sha1", "sha256", "sha512")
+    for raw in [hashlib.new(name, usedforsecurity=False).digest()]
+    for text in (raw.hex(), base64.b32encode(raw).decode())
+)
+
+
+def _contradicts(digest: str, other: str) -> bool:
+    """Whether two digests are of different payloads: of one algorithm, in one encoding, and not the same.
+
+    Some tools give every revisit the digest of nothing, which is all that its record holds.
+    """
+    one, two = (text.rstrip("=").lower() for text in (digest, other))
+    if one in _OF_NOTHING or one.partition(":")[0] != two.partition(":")[0]:
+        return False
+    return len(one) == len(two) and one != two
+
+
 class Originals:
     """The captures of a snapshot that are no revisits, by what revisits name them by; looked at when asked for."""
 
@@ -71,7 +92,9 @@ class Originals:
         if row is None or same:  # several captures of one instant: the digest decides
             uri = moment.partition(" ")[2]
             row = same.get(uri) or same.get(url) or next(iter(same.values()), None)
-        return None if row is None else Original(*row)
+        if row is None or _contradicts(digest, _digest(row[LINE])):
+            return None
+        return Original(*row)
 
     @cached_property
     def _all(self) -> list[Row]:

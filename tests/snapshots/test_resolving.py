@@ -42,3 +42,19 @@ def test_revisits_without_their_original_are_no_answer(tmp_path: Path) -> None:
     with opened(tmp_path, packed(revisit(fields=DIGEST), record(http()))) as snapshot:
         assert list(bodies(snapshot)) == ["http://example.test/"]
         assert "is in none of the files" in snapshot.notes[0]
+
+
+def test_a_revisit_is_not_answered_by_another_payload_than_it_names(tmp_path: Path) -> None:
+    named = (
+        b"WARC-Refers-To-Target-URI: http://example.test/\r\nWARC-Refers-To-Date: 2020-01-02T03:04:05Z\r\n"
+    )
+    other = DIGEST.replace(b"AAAA", b"BBBB")
+    with opened(tmp_path, packed(record(http(), fields=DIGEST), revisit(fields=named + other))) as snapshot:
+        assert list(bodies(snapshot)) == ["http://example.test/"]
+        assert "is in none of the files" in snapshot.notes[0]
+    nothing = (
+        b"WARC-Payload-Digest: sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"  # as some tools give for all of them
+    )
+    data = packed(record(http(), fields=DIGEST), revisit(fields=named + nothing))
+    with opened(tmp_path, data, "y.warc.gz") as snapshot:
+        assert bodies(snapshot)[NEXT] == PAGE

@@ -253,13 +253,15 @@ class Snapshot:
         return None if record is None else json.loads(record.block)
 
     def all_metadata(self, uri: str) -> list[Any]:
-        """The JSON values of all metadata records of a URI, in recorded order; crawlers write others, too."""
-        found = []
-        for layer in self._layers:
+        """The JSON values of all metadata records of a URI in the highest layer that has any, in recorded order."""
+        found: list[Any] = []
+        for layer in reversed(self._layers):
             for _, _, entry in layer.index.entries(other_key("metadata", uri)):
                 if entry.get("kind") == "metadata":
-                    with contextlib.suppress(ValueError):
+                    with contextlib.suppress(ValueError):  # crawlers write other ones
                         found.append(json.loads(self._entry_record(layer, entry).block))
+            if found:
+                break
         return found
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ import pytest
 
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.snapshot import Snapshot
-from snapshots.writer import reindex
+from snapshots.writer import Writer, reindex
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import NEXT, PAGE, arc, bodies, http, other, packed, record
 
@@ -136,3 +136,15 @@ def test_metadata_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
     with Snapshot.open(tmp_path / "x.warc") as snapshot:
         assert snapshot.all_metadata("http://example.test/") == []
         assert list(snapshot.conversations()) == []
+
+
+def test_metadata_of_a_higher_layer_hides_that_of_a_lower_one(tmp_path: Path) -> None:
+    address = "http://example.test/live"
+    for name, session in (("below", "a"), ("above", "b")):
+        with Writer.open(tmp_path / name) as writer:
+            writer.metadata(address, {"url": address, "session": session, "messages": []})
+    with Snapshot.open(tmp_path / "below", tmp_path / "above") as snapshot:
+        assert [said["session"] for said in snapshot.all_metadata(address)] == ["b"]
+        assert [said["session"] for _, said in snapshot.conversations()] == ["b"]
+    with Snapshot.open(tmp_path / "above", tmp_path / "below") as snapshot:
+        assert [said["session"] for said in snapshot.all_metadata(address)] == ["a"]

@@ -246,22 +246,20 @@ class SearchIndex:
             title = tantivy.Query.boost_query(term(self._schema, "title", word), TITLE_BOOST)
             return [(occur.Should, title), (occur.Should, term(self._schema, "body", word))]
 
+        def together(name: str, words: list[str]) -> Any:
+            if len(words) == 1:
+                return term(self._schema, name, words[0])
+            return tantivy.Query.phrase_query(self._schema, name, words)
+
         clauses: list[tuple[Any, Any]] = [clause for word in parsed.words for clause in either(word)]
-        for phrase in parsed.phrases:
-            one = (
-                tantivy.Query.phrase_query(self._schema, "body", phrase)
-                if len(phrase) > 1
-                else term(self._schema, "body", phrase[0])
-            )
-            clauses.append((occur.Must, one))
+        clauses += [(occur.Must, together("body", phrase)) for phrase in parsed.phrases]
         for name, value in parsed.musts:
             clauses.append(
                 (occur.Must, tantivy.Query.const_score_query(term(self._schema, name, value), 0.0))
             )
         if not clauses:
             return None
-        for name, value in parsed.nots:
-            clauses.append((occur.MustNot, term(self._schema, name, value)))
+        clauses += [(occur.MustNot, together(name, phrase)) for name, phrase in parsed.nots if any(phrase)]
         if parsed.words and (parsed.musts or parsed.phrases):
             # with musts alone the words would be free to be absent
             some = tantivy.Query.boolean_query([clause for word in parsed.words for clause in either(word)])
@@ -288,12 +286,12 @@ def sorted_by_address(texts: Iterable[FrozenText]) -> Iterator[FrozenText]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed query: free words, phrases, and (field, token) pairs that must or must not be there."""
+    """A parsed query: free words, phrases, (field, token) pairs that must, and (field, phrase) that must not be there."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[list[str], ...] = ()
     musts: tuple[tuple[str, str], ...] = ()
-    nots: tuple[tuple[str, str], ...] = ()
+    nots: tuple[tuple[str, list[str]], ...] = ()
 
 
 _QUERY_PART = re.compile(r'(-?)(?:(site|intitle|inurl|filetype):)?(?:"([^"]*)"|(\S+))')
@@ -304,7 +302,7 @@ def parse_query(query: str) -> Query:
     words: list[str] = []
     phrases: list[list[str]] = []
     musts: list[tuple[str, str]] = []
-    nots: list[tuple[str, str]] = []
+    nots: list[tuple[str, list[str]]] = []
     for minus, name, quoted, bare in _QUERY_PART.findall(query):
         value = quoted or bare
         if name in ("site", "filetype"):
@@ -312,7 +310,9 @@ def parse_query(query: str) -> Query:
         else:
             found = list(tokens(value))
         if minus and bare[:1] != "-":
-            nots += [({"intitle": "title"}.get(name, name) or "body", token) for token in found]
+            place = {"intitle": "title"}.get(name, name) or "body"
+            # Chinese may be cut differently in a text: no part of such a word may be there
+            nots += [(place, found)] if quoted or bare.isascii() else [(place, [token]) for token in found]
         elif name:
             musts += [({"intitle": "title"}.get(name, name), token) for token in found if token]
         elif quoted and found:

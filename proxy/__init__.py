@@ -1,6 +1,6 @@
 """The wire: record into a snapshot, serve from one, drive a browser against either.
 
-Recorder (mitmproxy, in process) · Gateway (replay; has no way out) · Ledger · Authority (certificates) ·
+Recorder (mitmproxy, in process) · Gateway (replay; has no way out) · MadeHosts (hosts that it answers for) · Ledger · Authority (certificates) ·
 client_environment · Fetcher (views by steps) · check. Loaded on first use, so that importing costs nothing.
 """
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proxy.checking import check
     from proxy.clients import client_environment
     from proxy.gateway import Gateway
+    from proxy.hosting import MadeHosts
     from proxy.ledger import Ledger
     from proxy.recorder import Recorder, record_command
     from proxy.views import Fetcher
@@ -24,6 +25,7 @@ _HOME = {
     "client_environment": "clients",
     "Gateway": "gateway",
     "Ledger": "ledger",
+    "MadeHosts": "hosting",
     "Recorder": "recorder",
     "record_command": "recorder",
     "Fetcher": "views",
@@ -34,6 +36,7 @@ __all__ = [
     "Fetcher",
     "Gateway",
     "Ledger",
+    "MadeHosts",
     "Recorder",
     "check",
     "client_environment",

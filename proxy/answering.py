@@ -262,6 +262,8 @@ class Answerer:
         if request.method == "HEAD":
             response = Response(response.status, response.reason, response.headers, b"")
         reply = self._made(response, verdict)
+        if verdict == "miss":
+            self._count(request, line, None)
         self.note(line, self.tail(request, None, verdict, "virtual", reply.status))
         return reply
 

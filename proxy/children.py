@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 from snapshots.forks import can_fork
 
-OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the parent hears them and ends its children itself
+# the parent hears them and ends its children itself
+OURS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
 class Child(Protocol):

@@ -375,7 +375,11 @@ class Connection(Channel):
 
     async def _go(self, data: bytes, session: str) -> None:
         """The connection, once all is written, goes to the process that is to answer, with what was read of it."""
+        end = time.monotonic() + PATIENCE
         while self._transport is not None and self._transport.get_write_buffer_size():
+            if time.monotonic() > end:  # the client does not read
+                self.abort()
+                return
             await asyncio.sleep(WRITTEN)
         if self._transport is not None and self.hub.give_back is not None:
             sock = self._transport.get_extra_info("socket")

@@ -34,7 +34,7 @@ encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 class Ledger:
     """A ledger being written, and read back. `path` is replaced if it exists; None keeps a temporary file.
 
-    `fd` and `started` are those of the ledger of another process, to be shared with it. Safe for use from many
+    `fd` and `started` are those of the ledger of another process, to be shared with it; `path` then only names it. Safe for use from many
     threads. Raises MissingCapability when the file can't be written.
     """
 

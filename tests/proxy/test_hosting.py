@@ -44,6 +44,15 @@ def make_counting(snapshot: Snapshot, *, word: str) -> dict[str, Any]:
     return {"made.example": answer}
 
 
+def make_broken(snapshot: Snapshot) -> dict[str, Any]:
+    """A host that raises."""
+
+    def answer(request: Request, session: str) -> Response:
+        raise ZeroDivisionError("on purpose")
+
+    return {"made.example": answer}
+
+
 def make_failing(snapshot: Snapshot) -> dict[str, Any]:
     raise ValueError("no\nway")
 
@@ -113,6 +122,21 @@ def test_virtual_hosts_that_cant_be_made_are_told_at_start(
         pass
     assert told in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_host_that_raises_is_on_the_status_page(site: Site, authority: Authority) -> None:
+    hosts = MadeHosts(f"{HERE}:make_broken")
+    with (
+        Snapshot.open(site.path) as snapshot,
+        Gateway(snapshot, authority=authority, workers=2, virtual_hosts=hosts, challenge=False) as gateway,
+    ):
+        for name in "ab":
+            with client(gateway, name) as c:
+                assert c.get("http://made.example/").status_code == 500
+        with client(gateway) as c:
+            status = c.get("http://stillweb.local/").json()
+        assert status["failures"] == ["ZeroDivisionError: on purpose"] * 2
+        assert status["misses"] == gateway.stats.failures == 2
 
 
 def test_what_a_new_interpreter_cant_make_is_told_alike(site: Site, authority: Authority) -> None:

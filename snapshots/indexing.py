@@ -170,7 +170,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         seen = messages.glance(head) if head else None
         media = seen[1] if seen else ""
     begin, _, end = get("warc-stillweb-events", "").partition("-")
-    numbered = begin.isdigit() and end.isdigit()
+    numbered = begin.isdecimal() and end.isdecimal()
     return Answer(
         uri.partition("#")[0],
         get("warc-date", ""),

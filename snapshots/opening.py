@@ -91,7 +91,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
         with zipfile.ZipFile(Reader(place)) as listing:
             entries = [e for e in listing.infolist() if not e.is_dir()]
             places = {e.filename: _entry(place, listing, e, f"{name}!{e.filename}", stamp) for e in entries}
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DamagedInput(f"{name}: the zip is damaged: {error}") from error
     archives = {n: p for n, p in places.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
     nested = {n: p for n, p in places.items() if n.endswith(".wacz")}

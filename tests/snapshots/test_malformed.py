@@ -359,3 +359,10 @@ def test_content_encodings_are_those_of_the_bytes(
         answer = snapshot.read(capture)
         assert [n for n, _ in answer.headers].count("Content-Encoding") == kept
         assert answer.body == body
+
+
+@pytest.mark.parametrize("events", ["²-3", "1-²", "-1-2", "1"])
+def test_events_that_are_no_numbers(tmp_path: Path, events: str) -> None:
+    fields = f"WARC-Stillweb-Events: {events}\r\n".encode()
+    with opened(tmp_path, packed(record(http(), fields=fields))) as snapshot:
+        assert [(c.begin, c.end) for c in snapshot.captures()] == [(0, 0)]

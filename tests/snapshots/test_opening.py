@@ -91,7 +91,7 @@ def test_a_folder_of_a_snapshot_may_be_a_link(tmp_path: Path) -> None:
     assert reindex(snapshot) == len(expected)
 
 
-@pytest.mark.parametrize("field", ["flags", "method", "data"])
+@pytest.mark.parametrize("field", ["flags", "method", "data", "place"])
 def test_a_zip_that_cant_be_read_is_told_in_a_line(tmp_path: Path, field: str) -> None:
     path = wacz(tmp_path / "s.wacz", {"archive/x.warc": record(http()), "datapackage.json": b"{} " * 99}, 8)
     data = bytearray(path.read_bytes())
@@ -100,6 +100,9 @@ def test_a_zip_that_cant_be_read_is_told_in_a_line(tmp_path: Path, field: str) -
         data[entry + 8] |= 1  # encrypted
     elif field == "method":
         data[entry + 10] = 9  # a deflate that nobody has
+    elif field == "place":
+        start = data.index(b"PK\x01\x02")
+        del data[start - 9 : start - 1]  # so that all places are moved
     else:
         local = data.rindex(b"PK\x03\x04")
         data[local + 46 : local + 60] = bytes(14)

@@ -76,14 +76,21 @@ def test_works_without_root(tmp_path: Path) -> None:
         os.setuid(65534)
 
     # nobody may not be able to read this checkout, so the module is carried over as text
+    root = Path(isolation.__file__).parent.parent
     sources = "\n".join(
         [
             "import sys, types",
-            "errors = types.ModuleType('snapshots.errors')",
-            f"exec({(Path(isolation.__file__).parent.parent / 'snapshots' / 'errors.py').read_text()!r}, errors.__dict__)",
-            "sys.modules['snapshots'] = types.ModuleType('snapshots'); sys.modules['snapshots.errors'] = errors",
-            "module = types.ModuleType('isolation'); sys.modules['isolation'] = module",
-            f"exec({Path(isolation.__file__).read_text()!r}, module.__dict__)",
+            "sys.path = [p for p in sys.path if 'site-packages' not in p]",
+            *(
+                f"module = types.ModuleType({name!r}); sys.modules[{name!r}] = module; exec({text!r}, module.__dict__)"
+                for name, text in (
+                    ("snapshots", ""),
+                    ("snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
+                    ("proxy", ""),
+                    ("proxy.addresses", (root / "proxy" / "addresses.py").read_text("utf-8")),
+                    ("isolation", Path(isolation.__file__).read_text("utf-8")),
+                )
+            ),
             "reason = module.can_isolate()",
             "print(reason) if reason else (module.enter_isolation(), print(module.canary().line()))",
         ]

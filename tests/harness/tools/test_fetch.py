@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.tools import ToolResult, Toolset, load
-from harness.tools.fetch import cut
+from harness.tools.fetch import FetchTool, cut
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, VIEW
 
@@ -172,6 +173,18 @@ def test_bad_arguments_have_the_real_words(call: Call, arguments: dict[str, obje
     result = call("fetch", **arguments)
     assert result.is_error
     assert result.text.startswith(text)
+
+
+@pytest.mark.parametrize("name", ["mcp-fetch@0.6.3", "mcp-fetch@2026.10.24"])
+def test_the_words_are_those_of_the_contract_whatever_is_installed(toolset: Toolset, name: str) -> None:
+    """pydantic puts its release into a link: a run with another one must have the same hash."""
+    contract = load(name)
+    other = replace(contract, strings={**contract.strings, "pydantic": "https://errors.pydantic.dev/0.1/"})
+    visit = toolset.session("words").visit
+    for known, link in ((contract, "/2.14/"), (other, "/0.1/")):
+        result = asyncio.run(FetchTool(known).call("fetch", {"url": "nope"}, visit))
+        assert result.is_error
+        assert result.text.endswith(f"https://errors.pydantic.dev{link}v/url_parsing")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from isal import isal_zlib
+
 from snapshots import keys
 from snapshots.appending import repair
 from snapshots.cache import derived
@@ -26,6 +28,9 @@ from snapshots.stating import final_lines, stated_lines
 from snapshots.steps import step_for, steps_of
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
+CHECKED = (
+    1 << 24
+)  # bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
 
 
 Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"
@@ -57,6 +62,15 @@ def fits(container: Container) -> bool:
     )
 
 
+def _as_written(container: Container) -> bool:
+    """Whether the index has the checksum that it was written with; a large one is believed, `verify` looks into it."""
+    place = container.members[INDEX]
+    if place.size > CHECKED:
+        return True
+    written: int | None = container.own["index"].get("crc32")
+    return isal_zlib.crc32(place.read(0, place.size)) == written
+
+
 def by_another_version(container: Container) -> bool:
     """Whether the index on disk is ours, but its lines are of another version; such a one is never read."""
     stamp = container.own.get("index")
@@ -79,7 +93,8 @@ class Built:
 
 def open_index(container: Container, progress: Progress | None = None) -> tuple[Index, Built]:
     """The index, and what else is known; notes only when it had to be built."""
-    if fits(container):
+    ours = fits(container)
+    if ours and _as_written(container):
         profile = container.own.get("profile")
         known = Built(
             profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
@@ -89,8 +104,10 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
             ),
         )
         return Index(container.members[INDEX], container.members.get(STEPS)), known
+    damaged = [f"{INDEX}: is damaged; made anew from the records"] if ours else []
     if container.size < SMALL:
         built = build(container, progress)
+        built.notes = damaged + built.notes
         data, built.lines = join_lines(built.lines), []
         return Index(BytesPlace(data)), built
 
@@ -132,7 +149,8 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
     def write_table(out: BinaryIO) -> None:
         out.write(table_of(index.lines()))
 
-    known = Built([], head["notes"], Profile.from_json(profile) if profile else None, head["settings"])
+    notes = damaged + head["notes"]
+    known = Built([], notes, Profile.from_json(profile) if profile else None, head["settings"])
     stamp = f"changing {INDEX_VERSION} {container.stamp}"
     known.changing = lambda: Index(FilePlace(derived("changing.txt", stamp, write_table)))
     return index, known

@@ -9,6 +9,7 @@ import pytest
 
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.snapshot import Snapshot
+from snapshots.wacz import seal
 from snapshots.writer import Writer, reindex
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import NEXT, PAGE, arc, bodies, http, other, packed, record
@@ -151,3 +152,18 @@ def test_metadata_of_a_higher_layer_hides_that_of_a_lower_one(tmp_path: Path) ->
         assert [said["session"] for _, said in snapshot.conversations()] == ["b"]
     with Snapshot.open(tmp_path / "above", tmp_path / "below") as snapshot:
         assert [said["session"] for said in snapshot.all_metadata(address)] == ["a"]
+
+
+@pytest.mark.parametrize("byte", [b"\xff", b"x"])
+def test_an_index_of_ours_that_is_damaged_is_made_anew(tmp_path: Path, byte: bytes) -> None:
+    small_snapshot(tmp_path / "s")
+    sealed = seal(tmp_path / "s").path
+    with Snapshot.open(sealed) as snapshot:
+        before, known = list(snapshot.captures()), snapshot.id
+        assert snapshot.notes == []
+    data = sealed.read_bytes()
+    at = data.index(b'"key":"') + 7
+    sealed.write_bytes(data[:at] + byte + data[at + 1 :])
+    with Snapshot.open(sealed) as snapshot:
+        assert (list(snapshot.captures()), snapshot.id) == (before, known)
+        assert snapshot.notes == ["indexes/index.cdxj: is damaged; made anew from the records"]

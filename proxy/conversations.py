@@ -46,13 +46,20 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
     """The conversation of a metadata record; None when it is no whole one."""
     if not isinstance(value.get("messages"), list) or value.get("left_out"):
         return None
+    try:
+        return _read(value)
+    except (KeyError, TypeError, ValueError, IndexError):  # another tool's, of the same address
+        return None
+
+
+def _read(value: Mapping[str, Any]) -> Conversation:
     said: list[tuple[bool, Said]] = []
     kept = value["messages"][: value.get("looked", len(value["messages"]))]
     later = value["messages"][len(kept) :]
     # After the view was looked at, only an answer to the client belongs to it: what came by itself came by time.
     heard = next((at for at, one in enumerate(later) if one["from"] == "client"), len(later))
     for one in [*kept, *later[heard:]]:
-        what: Said = one["text"] if "text" in one else base64.b64decode(one["base64"])
+        what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         said.append((one["from"] == "client", what))
     close = value.get("close")
     return Conversation(

@@ -62,7 +62,10 @@ def pack_options(options: Mapping[str, Any]) -> str:
 def unpack_options(text: str) -> dict[str, Any]:
     """The inverse of `pack_options`. Raises ValueError."""
     if text.startswith("zlib:"):
-        text = isal_zlib.decompress(base64.b64decode(text[5:])).decode()
+        try:
+            text = isal_zlib.decompress(base64.b64decode(text[5:])).decode()
+        except isal_zlib.error as error:  # type: ignore[misc]  # its stub calls it an instance
+            raise ValueError(f"options that can't be unpacked: {error}") from error
     value = json.loads(text)
     return value if isinstance(value, dict) else {}
 

@@ -245,3 +245,18 @@ def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_pa
                     )
                     assert answer.status_code == status
                     assert gateway.ledger.entries()[-1]["ambiguous"] is (status == 200)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"messages": [{"text": "hello"}]},
+        {"messages": ["hello"]},
+        {"messages": [{"from": "client", "base64": "@@@"}]},
+        {"close": [1000]},
+        {"begin": "first"},
+        {"looked": "3"},
+    ],
+)
+def test_metadata_that_is_no_conversation_is_none(more: dict[str, object]) -> None:
+    assert conversation({"url": "http://a.test/", "messages": [], **more}) is None

@@ -20,6 +20,7 @@ from snapshots.verifying import Problem, verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
+from tests.snapshots.malformed import record as warc_record
 
 Files = dict[str, bytes]
 ARCHIVE = "archive/data-00000.warc.gz"
@@ -315,6 +316,12 @@ def test_a_text_that_does_not_fit_its_pages(tmp_path: Path) -> None:
             capture.url, "too long a text", refers_to=capture, extractor="x", version="1", options=options
         )
     assert [p.check for p in verify(tmp_path / "s")] == ["text"]
+
+
+def test_a_text_whose_options_cant_be_unpacked(tmp_path: Path) -> None:
+    options = b"WARC-Stillweb-Options: zlib:AAAA\r\n"
+    (tmp_path / "x.warc").write_bytes(warc_record(b"text", kind=b"conversion", fields=options))
+    assert "text" in [p.check for p in verify(tmp_path / "x.warc")]
 
 
 def test_a_wrong_index_of_others_is_reported(tmp_path: Path) -> None:

@@ -166,6 +166,12 @@ class Writer:
 
     # -- recording
 
+    def adopt(self, profile: Profile) -> None:
+        """Takes the profile of recordings that are taken in for the snapshot's own."""
+        with self._lock:
+            self.profile = profile
+            self._introduce()
+
     def event(self, session: str) -> int:
         """The next event number of a session: taken when a request starts and when its answer is complete."""
         return self._recorded.event(session)

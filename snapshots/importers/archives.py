@@ -53,6 +53,11 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
     """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`."""
     with Snapshot.open(path) as source:
         report.notes += source.notes
+        if source.profile is not None and source.profile != writer.profile:
+            if writer.profile is None:
+                writer.adopt(source.profile)
+            else:
+                report.notes.append(f"{path}: was recorded with another profile, which is not kept")
         for note in (source.metadata("urn:stillweb:import") or {}).get("notes", ()):
             report.notes.append(str(note))
         shifts = copy_captures(source, sorted(source.captures(), key=in_order), writer, report)

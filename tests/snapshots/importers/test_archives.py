@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from snapshots.importers.archives import import_files
+from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
 from snapshots.wacz import seal
@@ -78,3 +79,17 @@ def test_an_answer_that_was_cut_short_stays_marked(tmp_path: Path) -> None:
     import_files([tmp_path / "a.warc.gz"], tmp_path / "s")
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert [c.truncated for c in snapshot.captures()] == ["length"]
+
+
+def test_the_profile_is_taken_too(tmp_path: Path) -> None:
+    for name, locale in (("a", "en-GB"), ("b", "fr-FR")):
+        with Writer.open(tmp_path / name, profile=Profile(locale=locale)) as writer:
+            record(writer, f"http://example.test/{name}", b"x")
+    assert import_files([tmp_path / "a"], tmp_path / "s").notes == []
+    with Snapshot.open(tmp_path / "a") as a, Snapshot.open(tmp_path / "s") as s:
+        assert (s.profile, s.id) == (Profile(locale="en-GB"), a.id)
+    (note,) = import_files([tmp_path / "b"], tmp_path / "s").notes
+    assert "another profile" in note
+    with Snapshot.open(tmp_path / "s") as s:
+        assert s.profile == Profile(locale="en-GB")
+    assert verify(tmp_path / "s") == []

@@ -158,7 +158,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
     fields = item.fields
     kind = item.kind
     uri = item.uri
-    if kind not in ANSWERS or not uri.startswith(("http://", "https://")):
+    if kind not in ANSWERS or not uri[:8].lower().startswith(("http://", "https://")):
         return None
     get = fields.get
     seen = None

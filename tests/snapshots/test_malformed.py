@@ -366,3 +366,9 @@ def test_events_that_are_no_numbers(tmp_path: Path, events: str) -> None:
     fields = f"WARC-Stillweb-Events: {events}\r\n".encode()
     with opened(tmp_path, packed(record(http(), fields=fields))) as snapshot:
         assert [(c.begin, c.end) for c in snapshot.captures()] == [(0, 0)]
+
+
+def test_a_scheme_in_capitals_is_a_scheme(tmp_path: Path) -> None:
+    with opened(tmp_path, packed(record(http(), uri=b"HTTP://Example.test/A"))) as snapshot:
+        verdict = snapshot.matcher().lookup(Request("GET", "http://example.test/A")).verdict
+        assert (len(list(snapshot.captures())), verdict) == (1, "canonical")

@@ -171,7 +171,7 @@ def read(text: str) -> Conditions:
             (cookies if item[10:11] == "=" else not_other).append((item[2:10], item[11:]))
         elif item.startswith("#"):
             place, _, since = item[10:].partition("/")
-            sequence = Sequence(item[1:9], int(place) if place.isdigit() else 0, since)
+            sequence = Sequence(item[1:9], int(place) if place.isdecimal() else 0, since)
         elif item.startswith("!"):
             sets.add(item[1:])
         elif item.startswith("$"):

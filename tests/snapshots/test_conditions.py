@@ -46,3 +46,9 @@ def test_conditions_are_read_as_they_were_written(conditions: Conditions) -> Non
 
 def test_conditions_of_another_make_fit_nothing() -> None:
     assert read("something else").never
+
+
+def test_a_place_that_is_no_number_is_the_first() -> None:
+    sequence = read("#12345678.²/*").sequence
+    assert sequence is not None
+    assert (sequence.key, sequence.place, sequence.since) == ("12345678", 0, "*")

@@ -12,9 +12,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from snapshots.capture import Capture, Stated, with_state
+from snapshots.errors import DamagedInput
 from snapshots.places import BytesPlace, Place, RemotePlace
 from snapshots.steps import LAST, Steps, open_steps
 
@@ -191,6 +192,10 @@ def is_capture(entry: dict[str, Any]) -> bool:
     return "kind" not in entry
 
 
+Read = TypeVar("Read")
+BROKEN = (ValueError, KeyError, TypeError, IndexError)  # what a line that is none of ours raises
+
+
 class Index:
     """A sorted index in a place. Reading is safe from many threads and after a fork.
 
@@ -348,25 +353,38 @@ class Index:
                 return
 
     def entries(self, urlkey: str) -> list[tuple[str, str, dict[str, Any]]]:
-        """All parsed lines of a urlkey, of captures or not."""
-        return [parse_line(line) for line in self._exact(urlkey.encode(errors="surrogatepass"))]
+        """All parsed lines of a urlkey, of captures or not. Raises DamagedInput."""
+        return [self._read(parse_line, line) for line in self._exact(urlkey.encode(errors="surrogatepass"))]
 
     def candidates(self, urlkey: str) -> list[Capture]:
-        """The captures with this urlkey, oldest first."""
-        found = map(capture_of, self._exact(urlkey.encode(errors="surrogatepass")))
+        """The captures with this urlkey, oldest first. Raises DamagedInput."""
+        lines = self._exact(urlkey.encode(errors="surrogatepass"))
+        try:
+            found = [capture_of(line) for line in lines]
+        except BROKEN:
+            found = [self._read(capture_of, line) for line in lines]
         return [capture for capture in found if capture is not None]
 
     def prefix(self, start: str) -> Iterator[Capture]:
-        """The captures whose urlkey begins with `start`."""
+        """The captures whose urlkey begins with `start`. Raises DamagedInput."""
         for line in self.lines(start, prefix=True):
-            if (capture := capture_of(line)) is not None:
+            if (capture := self._read(capture_of, line)) is not None:
                 yield capture
 
     def __iter__(self) -> Iterator[Capture]:
-        """All captures, by urlkey and time."""
+        """All captures, by urlkey and time. Raises DamagedInput."""
         for line in self.lines():
-            if (capture := capture_of(line)) is not None:
+            if (capture := self._read(capture_of, line)) is not None:
                 yield capture
+
+    def _read(self, how: Callable[[bytes], Read], line: bytes) -> Read:
+        try:
+            return how(line)
+        except BROKEN as error:
+            raise DamagedInput(
+                f"{self._place.name}: damaged index line {line[:80]!r} ({error}); without its index a snapshot "
+                "is indexed anew from its records"
+            ) from error
 
     def __len__(self) -> int:
         """The number of lines; counted each time."""

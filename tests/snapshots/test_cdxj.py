@@ -22,6 +22,7 @@ from snapshots.cdxj import (
     restated,
     to_capture,
 )
+from snapshots.errors import DamagedInput
 from snapshots.places import BytesPlace, FilePlace
 from snapshots.swift_lines import swift_line
 
@@ -206,3 +207,16 @@ def test_odd_lines_are_read_alike(members: dict[str, object], missing: set[str],
             capture_of(line)
     else:
         assert capture_of(line) == wanted
+
+
+@pytest.mark.parametrize("broken", [b"\xff", b"x", b"}", b" "])
+def test_a_damaged_line_is_told_with_its_file(broken: bytes) -> None:
+    whole = capture_line(SAMPLE, "0" * 64)
+    at = whole.index(b'"mime"')
+    line = whole[:at] + broken + whole[at + 1 :]
+    index = Index(BytesPlace(line + b"\n", "index.cdxj"))
+    key = SAMPLE.urlkey
+    for read in (lambda: index.candidates(key), lambda: index.entries(key), lambda: list(index),
+                 lambda: list(index.prefix(key))):  # fmt: skip
+        with pytest.raises(DamagedInput, match=r"^index\.cdxj: damaged index line"):
+            read()

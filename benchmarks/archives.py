@@ -12,6 +12,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from isal import isal_zlib
+
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
 from snapshots.build import INDEX_VERSION
@@ -93,7 +95,7 @@ def many(path: Path, count: int) -> Path:
             Exchange(Request("GET", url_of(0)), 200, "OK", large.HTML, body, moment, "default", 1, 2)
         )
     head, template = _template(place)
-    size = 0
+    size = crc = 0
     with open(path / INDEX, "wb", buffering=1 << 20) as out:
         for start in range(0, count, EACH):
             lines = []
@@ -108,13 +110,15 @@ def many(path: Path, count: int) -> Path:
                 lines.append(
                     template % {"urlkey": urlkey, "url": url, "exact": exact, "canonical": canonical}
                 )
-            size += out.write("".join(lines).encode())
+            data = "".join(lines).encode()
+            size += out.write(data)
+            crc = isal_zlib.crc32(data, crc)
     index = Index(FilePlace(path / INDEX))
     (path / STEPS).write_bytes(steps_of(size, index.key_at))  # as closing or sealing a snapshot makes them
     index.close()
     told = json.loads(package.read_text())
     told["lines"] = count
-    told["stillweb"]["index"]["bytes"] = size
+    told["stillweb"]["index"] |= {"bytes": size, "crc32": crc}
     package.write_text(json.dumps(told))
     return path
 

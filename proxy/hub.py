@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from proxy import status
 from proxy.addresses import OWN_HOST
 from proxy.answering import Answerer
-from proxy.certificates import Authority, normal_host
+from proxy.certificates import CACHED_CONTEXTS, Authority, normal_host
 from proxy.ledger import Ledger
 from proxy.replies import Line, Reply, failure
 from snapshots.capture import Response
@@ -106,6 +106,9 @@ class Hub:
         """The TLS context for a host, offering the protocols that it was recorded with."""
         known = self._contexts.get(host)
         if known is None:
+            if len(self._contexts) >= CACHED_CONTEXTS:  # each holds some tens of kB
+                self._contexts.clear()
+                self._protocols.clear()
             known = self._contexts[host] = self.authority.context_for(host, self.protocols(normal_host(host)))
         return known
 

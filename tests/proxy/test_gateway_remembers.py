@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from proxy import hub
 from proxy.certificates import Authority
 from proxy.gateway import Gateway
 from tests.proxy.frozen import Site
@@ -53,3 +56,18 @@ def test_few_bytes_are_kept_and_every_answer_is_still_right(tmp_path: Path, auth
         answerer = g._hub.answerer
         assert answerer.kept.bytes < 150_000
         assert sum(map(len, answerer.kept.memos.values())) < 10
+
+
+def test_hosts_without_number_leave_memory_as_it_is(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a certificate and a context of some tens of kB."""
+    monkeypatch.setattr(hub, "CACHED_CONTEXTS", 3)
+    site = Site(tmp_path / "snap")
+    site.add("https://one.example/", b"one")
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, client(g) as c:
+        for number in range(8):
+            assert c.get(f"https://none-{number}.example/").status_code == 504
+            assert c.get("https://one.example/").text == "one"
+        assert len(g._hub._contexts) <= 3
+        assert len(g._hub._protocols) <= 3

@@ -54,9 +54,8 @@ class Told:
 
 
 LAST_FAILURES = 5
-GiveBack = Callable[
-    [int, str, bytes], Awaitable[None]
-]  # a socket's number, the session ("": our pages), what was read
+# of a socket's number, the session ("": our pages), and what was read
+GiveBack = Callable[[int, str, bytes], Awaitable[None]]
 
 
 class Hub:
@@ -93,7 +92,6 @@ class Hub:
         self.failures = answerer.failures
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
-        self._contexts: dict[str, ssl.SSLContext] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
 
     def challenge_all(self) -> None:
@@ -104,18 +102,14 @@ class Hub:
 
     def context(self, host: str) -> ssl.SSLContext:
         """The TLS context for a host, offering the protocols that it was recorded with."""
-        known = self._contexts.get(host)
-        if known is None:
-            if len(self._contexts) >= CACHED_CONTEXTS:  # each holds some tens of kB
-                self._contexts.clear()
-                self._protocols.clear()
-            known = self._contexts[host] = self.authority.context_for(host, self.protocols(normal_host(host)))
-        return known
+        return self.authority.context_for(host, self.protocols(normal_host(host)))
 
     def protocols(self, host: str) -> tuple[str, ...]:
         """ALPN of a host: h2 too if any of its captures was made with it, so that pages behave as they did."""
         known = self._protocols.get(host)
         if known is None:
+            if len(self._protocols) >= CACHED_CONTEXTS:
+                self._protocols.clear()
             known = self._protocols[host] = recorded_protocols(self.snapshot, host)
         return known
 

@@ -359,11 +359,7 @@ class Index:
     def candidates(self, urlkey: str) -> list[Capture]:
         """The captures with this urlkey, oldest first. Raises DamagedInput."""
         lines = self._exact(urlkey.encode(errors="surrogatepass"))
-        try:
-            found = [capture_of(line) for line in lines]
-        except BROKEN:
-            found = [self._read(capture_of, line) for line in lines]
-        return [capture for capture in found if capture is not None]
+        return [capture for line in lines if (capture := self._read(capture_of, line)) is not None]
 
     def prefix(self, start: str) -> Iterator[Capture]:
         """The captures whose urlkey begins with `start`. Raises DamagedInput."""

@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots import encodings
 from snapshots.errors import DamagedInput
-from snapshots.leaks import PIECE, VIEWED, shown
+from snapshots.leaks import VIEWED, body_pieces, shown
 
 if TYPE_CHECKING:
     from snapshots.capture import Capture
@@ -63,20 +62,7 @@ def _parts(snapshot: Snapshot, capture: Capture) -> Iterator[tuple[str, Iterator
         yield "request", iter([_text(request.headers), request.body])
     headers = snapshot.head(capture).headers
     yield "response header", iter([_text(headers)])
-    encoding = next((value for name, value in headers if name.lower() == "content-encoding"), None)
-    yield "response body", _body(snapshot, capture, encoding)
-
-
-def _body(snapshot: Snapshot, capture: Capture, encoding: str | None) -> Iterator[bytes]:
-    with snapshot.open_body(capture) as body:
-        pieces = iter(lambda: body.read(PIECE), b"")
-        try:
-            yield from encodings.decode_pieces(pieces, encoding)
-            return
-        except encodings.EncodingProblem:
-            pass  # not what its header says: looked at as it is, too
-    with snapshot.open_body(capture) as body:
-        yield from iter(lambda: body.read(PIECE), b"")
+    yield "response body", body_pieces(snapshot, capture, headers)
 
 
 def _text(headers: tuple[tuple[str, str], ...]) -> bytes:

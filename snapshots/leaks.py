@@ -88,23 +88,25 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
             yield leak(kind, "request body", value)
         for kind, value in in_bytes([request.body]):
             yield leak(kind, "request body", value)
+    response_headers = snapshot.head(capture).headers
+    for name, kind, value in in_headers(response_headers):
+        yield leak(kind, f"response header {name}", value)
+    if TEXTUAL.search(capture.mime or "text/"):
+        for kind, value in in_bytes(body_pieces(snapshot, capture, response_headers)):
+            yield leak(kind, "response body", value)
+
+
+def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Iterator[bytes]:
+    """The body of an answer with these fields, decoded; as it is stored, too, where it is not what they say."""
+    encoding = next((value for name, value in headers if name.lower() == "content-encoding"), None)
     with snapshot.open_body(capture) as body:
-        response_headers = snapshot.head(capture).headers
-        for name, kind, value in in_headers(response_headers):
-            yield leak(kind, f"response header {name}", value)
-        if not TEXTUAL.search(capture.mime or "text/"):
-            return
-        encoding = next((v for n, v in response_headers if n.lower() == "content-encoding"), None)
-        pieces = iter(lambda: body.read(PIECE), b"")
         try:
-            for kind, value in in_bytes(encodings.decode_pieces(pieces, encoding)):
-                yield leak(kind, "response body", value)
+            yield from encodings.decode_pieces(iter(lambda: body.read(PIECE), b""), encoding)
             return
         except encodings.EncodingProblem:
-            pass  # not what its header says: looked at as it is, too
+            pass
     with snapshot.open_body(capture) as body:
-        for kind, value in in_bytes(iter(lambda: body.read(PIECE), b"")):
-            yield leak(kind, "response body", value)
+        yield from iter(lambda: body.read(PIECE), b"")
 
 
 def in_url(url: str) -> Iterator[tuple[str, str]]:

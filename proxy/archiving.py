@@ -216,9 +216,7 @@ class Archivist:
     def put(self, item: Draft | Callable[[], None]) -> None:
         """Queues a complete exchange, or something else to be called on the writing thread. Never blocks."""
         now = time.monotonic()
-        if (
-            not self.queued
-        ):  # nothing is being written: the time of what was written last says nothing of a lag
+        if not self.queued:  # what was written last says nothing of a lag
             self._writing_since = now
         self._put += 1
         if isinstance(item, Draft):

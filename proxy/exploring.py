@@ -312,14 +312,13 @@ class Exploration:
         calm = Calm(True, 0.0, 0)
         for named, plain in zip(move.steps, move.plain, strict=True):
             await self.explorer.manners.wait_turn(self.graph.url)
-            number = len(steps) + 1
             try:
-                calm = await driver.perform(named, number)
+                calm = await driver.perform(named, len(steps) + 1)
                 steps.append(named)
             except Unclear:  # of any other failure it is not known whether something was done
                 if named == plain:
                     raise
-                calm = await driver.perform(plain, number)
+                calm = await driver.perform(plain, len(steps) + 1)
                 steps.append(plain)
         sight = await recording.look(driver.page, with_picture=False)
         fields = ("select", "radio", "check", "uncheck", "value", "text")

@@ -13,9 +13,8 @@ from proxy.connection import PATIENCE
 from proxy.http1 import MAX_HEAD
 
 AT_ONCE = 64  # connections accepted before anything else is looked at
-PAUSE = (
-    1.0  # seconds without accepting, where the system gives no more sockets; and between looks at who is late
-)
+# seconds without accepting, where the system gives no more sockets; and between looks at who is late
+PAUSE = 1.0
 PIECE = 1 << 16
 TLS = 0x16  # its first byte; a proxy is not spoken to so
 _WHY = b"stillweb: the request did not arrive in time\n"
@@ -40,9 +39,8 @@ class Reception:
         self._listener = listener
         self._decide = decide
         self._failed = failed
-        self._waiting: dict[
-            socket.socket, tuple[bytearray, float]
-        ] = {}  # read so far, and until when it may take
+        # read so far, and until when it may take
+        self._waiting: dict[socket.socket, tuple[bytearray, float]] = {}
         self._loop = asyncio.get_running_loop()
         self._later: asyncio.TimerHandle | None = None
 

@@ -28,9 +28,8 @@ from snapshots.stating import final_lines, stated_lines
 from snapshots.steps import step_for, steps_of
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
-CHECKED = (
-    1 << 24
-)  # bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
+# bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
+CHECKED = 1 << 24
 
 
 Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"

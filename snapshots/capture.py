@@ -93,9 +93,8 @@ else:
         return made
 
 
-Stated = tuple[
-    tuple[tuple[str, str], ...], str, str, bool
-]  # `vary`, `cookies`, `state` and `changes` of a capture
+# `vary`, `cookies`, `state` and `changes` of a capture
+Stated = tuple[tuple[tuple[str, str], ...], str, str, bool]
 
 _NAMES = [f.name for f in fields(Capture)]
 _before = attrgetter(*_NAMES[: _NAMES.index("vary")])

@@ -155,9 +155,8 @@ class Coarsener:
             self.entries[key] = found
             # each answer in each state once
             table = Table([(label, dict(state)) for label, state in {(i.label, state) for i, state in found}])
-            self.telling[key] = {
-                table.slots[c] for c in table.telling
-            }  # the others don't decide without these
+            # the others don't decide without these
+            self.telling[key] = {table.slots[c] for c in table.telling}
             self.seen[key] = set(table.slots)
             self.relevant[key] = self.seen[key] - free_columns(table, self.recording.near(key)).keys()
 

@@ -84,9 +84,8 @@ def unpacked(place: Place, out: BinaryIO) -> None:
         if unpacker is None:
             at += 1  # padding between members
             continue
-        for piece in chunks(
-            place, at, size=PIECE // 16
-        ):  # few, for damage takes with it what came of its piece
+        # small pieces, for damage takes with it what came of its own
+        for piece in chunks(place, at, size=PIECE // 16):
             try:
                 for part in unpacker.feed(piece):
                     out.write(part)

@@ -1,6 +1,5 @@
 """Runs: everything accounted for, nothing lost, nothing done twice."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from harness.attempt import Limits
-from harness.certificate import certify, make_certificate, write_certificate
+from harness.certificate import certify, write_certificate
 from harness.display import PlainDisplay, SilentDisplay
-from harness.run_files import RunFiles, Settings, trace_name
+from harness.run_files import Settings
 from harness.runner import owed, run_attempts, start_run
 from harness.summary import score_run, summarise
 from harness.task import Task
 from harness.trace import read_trace, replace_events
-from snapshots.errors import DamagedInput, UsageError
+from snapshots.errors import UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 from tests.support.waiting import STARTS, until
@@ -345,59 +344,3 @@ def test_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):
     assert lines[0].startswith("[1/2] right/1  scored  em 1, item_f1 1")
     assert "fetch failed" in lines[1]
     assert lines[2] == "2 of 2 attempts (1 scored, 1 zero); 2 tool calls, 1 misses, 0 tokens, cost 0.0000"
-
-
-def test_task_ids_make_safe_and_different_file_names():
-    assert trace_name("penguins_001", 2) == "penguins_001.2.jsonl"
-    odd = {trace_name(name, 1) for name in ("a/b", "a_b", "a b", "../a_b", ".a_b", "ä" * 300)}
-    assert len(odd) == 6
-    assert all("/" not in name and not name.startswith(".") and len(name) < 120 for name in odd)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "not JSON"),
-        ("{}", "is no stillweb run"),
-        ('{"schema": "stillweb-run", "version": 7}', "version 7 is not known"),
-        ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "need the member 'agent'"),
-        (
-            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "x": 1}}',
-            "unknown setting 'x'",
-        ),
-        (
-            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "limits": {"years": 1}}}',
-            "limits: .*years",
-        ),
-    ],
-)
-def test_a_damaged_manifest_is_named(tmp_path, text, message):
-    (tmp_path / "run.json").write_text(text)
-    with pytest.raises(DamagedInput, match=message):
-        RunFiles(tmp_path).manifest()
-
-
-def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
-    half = Task("half", "\ud83d?", "x", "exact")
-    settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "x"}}), contracts=(SHELF,))
-    files = start_run(tmp_path / "run", settings, [half])
-    assert run_attempts(files.path, display=SilentDisplay()) == 1
-    assert make_certificate(files.path)["scores"]["statuses"]["scored"] == 1
-    assert run_attempts(start_run(tmp_path / "run", settings, [half]).path, display=SilentDisplay()) == 0
-
-
-def test_a_directory_that_is_no_run_is_named(tmp_path):
-    with pytest.raises(UsageError, match="is no run"):
-        summarise(tmp_path)
-    with pytest.raises(UsageError, match="is no run"):
-        run_attempts(tmp_path / "nowhere", display=SilentDisplay())
-
-
-def test_a_damaged_task_file_names_its_line(tmp_path):
-    files = make_run(tmp_path, ["a", "b"])
-    text = (files.path / "tasks.jsonl").read_text().splitlines()
-    broken = json.loads(text[1])
-    del broken["question"]
-    (files.path / "tasks.jsonl").write_text(text[0] + "\n" + json.dumps(broken) + "\n")
-    with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: field 'question' is missing"):
-        files.tasks()

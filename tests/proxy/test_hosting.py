@@ -20,11 +20,6 @@ from tests.proxy.gateways import client
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.load_or_create(tmp_path_factory.mktemp("state"))
-
-
-@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     made = Site(tmp_path_factory.mktemp("hosts") / "snap")
     made.add("http://plain.example/", b"plain")

@@ -30,11 +30,6 @@ FORM = (("Content-Type", "application/x-www-form-urlencoded"),)
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.load_or_create(tmp_path_factory.mktemp("state"))
-
-
-@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A page that a posted filter changes, recorded before and after it."""
     made = Site(tmp_path_factory.mktemp("workers") / "snap")

@@ -1,0 +1,70 @@
+"""The files of a run: names, and what is damaged or none at all."""
+
+import json
+
+import pytest
+
+from harness.certificate import make_certificate
+from harness.display import SilentDisplay
+from harness.run_files import RunFiles, Settings, trace_name
+from harness.runner import run_attempts, start_run
+from harness.summary import summarise
+from harness.task import Task
+from snapshots.errors import DamagedInput, UsageError
+from tests.support.runs import SHELF, make_run, write_script
+
+
+def test_task_ids_make_safe_and_different_file_names():
+    assert trace_name("penguins_001", 2) == "penguins_001.2.jsonl"
+    odd = {trace_name(name, 1) for name in ("a/b", "a_b", "a b", "../a_b", ".a_b", "ä" * 300)}
+    assert len(odd) == 6
+    assert all("/" not in name and not name.startswith(".") and len(name) < 120 for name in odd)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("{}", "is no stillweb run"),
+        ('{"schema": "stillweb-run", "version": 7}', "version 7 is not known"),
+        ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "need the member 'agent'"),
+        (
+            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "x": 1}}',
+            "unknown setting 'x'",
+        ),
+        (
+            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "limits": {"years": 1}}}',
+            "limits: .*years",
+        ),
+    ],
+)
+def test_a_damaged_manifest_is_named(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(DamagedInput, match=message):
+        RunFiles(tmp_path).manifest()
+
+
+def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
+    half = Task("half", "\ud83d?", "x", "exact")
+    settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "x"}}), contracts=(SHELF,))
+    files = start_run(tmp_path / "run", settings, [half])
+    assert run_attempts(files.path, display=SilentDisplay()) == 1
+    assert make_certificate(files.path)["scores"]["statuses"]["scored"] == 1
+    assert run_attempts(start_run(tmp_path / "run", settings, [half]).path, display=SilentDisplay()) == 0
+
+
+def test_a_directory_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(UsageError, match="is no run"):
+        summarise(tmp_path)
+    with pytest.raises(UsageError, match="is no run"):
+        run_attempts(tmp_path / "nowhere", display=SilentDisplay())
+
+
+def test_a_damaged_task_file_names_its_line(tmp_path):
+    files = make_run(tmp_path, ["a", "b"])
+    text = (files.path / "tasks.jsonl").read_text().splitlines()
+    broken = json.loads(text[1])
+    del broken["question"]
+    (files.path / "tasks.jsonl").write_text(text[0] + "\n" + json.dumps(broken) + "\n")
+    with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: field 'question' is missing"):
+        files.tasks()

@@ -60,7 +60,6 @@ SAME = {
     "choosing.py same_cookies: if len(captures) < 2 or len({c.cookies for c in captures}) < 2": "shortcut",
     "choosing.py highest_layer: if len(captures) < 2": "shortcut",
     "choosing.py same_headers: if not any((c.vary for c in captures))": "shortcut",
-    "choosing.py _repeated: if not request.body and '&' not in request.url": "shortcut",
     "choosing.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
     "choosing.py whole_or_asked: if whole and (not asked)": "shortcut: a part that nobody asked for aside",
     "choosing.py whole_or_asked: if now.read_request is None": "every store can read requests",

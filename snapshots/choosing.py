@@ -6,29 +6,25 @@ or name the header field that differs. The steps are in `STEPS`, in order.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from snapshots.acceptance import accepts
-from snapshots.bodies import FORM, MULTIPART
 from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.conditions import FAILS, FITS, UNSURE, SiteState, fits, read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.evidence import vary_of
 from snapshots.fragments import HARD, asks_for_fragment
-from snapshots.keys import Key, parse
+from snapshots.keys import Key
 from snapshots.kinship import akin
+from snapshots.layers import layer_of
+from snapshots.preconditions import Preconditions, judge, preconditions_of
 from snapshots.proofs import split
 from snapshots.redact import MASK
+from snapshots.repeating import repeated_pairs
 from snapshots.request import Request
 from snapshots.sessions import Followed
-from snapshots.slots import CREDENTIALS, choices_of, credentials_of, has_session, logins_of
-
-_LAYER = re.compile(
-    r"layer(\d+)/"
-)  # as a snapshot of several layers names the files of those above the first
+from snapshots.slots import CREDENTIALS, SAFE_METHODS, choices_of, credentials_of, has_session, logins_of
 
 
 @dataclass(slots=True)
@@ -45,6 +41,7 @@ class Situation:
     varies: bool = True  # whether another value of a Vary field is accepted
     read_request: Callable[[Capture], Request] | None = None
     read_response: Callable[[Capture], Response] | None = None
+    preconditions: Callable[[Capture], Preconditions] | None = None  # of a capture's request
     unsure: bool = False
     loose: bool = False  # whether a header field differs that did decide
     header: str | None = None  # the Vary field in which the chosen capture differs
@@ -136,9 +133,28 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
     return sure
 
 
+def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Of a write's, those whose conditions tell that this one's would have been met likewise; else unsure ones."""
+    if now.request.method in SAFE_METHODS or now.preconditions is None:
+        return captures  # what a GET's conditions come to is worked out from its answer
+    asked = preconditions_of(now.request.headers)
+    told = [(now.preconditions(c), c) for c in captures]
+    sure = [c for own, c in told if own == asked] or [
+        c for own, c in told if judge(asked, own, c.status) == FITS
+    ]
+    if sure:
+        return sure
+    unsure = [c for own, c in told if judge(asked, own, c.status) == UNSURE]
+    now.unsure = True
+    if not unsure:
+        now.why.append("precondition")
+    return unsure
+
+
 def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     """Whole answers before parts and "not modified", which only answer a request for just that."""
-    whole = [c for c in captures if c.status not in PARTIAL]
+    partial = PARTIAL if now.request.method in SAFE_METHODS else PARTIAL - {412}
+    whole = [c for c in captures if c.status not in partial]
     if len(whole) == len(captures):
         return captures
     asked = now.request.header("range") or now.request.header("if-none-match")
@@ -150,7 +166,7 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     wanted = [now.request.header(n) for n in names]
     same = []
     for capture in captures:
-        if capture.status in PARTIAL:
+        if capture.status in partial:
             recorded = now.read_request(capture)
             if [recorded.header(n) for n in names] == wanted:
                 same.append(capture)
@@ -227,12 +243,6 @@ def highest_layer(captures: list[Capture], now: Situation) -> list[Capture]:
     return [c for c, layer in zip(captures, layers, strict=True) if layer == max(layers)]
 
 
-def layer_of(filename: str) -> int:
-    """The number of a file's layer, from 1."""
-    found = _LAYER.match(filename)
-    return int(found[1]) if found else 1
-
-
 def same_text(captures: list[Capture], now: Situation) -> list[Capture]:
     """The very same request before one that only means the same."""
     exact = [c for c in captures if c.exact == now.key.exact]
@@ -248,11 +258,11 @@ def same_order(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of requests that repeat a name, those with its values in the same order; another order is unsure."""
     if captures and captures[0].exact == now.key.exact:
         return captures
-    wanted = _repeated(now.request)
+    wanted = repeated_pairs(now.request)
     if not wanted:
         return captures
     ask = now.read_request if now.request.body and now.read_request else _bodiless
-    found = [_repeated(ask(c)) for c in captures]
+    found = [repeated_pairs(ask(c)) for c in captures]
     same = [c for c, pairs in zip(captures, found, strict=True) if pairs == wanted]
     if not same and any(sorted(pairs) == sorted(wanted) for pairs in found):
         now.unsure = True
@@ -261,20 +271,6 @@ def same_order(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def _bodiless(capture: Capture) -> Request:
     return Request(capture.method, capture.url)
-
-
-def _repeated(request: Request) -> list[tuple[str, str]]:
-    """The pairs of query and form whose name is there more than once, in order."""
-    if not request.body and "&" not in request.url:
-        return []
-    parsed = parse(request)
-    pairs: list[tuple[str, str]] = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
-    if parsed.body.kind == FORM:
-        pairs += [(p.name.decode("latin-1"), p.value.decode("latin-1")) for p in parsed.body.value]
-    elif parsed.body.kind == MULTIPART:
-        pairs += [(p.name, p.content.decode("latin-1")) for p in parsed.body.value]
-    counts = Counter(name for name, _ in pairs)
-    return sorted([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])
 
 
 def same_acquaintance(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -355,6 +351,7 @@ Step = Callable[[list[Capture], Situation], list[Capture]]
 STEPS: list[Step] = [
     same_headers,
     in_state,
+    same_preconditions,
     whole_or_asked,
     highest_layer,
     same_text,

@@ -18,11 +18,12 @@ from snapshots.evidence import vary_of
 from snapshots.issued import named_values
 from snapshots.keys import Parsed, parse
 from snapshots.lookup import Explainer, Lookup, Near
+from snapshots.preconditions import FIELDS, REFUSED, judge, preconditions_of
 from snapshots.recognising import other_secrets
 from snapshots.request import Request
 from snapshots.rules import builtin, joining
 from snapshots.sites import site_of
-from snapshots.slots import CREDENTIALS, choices_of
+from snapshots.slots import CREDENTIALS, SAFE_METHODS, choices_of
 from snapshots.urlkeys import surt
 
 FEW = 3
@@ -40,7 +41,7 @@ def nearest(lookup: Lookup) -> list[Near]:
     captures = group.captures or tuple(_neighbours(matcher, request.url))
     parsed = parse(request)
     known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
-    circumstances: dict[tuple[str, Any], list[str]] = {}
+    circumstances: dict[tuple[Any, ...], list[str]] = {}
 
     def stored(capture: Capture) -> Request:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
@@ -51,9 +52,11 @@ def nearest(lookup: Lookup) -> list[Near]:
             known[text] = list(differences(parsed, parse(stored(capture))))
         differs = known[text]
         if not differs:
-            around = capture.state, capture.vary
+            safe = capture.method in SAFE_METHODS
+            conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
+            around = capture.state, capture.vary, conditions
             if around not in circumstances:
-                circumstances[around] = list(_circumstances(lookup, capture))
+                circumstances[around] = list(_circumstances(lookup, capture, stored(capture)))
             differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
         order = (weight, -_common(capture.url, request.url), capture.timestamp, capture.place)
@@ -202,9 +205,15 @@ def _leaves(value: Any, path: str = "", *, plain: bool = True) -> list[tuple[str
     return [(path or "(all)", value if plain and isinstance(value, str) else json.dumps(value))]
 
 
-def _circumstances(lookup: Lookup, capture: Capture) -> Iterator[str]:
+def _circumstances(lookup: Lookup, capture: Capture, recorded: Request) -> Iterator[str]:
     """Why a capture of the very same request is no answer: a header field, a cookie, the state."""
     request = lookup.request
+    told = [preconditions_of(r.headers) for r in (request, recorded)]
+    if request.method not in SAFE_METHODS and judge(told[0], told[1], capture.status) == FAILS:
+        refused = f" (answered {capture.status})" if capture.status in REFUSED else ""
+        for name, wanted, known in zip(FIELDS, *told, strict=True):
+            if wanted != known:
+                yield f"header {name}: {_sent('asked', wanted)}, {_sent('recorded', known)}{refused}"
     for name, value in vary_of(capture):
         asked = asked_of(request, name)
         if name == CREDENTIALS:  # no hash of a secret is shown
@@ -223,6 +232,10 @@ def _circumstances(lookup: Lookup, capture: Capture) -> Iterator[str]:
     state = lookup.session.sites.get(site) if lookup.session is not None else None
     if fits(conditions, state, {n: v for n, v in conditions.cookies if v != UNSET}) == FAILS:
         yield f"state: recorded {_told(lookup, site, capture)}; this session {_done(lookup, site)}"
+
+
+def _sent(how: str, value: str | None) -> str:
+    return f"not {how}" if value is None else f"{how} {_shown([value])}"
 
 
 def _told(lookup: Lookup, site: str, capture: Capture) -> str:

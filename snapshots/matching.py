@@ -11,7 +11,7 @@ from typing import Protocol
 from snapshots.acceptance import accepts
 from snapshots.capture import Capture, Response
 from snapshots.changers import Changers
-from snapshots.choosing import Situation, choose, layer_of
+from snapshots.choosing import Situation, choose
 from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
@@ -21,7 +21,9 @@ from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
 from snapshots.keys import Key, is_plain, parse, request_key, url_key
+from snapshots.layers import layer_of
 from snapshots.lookup import MISS, Lookup, Near
+from snapshots.preconditions import Preconditions, preconditions_of
 from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, mask
 from snapshots.request import Request
@@ -79,6 +81,7 @@ class Matcher:
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._changers: dict[str, Changers] = {}
         self._changing: dict[str, bool] = {}
+        self._preconditions: dict[tuple[str, int], Preconditions] = {}
 
     def session(self, name: str = "default") -> Session:
         """A fresh session, before any change."""
@@ -130,6 +133,7 @@ class Matcher:
             accepted.level >= LEVELS.index("varies"),
             self.snapshot.read_request,
             self.snapshot.read,
+            self.preconditions,
         )
         capture = choose(candidates, now) if candidates else None
         rule: str | None = None
@@ -257,6 +261,16 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
+
+    def preconditions(self, capture: Capture) -> Preconditions:
+        """The conditions that a recorded request was sent with; they are remembered."""
+        found = self._preconditions.get(capture.place)
+        if found is None:
+            if len(self._preconditions) >= HOT:
+                self._preconditions.clear()
+            found = preconditions_of(self.snapshot.read_request(capture).headers)
+            self._preconditions[capture.place] = found
+        return found
 
     def around(self, start: str) -> Iterator[Capture]:
         """The captures whose index key begins with `start`."""

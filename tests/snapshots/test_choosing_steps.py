@@ -37,6 +37,14 @@ def _whole_or_asked() -> tuple[Matcher, list[Request], str]:
     return over, [get(f"{A}/p")], "whole"
 
 
+def _same_preconditions() -> tuple[Matcher, list[Request], str]:
+    def put(tag: str) -> Request:
+        return Request("PUT", f"{A}/p", (("If-Match", tag),), b"new")
+
+    over = matcher((put('"v0"'), html("stale", 412)), (put('"v1"'), html("saved")))
+    return over, [put('"v1"')], "saved"
+
+
 def _highest_layer() -> tuple[Matcher, list[Request], str]:
     base = [Recorded(get(f"{A}/p"), html(text)) for text in ("10%", "50%", "done")]
     return matcher(*base, Recorded(get(f"{A}/p"), html("new"), "later", 2)), [get(f"{A}/p")] * 2, "new"
@@ -97,6 +105,7 @@ def _long(letter: str) -> str:
 CASES: dict[str, Callable[[], tuple[Matcher, list[Request], str]]] = {
     "in_state": _in_state,
     "same_headers": _same_headers,
+    "same_preconditions": _same_preconditions,
     "whole_or_asked": _whole_or_asked,
     "highest_layer": _highest_layer,
     "same_text": _same_text,

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from harness.trace import digest
 from snapshots.errors import StillwebError
 
 Prices = Mapping[str, Mapping[str, float]]
+_JUDGE_CLOSED = "the judge was asked while the run ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,9 @@ class Judge:
         self._thread = threading.Thread(target=self._loop.run_forever, name="stillweb-judge", daemon=True)
         self._thread.start()
         self._clients = {name: ModelClient(tape, prices=prices, **each) for name, each in endpoints.items()}  # type: ignore[arg-type]
+        self._lock = threading.Lock()
+        self._asked: set[Future[Reply]] = set()
+        self._closed = False
 
     def complete(self, messages: Sequence[Mapping[str, Any]], model: str, temperature: float) -> str:
         """The text of the model's answer ("" where it said nothing)."""
@@ -298,11 +303,26 @@ class Judge:
         if client is None:
             raise ModelError(f"no endpoint is known for the judge {model!r}")
         body = {"model": model, "messages": [dict(m) for m in messages], "temperature": temperature}
-        future = asyncio.run_coroutine_threadsafe(client.chat(f"{session}/judge", body), self._loop)
-        return future.result().members()
+        with self._lock:
+            if self._closed:
+                raise ModelError(_JUDGE_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(client.chat(f"{session}/judge", body), self._loop)
+            self._asked.add(future)
+        try:
+            return future.result().members()
+        except CancelledError:
+            raise ModelError(_JUDGE_CLOSED) from None
+        finally:
+            with self._lock:
+                self._asked.discard(future)
 
     def close(self) -> None:
-        """Closes connections and ends the thread."""
+        """Closes connections and ends the thread. Who still waits for an answer gets a ModelError, now and later."""
+        with self._lock:
+            self._closed = True
+            waiting = list(self._asked)
+        for future in waiting:
+            future.cancel()
         for client in self._clients.values():
             asyncio.run_coroutine_threadsafe(client.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -27,6 +27,7 @@ from harness.judging import conclude, failed_scoring, failure
 from harness.ready import check_ready
 from harness.repeating import ENDPOINT_FAILED, Known
 from harness.run_files import RunFiles, Settings, trace_name
+from harness.sandbox import ended_together
 from harness.scoring import Score
 from harness.sessions import session_of
 from harness.tape import ModelError, gather
@@ -354,7 +355,12 @@ async def _conclude(
     try:
         if attempt.task.scorer in ("table", "exact"):
             return conclude(*arguments)  # quick and blocking nothing: no thread for it
-        return await asyncio.to_thread(conclude, *arguments)
+        with ended_together() as sandboxes:
+            try:
+                return await asyncio.to_thread(conclude, *arguments)
+            except asyncio.CancelledError:
+                sandboxes.end()  # the thread would wait for them, and the process for the thread
+                raise
     except MissingCapability:
         raise  # as above: a sandbox or a judge's key that is missing is no fault of the answer
     except StillwebError as failure:

@@ -16,13 +16,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from snapshots.errors import MissingCapability, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _LAUNCHER = "from harness.sandbox_launcher import main; main()"
 
@@ -54,6 +56,48 @@ class SandboxResult:
     missing: tuple[str, ...] = ()
 
 
+class Ending:
+    """Ends, from another thread, what runs in sandboxes for one piece of work; see `ended_together`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self.ended = False
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """Takes in a process that was started."""
+        with self._lock:
+            self._running.add(process)
+            if self.ended:
+                _kill(process)
+
+    def done(self, process: subprocess.Popen[bytes]) -> None:
+        """It has ended."""
+        with self._lock:
+            self._running.discard(process)
+
+    def end(self) -> None:
+        """Kills what runs; what is started later ends at once."""
+        with self._lock:
+            self.ended = True
+            for process in self._running:
+                _kill(process)
+
+
+_ENDING: ContextVar[Ending | None] = ContextVar("stillweb_sandbox_ending", default=None)
+
+
+@contextlib.contextmanager
+def ended_together() -> Iterator[Ending]:
+    """While it is entered, all that `run` starts in this context (threads of asyncio.to_thread, too) ends with it."""
+    ending = Ending()
+    token = _ENDING.set(ending)
+    try:
+        yield ending
+    finally:
+        _ENDING.reset(token)
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -69,7 +113,7 @@ def run(
 
     The environment is `environment` and the few variables every program needs; nothing else of ours is passed on.
     MissingCapability: a limit (network, processes, files, memory) can't be applied and isn't in `allow_missing`.
-    UsageError: the program doesn't exist.
+    UsageError: the program doesn't exist. StillwebError: it was ended from another thread (see `ended_together`).
     """
     if os.name != "posix":
         raise MissingCapability("the sandbox for model-written code needs a POSIX system")
@@ -77,6 +121,7 @@ def run(
     order = {
         "argv": list(argv),
         "cwd": str(cwd),
+        "parent": os.getpid(),
         "limits": asdict(limits),
         "allow": sorted(allow_missing),
         "readable": [*map(str, readable), *_installation(argv[0])],
@@ -116,17 +161,24 @@ def run(
         finally:
             os.close(writer)
         timed_out = False
+        ending = _ENDING.get()
         try:
+            if ending is not None:
+                ending.begin(process)
             process.wait(limits.seconds)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
+            if ending is not None:
+                ending.done(process)
             _kill_group(process)
         seconds = time.monotonic() - started
         with open(reader, "rb") as pipe:
             report: dict[str, Any] = {}
             for line in pipe.read().splitlines():
                 report |= json.loads(line)
+        if ending is not None and ending.ended:
+            raise StillwebError("sandbox: ended with the run")
         if report.get("refused"):
             raise MissingCapability(f"sandbox: {report['refused']}")
         if report.get("not_started"):
@@ -153,9 +205,13 @@ def _installation(program: str) -> list[str]:
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Ends the launcher and all of its session's group; its process namespace dies with it."""
+    _kill(process)
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _text(file: IO[bytes], most: int) -> str:

@@ -64,6 +64,10 @@ def main() -> NoReturn:
                 os._exit(4)
             missing.append(reason)
     os.chdir(order["cwd"])
+    # last: a change of user would take it back. Who started us may be gone by now.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != order["parent"]:
+        os._exit(4)
     _become(order, report_to, missing)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.isolation import can_isolate
 from snapshots import Snapshot
 from tests.harness.small_site import WORDS, make, run_words, sound, urls
 from tests.proxy.origin import Origin
@@ -145,3 +146,18 @@ def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
     again = stillweb(*words, "--json", cwd=tmp_path)
     assert again.code == 0, again
     assert json.loads(again.out)["statuses"]["scored"] == 1
+
+
+def test_ctrl_c_while_a_models_code_is_scored(tmp_path: Path) -> None:
+    if (why := can_isolate()) is not None:
+        pytest.skip(f"no sandbox here: {why}")
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(
+        json.dumps({**json.loads(tasks.read_text()), "scorer": "tests.support.scorers:sandboxed"})
+    )
+    started = Started(*words, cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[2])})
+    until((tmp_path / "scoring" / "began").exists, started)
+    started.interrupt()
+    done = started.end()
+    assert (done.code, done.said) == (130, INTERRUPTED)

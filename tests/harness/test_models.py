@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from harness.models import Judge, Usage, cost_of
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
 from harness.summary import score_run, summarise
-from harness.tape import Tape
+from harness.tape import ModelError, Tape
 from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import UsageError
 from tests.support.openai_endpoint import KEY, Asked, Endpoint, chat_answer
 from tests.support.runs import SHELF, bird_task
+from tests.support.waiting import HANG, until
 
 pytestmark = pytest.mark.usefixtures("openai_key")
 
@@ -233,6 +235,27 @@ def test_a_judge_stands_alone_too(tmp_path):
         finally:
             judge.close()
     assert endpoint.requests[0]["temperature"] == 0.0
+
+
+def test_a_judge_that_never_answers_does_not_hold_up_the_end(tmp_path):
+    told: list[str] = []
+
+    def ask(judge: Judge) -> None:
+        for _ in range(2):  # once while it ends, once afterwards
+            try:
+                judge.complete([{"role": "user", "content": "right?"}], "grader", 0.0)
+            except ModelError as error:
+                told.append(str(error))
+
+    with Endpoint(lambda asked: "yes", ["hang"]) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        endpoint.hang = 10 * HANG
+        judge = Judge(tape, {None: {"base_url": endpoint.url, "key_variable": "OPENAI_API_KEY"}})
+        thread = threading.Thread(target=ask, args=(judge,), daemon=True)
+        thread.start()
+        assert until(lambda: endpoint.requests)
+        judge.close()
+        thread.join(HANG)
+    assert told == ["the judge was asked while the run ended"] * 2
 
 
 def test_cost_counts_cached_tokens_at_their_own_price():

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import os
 import socket
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from harness.sandbox import Limits, SandboxResult, run
+from harness.sandbox import Limits, SandboxResult, ended_together, run
 from proxy.isolation import can_isolate
-from snapshots.errors import MissingCapability, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
+from tests.support.waiting import HANG, until
 
 pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
 
@@ -43,6 +48,51 @@ def test_a_timeout_ends_everything(tmp_path: Path) -> None:
     assert result.timed_out
     assert result.returncode is None
     assert result.seconds == 0.5
+
+
+def test_what_runs_for_work_that_is_given_up_ends_at_once(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def work() -> None:
+        for code in ("open('began', 'w'); import time; time.sleep(600)", "import time; time.sleep(600)"):
+            try:
+                python(code, tmp_path, seconds=900)
+            except StillwebError as error:
+                told.append(str(error))
+
+    with ended_together() as sandboxes:
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
+        thread.start()
+        assert until((tmp_path / "began").exists)
+        sandboxes.end()
+        thread.join(HANG)
+    assert told == ["sandbox: ended with the run"] * 2
+    assert python("print(1)", tmp_path).stdout == "1\n"  # what has nothing to do with it
+
+
+def test_nothing_runs_on_when_we_are_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from harness.sandbox import Limits, run\n"
+        "run([sys.executable, '-c', sys.argv[1]], cwd=Path.cwd(), limits=Limits(seconds=900))"
+    )
+    program = "open('began', 'w'); import time; time.sleep(600)  # " + tmp_path.name
+    ours = subprocess.Popen([sys.executable, "-c", code, program], cwd=tmp_path)
+    try:
+        assert until((tmp_path / "began").exists)
+    finally:
+        ours.kill()
+        ours.wait()
+    assert until(lambda: not _running(program))
+
+
+def _running(program: str) -> list[str]:
+    """The processes with this among their words."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if program.encode() in place.read_bytes():
+                found.append(place.parent.name)
+    return found
 
 
 def test_what_leaves_the_process_group_dies_too(tmp_path: Path) -> None:

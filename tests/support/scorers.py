@@ -32,3 +32,16 @@ def judged(task: Task, answer: str | None, context: Context) -> Score:
     if context.env.get("OPENAI_NO_JUDGE"):
         raise UsageError(f"task {task.id}: no judge")
     return Score({"correct": 1.0})
+
+
+def sandboxed(task: Task, answer: str | None, context: Context) -> Score:
+    """Runs a program that does not end, and says in the working folder when it has begun to."""
+    import sys
+    from pathlib import Path
+
+    from harness.sandbox import Limits, run
+
+    (here := Path("scoring")).mkdir()
+    code = "open('began', 'w'); import time; time.sleep(3600)"
+    run([sys.executable, "-c", code], cwd=here.absolute(), limits=Limits(seconds=3600))
+    return Score({"right": 1.0})

@@ -153,7 +153,7 @@ def _unshare() -> None:
             raise MissingCapability(
                 f"isolation: this user may not make a namespace ({os.strerror(ctypes.get_errno())}); "
                 "run as root, or allow it (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0; "
-                "in a container: --cap-add SYS_ADMIN)"
+                "in a container: --cap-add SYS_ADMIN; in a chroot only root may)"
             )
         try:
             Path("/proc/self/setgroups").write_text("deny")

@@ -22,6 +22,8 @@ MARK = ".stillweb-demo"
 
 def walk(out: Path) -> Path:
     """Goes the whole way in the directory `out`, which is emptied first; returns the report's path."""
+    from proxy.isolation import can_isolate
+
     started = time.monotonic()
     _empty(out)
     site = out / "site"
@@ -29,10 +31,11 @@ def walk(out: Path) -> Path:
     _record(site, out / "origin")
     say("2. the origin is stopped; from here on nothing is asked of any server")
     sealed = _seal(site)
-    say("3. run four tasks on the snapshot with a scripted agent, in a namespace that has only loopback")
-    first = _run(sealed, out / "run")
+    why_not = can_isolate()
+    say(_third(why_not))
+    first = _run(sealed, out / "run", isolated=why_not is None)
     say("4. the same again, in a new process")
-    again = _run(sealed, out / "run-again")
+    again = _run(sealed, out / "run-again", isolated=why_not is None)
     one, two = first["certificate"]["hash"], again["certificate"]["hash"]
     if one != two:
         raise StillwebError(f"the two runs differ: {one} and {two}; see 'stillweb certify {out / 'run'}'")
@@ -95,18 +98,21 @@ def _seal(site: Path) -> Path:
     return sealed.path
 
 
-def _run(sealed: Path, run: Path) -> dict[str, Any]:
-    from proxy.isolation import can_isolate
+def _third(why_not: str | None) -> str:
+    """What is said of the runs: that they are in a namespace only where they are; else why not."""
+    runs = "3. run four tasks on the snapshot with a scripted agent"
+    if why_not is None:
+        return f"{runs}, in a namespace that has only loopback"
+    return f"{runs}\n   not isolated: {why_not} (the gateway has no way out all the same)"
 
+
+def _run(sealed: Path, run: Path, *, isolated: bool) -> dict[str, Any]:
     words = ["run", "--tasks", str(HERE / "tasks.jsonl"), "--agent", f"script:{HERE / 'agent.yaml'}"]
     words += ["--snapshot", str(sealed), "-o", str(run), "--synthetic-search"]
     for contract in CONTRACTS:
         words += ["--contract", contract]
-    why_not = can_isolate()
-    if why_not is None:
+    if isolated:
         words.append("--isolate")
-    else:
-        say(f"   not isolated: {why_not} (the gateway has no way out all the same)")
     _stillweb(*words)
     summary: dict[str, Any] = json.loads(_stillweb("score", str(run), "--json", quiet=True))
     return summary

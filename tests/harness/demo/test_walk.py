@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.demo.walk import MARK
+from harness.demo.walk import MARK, _third
+from proxy.isolation import can_isolate
 from snapshots import Snapshot
 from snapshots.verifying import verify
 from tests.harness.demo.replaying import summary
@@ -60,6 +61,13 @@ def test_both_runs_have_one_hash(demo: tuple[Path, str]) -> None:
     ]
     assert hashes[0] == hashes[1]
     assert f"the same hash: {hashes[0]}" in demo[1]
+
+
+def test_a_namespace_is_claimed_only_where_there_is_one(demo: tuple[Path, str]) -> None:
+    assert ("in a namespace that has only loopback" in demo[1]) == (can_isolate() is None)
+    refused = _third("isolation: this user may not make a namespace")
+    assert "in a namespace" not in refused
+    assert "not isolated: isolation: this user may not" in refused
 
 
 def test_the_report_stands_alone_and_shows_what_was_wrong(demo: tuple[Path, str]) -> None:

@@ -18,6 +18,7 @@ from proxy import ranges
 from snapshots import encodings
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
+from snapshots.spans import UNKNOWN, Span, parse, recorded_span
 
 # RFC 9110, 7.6.1, with what older software sends
 HOP_BY_HOP = frozenset(
@@ -60,13 +61,13 @@ class Answer:
     status: int
     reason: str
     headers: Headers
-    parts: tuple[bytes | ranges.Span, ...]
+    parts: tuple[bytes | Span, ...]
     length: int | None
     decoded: bool = False
     derived: str = ""
 
 
-def join(parts: Iterable[bytes | ranges.Span], body: bytes) -> bytes:
+def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
     """The bytes of an answer's parts."""
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
 
@@ -150,7 +151,7 @@ def plan(
         if recorded is not None and recorded.method == "HEAD":
             return Answer(status, reason, headers, (), 0)  # with the length of the body that was not sent
         return Answer(status, reason, _with_length(headers, size), (), 0, decoded, "head")
-    whole: tuple[ranges.Span, ...] = ((0, size if size is not None else -1),) if size != 0 else ()
+    whole: tuple[Span, ...] = ((0, size if size is not None else -1),) if size != 0 else ()
     return Answer(status, reason, _with_length(headers, size), whole, size, decoded)
 
 
@@ -162,7 +163,7 @@ def _ranged(
         return None
     if not _if_range(request.header("if-range"), stored) or size is None:
         return None
-    spans = ranges.parse(value, size)
+    spans = parse(value, size)
     if spans is None:
         return None
     if not spans:
@@ -172,15 +173,20 @@ def _ranged(
     if len(spans) == 1:
         span = spans[0]
         length = span[1] - span[0]
-        cut = (*_with_length(headers, length), ("Content-Range", ranges.content_range(span, size)))
+        cut = (*_with_length(_of_part(headers), length), ("Content-Range", ranges.content_range(span, size)))
         return Answer(206, "Partial Content", cut, (span,), length, decoded, "range")
     media = stored.header("content-type")
     mark = ranges.boundary(f"{size} {stored.header('etag')} {stored.header('last-modified')} {value}")
     parts = ranges.multipart(spans, size, media, mark)
     length = sum(len(p) if isinstance(p, bytes) else p[1] - p[0] for p in parts)
-    kept = tuple((n, v) for n, v in _with_length(headers, length) if n.lower() != "content-type")
+    kept = tuple((n, v) for n, v in _with_length(_of_part(headers), length) if n.lower() != "content-type")
     kind = ("Content-Type", f"multipart/byteranges; boundary={mark}")
     return Answer(206, "Partial Content", (*kept, kind), tuple(parts), length, decoded, "range")
+
+
+def _of_part(headers: Headers) -> Headers:
+    """Without digests of the bytes that were sent, of which fewer are sent now (RFC 9530, 2)."""
+    return tuple((n, v) for n, v in headers if n.lower() not in ("content-md5", "content-digest"))
 
 
 def _recorded_part(
@@ -194,12 +200,12 @@ def _recorded_part(
         raise Refusal("the recorded part (206) is content-encoded, and the client can't read that encoding")
     if not _if_range(request.header("if-range"), stored):
         raise Refusal("only a part of the body was recorded (206), and If-Range asks for the whole")
-    have = ranges.recorded_span(stored.header("content-range"))
+    have = recorded_span(stored.header("content-range"))
     if have is None or size is None or have[1] - have[0] != size:
         raise Refusal("the recorded 206 does not say which part it is")
     start, stop, total = have
-    spans = ranges.parse(value, total if total >= 0 else 1 << 62)
-    if total < 0 and spans and (spans[0][1] == 1 << 62 or value.partition("=")[2].strip().startswith("-")):
+    spans = parse(value, total if total >= 0 else UNKNOWN)
+    if total < 0 and spans and (spans[0][1] == UNKNOWN or value.partition("=")[2].strip().startswith("-")):
         raise Refusal("the recorded part (206) does not tell where the whole ends")
     if spans is None or len(spans) != 1:
         raise Refusal("only a part of the body was recorded (206), and more than one part is asked for")
@@ -207,10 +213,11 @@ def _recorded_part(
     if first < start or last > stop:
         raise Refusal(f"bytes {first}-{last - 1} are asked for, {start}-{stop - 1} were recorded")
     length = last - first
-    kept = tuple((n, v) for n, v in _with_length(headers, length) if n.lower() != "content-range")
+    derived = "" if (first, last) == (start, stop) else "range"
+    fields = _of_part(headers) if derived else headers
+    kept = tuple((n, v) for n, v in _with_length(fields, length) if n.lower() != "content-range")
     told = f"bytes {first}-{last - 1}/{total if total >= 0 else '*'}"
     parts = () if request.method == "HEAD" else ((first - start, last - start),)
-    derived = "" if (first, last) == (start, stop) else "range"
     return Answer(
         206, stored.reason, (*kept, ("Content-Range", told)), parts, length if parts else 0, False, derived
     )

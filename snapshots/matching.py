@@ -11,7 +11,7 @@ from typing import Protocol
 from snapshots.acceptance import accepts
 from snapshots.capture import Capture, Response
 from snapshots.changers import Changers
-from snapshots.choosing import Situation, choose
+from snapshots.choosing import choose
 from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
@@ -23,13 +23,14 @@ from snapshots.issued import SHORTEST, named_values, shown_in, text_of
 from snapshots.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.layers import layer_of
 from snapshots.lookup import MISS, Lookup, Near
-from snapshots.preconditions import Preconditions, preconditions_of
+from snapshots.peeking import Peek
 from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, mask
 from snapshots.request import Request
 from snapshots.rules import RuleSet, joining, reduced
 from snapshots.sessions import Change, Session
 from snapshots.sites import site_of
+from snapshots.situation import Situation
 from snapshots.slots import CREDENTIALS, READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, touch_of
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
@@ -47,6 +48,7 @@ class Store(Protocol):
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
     def read(self, capture: Capture, /) -> Response: ...
+    def head(self, capture: Capture, /) -> Response: ...
     def read_request(self, capture: Capture, /) -> Request: ...
 
 
@@ -81,7 +83,7 @@ class Matcher:
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._changers: dict[str, Changers] = {}
         self._changing: dict[str, bool] = {}
-        self._preconditions: dict[tuple[str, int], Preconditions] = {}
+        self.peek = Peek(snapshot.read_request, snapshot.head)
 
     def session(self, name: str = "default") -> Session:
         """A fresh session, before any change."""
@@ -133,7 +135,7 @@ class Matcher:
             accepted.level >= LEVELS.index("varies"),
             self.snapshot.read_request,
             self.snapshot.read,
-            self.preconditions,
+            self.peek,
         )
         capture = choose(candidates, now) if candidates else None
         rule: str | None = None
@@ -261,16 +263,6 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
-
-    def preconditions(self, capture: Capture) -> Preconditions:
-        """The conditions that a recorded request was sent with; they are remembered."""
-        found = self._preconditions.get(capture.place)
-        if found is None:
-            if len(self._preconditions) >= HOT:
-                self._preconditions.clear()
-            found = preconditions_of(self.snapshot.read_request(capture).headers)
-            self._preconditions[capture.place] = found
-        return found
 
     def around(self, start: str) -> Iterator[Capture]:
         """The captures whose index key begins with `start`."""

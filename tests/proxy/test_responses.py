@@ -14,11 +14,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import ranges, responses
+from proxy import responses
 from proxy.responses import Refusal
 from snapshots import encodings
 from snapshots.capture import Response
 from snapshots.request import Request
+from snapshots.spans import recorded_span
 
 WHOLE = bytes(range(256)) * 4
 TAG = '"v1"'
@@ -112,7 +113,7 @@ def test_a_range_of_a_captured_whole(asked: str, expected: bytes) -> None:
     first = WHOLE.find(expected) if len(expected) > 256 else None
     assert (made.status, made.body) == (206, expected)
     assert made.header("content-length") == str(len(expected))
-    told = ranges.recorded_span(made.header("content-range"))
+    told = recorded_span(made.header("content-range"))
     assert told is not None
     assert WHOLE[told[0] : told[1]] == expected
     assert told[2] == 1024
@@ -313,7 +314,7 @@ def test_a_recorded_416_is_for_the_same_range() -> None:
 def test_any_range_gives_bytes_of_the_whole_and_a_right_length(body: bytes, spec: str) -> None:
     made = answer(stored(body), get(Range=spec))
     assert made.header("content-length") == str(len(made.body))
-    if made.status == 206 and (told := ranges.recorded_span(made.header("content-range"))):
+    if made.status == 206 and (told := recorded_span(made.header("content-range"))):
         assert made.body == body[told[0] : told[1]] != b""
     elif made.status == 200:
         assert made.body == body

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from snapshots.capture import Response
-from snapshots.choosing import Situation, next_in_order
+from snapshots.choosing import next_in_order
 from snapshots.conditions import read
 from snapshots.keys import request_key
 from snapshots.matching import Matcher
 from snapshots.request import Request
+from snapshots.situation import Situation
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, post
 
 A = "http://a.test"

@@ -107,6 +107,9 @@ class MemoryStore:
     def read(self, capture: Capture, /) -> Response:
         return self._recorded[capture.place].response
 
+    def head(self, capture: Capture, /) -> Response:
+        return replace(self.read(capture), body=b"")
+
     def read_request(self, capture: Capture, /) -> Request:
         return self._recorded[capture.place].request
 

@@ -1,0 +1,68 @@
+"""Steps of the choice among captures (`snapshots.choosing`) for requests with conditions or for a part."""
+
+from __future__ import annotations
+
+from snapshots.capture import PARTIAL, Capture
+from snapshots.conditions import FITS, UNSURE
+from snapshots.layers import layer_of
+from snapshots.preconditions import judge, preconditions_of
+from snapshots.situation import Situation
+from snapshots.slots import SAFE_METHODS
+
+_CONDITIONS = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
+
+
+def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Of a write's, those whose conditions tell that this one's would have been met likewise; else unsure ones."""
+    if now.request.method in SAFE_METHODS or now.peek is None:
+        return captures  # what a GET's conditions come to is worked out from its answer
+    asked = preconditions_of(now.request.headers)
+    told = [(now.peek.preconditions(c), c) for c in captures]
+    sure = [c for own, c in told if own == asked] or [
+        c for own, c in told if judge(asked, own, c.status) == FITS
+    ]
+    if sure:
+        return sure
+    unsure = [c for own, c in told if judge(asked, own, c.status) == UNSURE]
+    now.unsure = True
+    if not unsure:
+        now.why.append("precondition")
+    return unsure
+
+
+def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Whole answers before parts and "not modified", which only answer a request for just that."""
+    partial = PARTIAL if now.request.method in SAFE_METHODS else PARTIAL - {412}
+    whole = [c for c in captures if c.status not in partial]
+    if len(whole) == len(captures):
+        return captures
+    asked = now.request.header("range") or now.request.header("if-none-match")
+    if whole and not asked:
+        return whole
+    if now.read_request is None:
+        return captures
+    names = ("range", "if-range", *_CONDITIONS)
+    wanted = [now.request.header(n) for n in names]
+    same = []
+    for capture in captures:
+        if capture.status in partial:
+            recorded = now.read_request(capture)
+            if [recorded.header(n) for n in names] == wanted:
+                same.append(capture)
+    return same or whole or _parts_around(captures, now)
+
+
+def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
+    """The recorded part (206) in which the one range lies that is asked, if no other is of another representation."""
+    asked, if_range = now.request.header("range"), now.request.header("if-range")
+    if asked is None or now.peek is None or now.read_request is None:
+        return []
+    wanted = [now.request.header(n) for n in _CONDITIONS]
+    parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
+    found = [(part, c) for part, c in parts if part.holds(asked, if_range)]
+    around = [(p, c) for p, c in found if [now.read_request(c).header(n) for n in _CONDITIONS] == wanted]
+    seen = {part.representation for part, _ in (around if if_range is not None else parts)}
+    if not around or (len(parts) > 1 and (len(seen) > 1 or None in seen)):
+        now.why.append("part")
+        return []
+    return [max((c for _, c in around), key=lambda c: layer_of(c.filename))]  # the bytes of all are the same

@@ -1,0 +1,70 @@
+"""What a lookup must know of captures beyond their index lines; each is read once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from snapshots.capture import Capture, Response
+from snapshots.preconditions import Preconditions, preconditions_of
+from snapshots.request import Request
+from snapshots.spans import inside, recorded_span
+
+REMEMBERED = 1 << 15
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A recorded 206: its Content-Range and the validators that its bytes are of (RFC 9110, 8.8)."""
+
+    content_range: str | None
+    tag: str | None
+    modified: str | None
+
+    @property
+    def representation(self) -> tuple[str, int] | None:
+        """A strong tag, or else the date, and the size of the whole: the same bytes have the same. None for nothing."""
+        strong = self.tag if self.tag is not None and not self.tag.startswith("W/") else None
+        validator = strong or self.modified
+        have = recorded_span(self.content_range)
+        return None if validator is None or have is None else (validator, have[2])
+
+    def holds(self, asked: str, if_range: str | None) -> bool:
+        """Whether the one range that is asked lies in this part, of the representation that If-Range names."""
+        named = if_range is None or if_range.strip() in (self.tag, self.modified)
+        return named and inside(asked, self.content_range) is not None
+
+
+class Peek:
+    """Looks into the records of captures."""
+
+    def __init__(
+        self, read_request: Callable[[Capture], Request], head: Callable[[Capture], Response]
+    ) -> None:
+        self._read_request = read_request
+        self._head = head
+        self._preconditions: dict[Place, Preconditions] = {}
+        self._parts: dict[Place, Part] = {}
+
+    def preconditions(self, capture: Capture) -> Preconditions:
+        """The conditions that a recorded request was sent with."""
+        found = self._preconditions.get(capture.place)
+        if found is None:
+            if len(self._preconditions) >= REMEMBERED:
+                self._preconditions.clear()
+            found = preconditions_of(self._read_request(capture).headers)
+            self._preconditions[capture.place] = found
+        return found
+
+    def part(self, capture: Capture) -> Part:
+        """Of which bytes a recorded 206 is."""
+        found = self._parts.get(capture.place)
+        if found is None:
+            if len(self._parts) >= REMEMBERED:
+                self._parts.clear()
+            head = self._head(capture)
+            found = Part(head.header("content-range"), head.header("etag"), head.header("last-modified"))
+            self._parts[capture.place] = found
+        return found

@@ -18,7 +18,7 @@ from harness.scoring import Context
 from harness.scoring.normalise import as_decimal, decimal_text
 from harness.scoring.spelling import fold, normalise_text
 from harness.scoring.table import rubric_of
-from harness.scoring.tables import parse_table
+from harness.scoring.tables import parse_reference
 from harness.task import Task
 
 Level = Literal["error", "warning", "note"]
@@ -202,7 +202,7 @@ def _latest(cookies: Iterable[CookieDate]) -> dict[tuple[str, str], date]:
 def gold_rows(task: Task, context: Context | None = None) -> list[tuple[str, ...]]:
     """The right cells of a task: the reference table's rows, or one row of one cell."""
     if task.scorer == "table" and isinstance(task.reference, str):
-        table = parse_table(task.reference, rubric_of(task, context or Context()), "canonical")
+        table = parse_reference(task.reference, rubric_of(task, context or Context()))
         return list(table.rows) if table else []
     reference = task.reference
     if isinstance(reference, Mapping):

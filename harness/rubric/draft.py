@@ -29,8 +29,8 @@ Scoring rules: %s
 def draft_rubric(task: Task, judge: Judge, model: str) -> Rubric:
     """Asks `judge` for a side-car of `task`. DamagedInput says what is wrong with its answer.
 
-    What the rules of `compile_rubric` read stays; the model adds the rest. Each link must quote the rubric to the
-    letter, or the draft is refused: a rule with no sentence behind it is an invention. The reference answer is
+    What the rules of `compile_rubric` read stays; the model adds the rest. Each rule of a column must have a link, and
+    each link quote the rubric to the letter, or the draft is refused: a rule with no sentence is an invention. The reference answer is
     never shown to the model.
     """
     base = compile_rubric(task)
@@ -39,20 +39,22 @@ def draft_rubric(task: Task, judge: Judge, model: str) -> Rubric:
     prompt = _REQUEST % (task.meta.get("output_format", ""), rules)
     answer = judge.complete([{"role": "user", "content": prompt}], model, 0.0)
     drafted = _object(answer)
-    merged: dict[str, Any] = base.to_json() | {k: drafted[k] for k in _TAKEN if k in drafted}
+    cited = drafted.get("sources", {})
+    taken = {name: drafted[name] for name in base.assumed if name in drafted}
+    merged: dict[str, Any] = base.to_json() | taken
     merged["fields"] = {**drafted.get("fields", {}), **base.to_json()["fields"]}
     merged["sources"] = {**drafted.get("sources", {}), **base.sources}
-    merged["assumed"] = [name for name in base.assumed if name not in drafted]
+    merged["assumed"] = [name for name in base.assumed if name not in taken or name not in cited]
     merged["origin"] = "model"
     result = Rubric.from_json(merged, "the model's draft")
     said = _plain(" ".join(_all_text(rubric)))
-    for path, sentence in drafted.get("sources", {}).items():
-        if _plain(sentence) not in said:
+    for path, sentence in cited.items():
+        if not _plain(sentence) or _plain(sentence) not in said:
             raise DamagedInput(f"the model's draft: {path} cites a sentence that the rubric doesn't have")
+    for name in sorted(set(drafted.get("fields", {})) - set(base.fields)):
+        if not any(path == f"fields.{name}" or path.startswith(f"fields.{name}.") for path in cited):
+            raise DamagedInput(f"the model's draft: fields.{name} cites no sentence")
     return replace(result, unread=base.unread)
-
-
-_TAKEN = ("columns", "row_key", "ordered")
 
 
 def _object(answer: str) -> dict[str, Any]:

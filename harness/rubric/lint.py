@@ -79,10 +79,10 @@ def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) 
 def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
     from harness.scoring import Context
     from harness.scoring.table import normalise_rows, score_table
-    from harness.scoring.tables import parse_table
+    from harness.scoring.tables import parse_reference
 
     text = task.reference if isinstance(task.reference, str) else ""
-    table = parse_table(text, rubric, "canonical")
+    table = parse_reference(text, rubric)
     if table is None or (not table.rows and table.form != "none"):
         yield Finding(base, "reference unreadable", "error", f"{task.id}: no table in the reference")
         return

@@ -56,9 +56,15 @@ _TURNS_INTO = re.compile(
 _WRITTEN_AS = re.compile(
     r"\b(?:may|can|could|might) (?:also )?be (?:written|given|spelled|abbreviated) as\b", re.I
 )
+# Read off a sentence whose quoted parts are "": a word for "the same" anywhere, or a sign of it between two of them.
 _SAME = re.compile(
-    r"\bequivalent\b|\binterchangeabl|\bsynonym|\bthe same as\b|\bequals?\b|\bare the same\b|=|\bboth\b", re.I
+    r"\bequivalent\b|\binterchangeabl|\bsynonym|\bthe same as\b|\bare (?:the same|equal)\b"
+    r"|\bboth\b.*\b(?:accept\w*|valid|allowed|correct|fine|right|ok|okay)\b|\baccept\w*\b.*\bboth\b"
+    r"|\"\"\s*(?:=+|equals?|is equal to)\s*\"\"",
+    re.I,
 )
+# Another unit is another number: a factor that is not known, or stands in words, makes no spelling of one unit.
+_CONVERTED = re.compile(r"\bconver|\d|\b(?:times|multipl\w*|divid\w*|thousand|hundred|million)\b", re.I)
 
 
 @dataclass
@@ -326,6 +332,8 @@ def _read_variants(draft: _Draft, name: str, topic: str, sentence: str) -> bool:
     else:
         return False
     if re.search(r"\bunits?\b", f"{topic} {bare}", re.I):
+        if _CONVERTED.search(bare):
+            return False
         draft.units.setdefault(name, {}).update(dict.fromkeys([value, *variants], value))
         draft.sources[f"fields.{name}.units"] = sentence
     else:

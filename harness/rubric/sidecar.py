@@ -24,6 +24,7 @@ from harness.scoring.spelling import fold, normalise_text
 from snapshots.errors import DamagedInput
 
 FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")
+_MOST_DIGITS = 100  # of a unit's factor, before or after the point
 HEADERS = ("forbidden", "optional", "required")
 Unit = str | dict[str, str]
 
@@ -105,12 +106,14 @@ def _check_unit(target: Any, where: str) -> None:
         or set(target) - {"to", "factor"}
     ):
         raise DamagedInput(f'{where}: must be a unit or {{"to": unit, "factor": number as text}}')
+    factor = target.get("factor", "1")
     try:
-        ok = Decimal(target.get("factor", "1")).is_finite()
-    except (InvalidOperation, TypeError, ValueError):
-        ok = False
-    if not ok:
-        raise DamagedInput(f"{where}.factor: {target['factor']!r} is not a number as text")
+        # A JSON number with a point has been rounded by whoever read it; as text it is exact.
+        found = Decimal(factor) if isinstance(factor, str) or type(factor) is int else None
+    except InvalidOperation:
+        found = None
+    if found is None or not found.is_finite() or found <= 0 or abs(found.adjusted()) > _MOST_DIGITS:
+        raise DamagedInput(f'{where}.factor: {factor!r} is not a number over 0 as text, such as "0.001"')
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,12 @@ class Rubric:
                 raise DamagedInput(f"{where}.{name}: must be a list of column names")
         if value.get("header", "optional") not in HEADERS:
             raise DamagedInput(f"{where}.header: {value['header']!r} is none of {', '.join(HEADERS)}")
+        for name in ("unread", "assumed"):
+            if not _texts(value.get(name, [])):
+                raise DamagedInput(f"{where}.{name}: must be a list of texts")
+        sources = value.get("sources", {})
+        if not isinstance(sources, dict) or not _texts(list(sources.values())):
+            raise DamagedInput(f"{where}.sources: must be an object of sentences")
         rules = value.get("fields", {})
         if not isinstance(rules, dict):
             raise DamagedInput(f"{where}.fields: must be an object")

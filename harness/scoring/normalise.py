@@ -17,7 +17,12 @@ LONGEST_NUMBER = 1000  # characters; longer runs of digits are text
 _EXACT = Context(prec=20_000)  # products keep every digit
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
-_QUANTITY = re.compile(r"([+-]?(?:[0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(\S.*)")
+# What follows a number at once is no more of it: 1.50.2 is a version, not 1.50 of something. Possessive, or hostile
+# cells would take quadratic time.
+_QUANTITY = re.compile(
+    r"([+\-\u2212]?(?:[0-9][0-9,]*+(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,4}+)?+)"
+    r"(?:\s++(?=\S)|(?=[^\s0-9.,]))(.*)"
+)
 
 
 def normalise_cell(text: str, rule: FieldRule | None, fold_case: bool) -> str:
@@ -50,12 +55,9 @@ def _in_unit(value: str, rule: FieldRule, fold_case: bool) -> str:
     unit, factor = target
     number = found[1]
     if factor is not None:
-        plain = number.replace(",", "")
-        number = (
-            decimal_text(_EXACT.multiply(exact, factor))
-            if (exact := as_decimal(plain)) is not None
-            else number
-        )
+        if (exact := as_decimal(number)) is None:
+            return value  # 1,5 may be 1.5 or a slip for 15; either way it is not converted
+        number = decimal_text(_EXACT.multiply(exact, factor))
     return f"{number} {unit}".strip()
 
 

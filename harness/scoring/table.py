@@ -18,7 +18,7 @@ from typing import Any
 from harness.rubric.sidecar import Rubric, as_rubric
 from harness.scoring import Context, Score
 from harness.scoring.normalise import normalise_cell
-from harness.scoring.tables import LEVELS, Level, Table, parse_table
+from harness.scoring.tables import LEVELS, Level, Table, parse_reference, parse_table
 from harness.task import Task
 
 Row = Sequence[str]
@@ -129,7 +129,7 @@ def score_table(task: Task, answer: str | None, context: Context) -> Score:
     """
     rubric = rubric_of(task, context)
     reference = task.reference if isinstance(task.reference, str) else ""
-    gold = parse_table(reference, rubric, "canonical")
+    gold = parse_reference(reference, rubric)
     if gold is None or (not gold.rows and gold.form != "none"):
         return _empty(None, "unparsable", {"problems": ["the reference answer can't be read as a table"]})
     widths = {len(row) for row in gold.rows} - {len(rubric.columns)}

@@ -55,6 +55,21 @@ def parse_table(text: str, rubric: Rubric, level: Level) -> Table | None:
     return _delimited(lines, rubric, level) or _csv(lines, rubric, level)
 
 
+def parse_reference(text: str, rubric: Rubric) -> Table | None:
+    """The table of a reference, of which no line may go missing: one that is no row is a row of one cell.
+
+    In an answer such lines before and after the rows are prose; here they are rows that lost their marks.
+    """
+    table = parse_table(text, rubric, "canonical")
+    if table is None or table.form in ("none", "csv") or len(rubric.columns) == 1:
+        return table
+    separators = (rubric.field_separator, "|", "\t")
+    lines = _records(_unfenced(text), rubric.record_separator)
+    stray = [(line.strip(),) for line in lines if not any(mark in line.strip(" ") for mark in separators)]
+    known = set(table.rows)
+    return Table((*table.rows, *(row for row in stray if row not in known)), table.form, table.header)
+
+
 def _unfenced(text: str) -> str:
     """What stands in the fence around a whole text; the text where there is none."""
     whole = text.strip()
@@ -165,16 +180,19 @@ def _order(header: tuple[str, ...], rubric: Rubric) -> list[int] | None:
 
 
 def _csv(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
-    """CSV only where the first line is the header: commas are common inside cells of other forms."""
+    """CSV only under its header: commas are common inside cells of other forms.
+
+    The rows end before a blank or closing prose: lines of one cell, after which no row follows.
+    """
     for start, line in enumerate(lines):
         header = tuple(next(iter(_csv_rows([line])), ()))
         if not _is_header(header, rubric):
-            if level == "forgiven":
-                continue
-            return None
+            continue
         rows = _csv_rows(lines[start + 1 :])
         if level == "forgiven":
             rows = [row for row in rows if len(row) > 1]
+        while rows and len(rows[-1]) < 2:
+            rows.pop()
         order = _order(header, rubric) if level == "forgiven" else None
         if order:
             rows = [tuple(row[i] for i in order) if len(row) == len(order) else row for row in rows]
@@ -186,6 +204,7 @@ def _csv_rows(lines: list[str]) -> list[tuple[str, ...]]:
     """The rows up to one that is none (a cell of more than 128 Ki characters)."""
     rows: list[tuple[str, ...]] = []
     with contextlib.suppress(csv.Error):
-        for row in csv.reader(lines, skipinitialspace=True):
+        # With its line break again: a quoted cell may go on in the next line.
+        for row in csv.reader((f"{line}\n" for line in lines), skipinitialspace=True):
             rows.append(tuple(cell.strip() for cell in row))
     return rows

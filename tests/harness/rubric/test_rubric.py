@@ -147,11 +147,31 @@ def test_header(value: Any, header: str) -> None:
         ("Accept 'US' or 'USA' for 'United States'.", {"US": "United States", "USA": "United States"}),
         ("'US' is mentioned here beside 'Peru'.", {}),
         ("'US' is not the same as 'Peru'.", {}),
+        ("'US' = 'USA'", {"USA": "US"}),
+        ("Both 'US' and 'USA' are accepted.", {"USA": "US"}),
+        ("Include both 'US' and 'Peru'.", {}),
+        ("Only rows with country = 'US' or 'Peru'.", {}),
+        ("The country equals 'US' or 'Peru'.", {}),
     ],
 )
 def test_aliases(sentence: str, aliases: dict[str, str]) -> None:
     rules = compile_rubric(task(country=sentence)).fields
     assert dict(rules["country"].aliases if "country" in rules else {}) == aliases
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Convert units 'km' to 'm'.",
+        "'km' equals 1000 'm' (units).",
+        "Units: 'km' and 'm' are equivalent times 1000.",
+    ],
+)
+def test_another_unit_is_not_another_spelling(sentence: str) -> None:
+    """5 km is not 5 m: a factor that no rule reads leaves the sentence to people."""
+    rubric = compile_rubric(task(**{"max depth": sentence}))
+    assert "max depth" not in rubric.fields or not rubric.fields["max depth"].units
+    assert any(sentence in unread for unread in rubric.unread)
 
 
 def test_what_no_sentence_says_is_supposed_and_said() -> None:
@@ -239,7 +259,13 @@ def test_the_file_that_a_person_edits(tmp_path: Path) -> None:
         ({"fields": {"name": {"aliases": {"a": 1}}}}, "aliases"),
         ({"fields": {"name": {"units": {"a": {"to": "b", "factor": "x"}}}}}, "factor"),
         ({"fields": {"name": {"units": {"a": {"of": "b"}}}}}, "units"),
+        ({"fields": {"name": {"units": {"a": {"to": "b", "factor": 0.001}}}}}, "factor: 0.001"),
+        ({"fields": {"name": {"units": {"a": {"to": "b", "factor": "0"}}}}}, "factor: '0'"),
         ({"field_separator": "\n"}, "field_separator"),
+        ({"sources": ["x"]}, "sources"),
+        ({"sources": {"row_key": 5}}, "sources"),
+        ({"unread": 5}, "unread"),
+        ({"assumed": "columns"}, "assumed"),
     ],
 )
 def test_a_side_car_that_is_wrong_names_the_member(tmp_path: Path, change: dict[str, Any], says: str) -> None:
@@ -292,7 +318,8 @@ def test_a_models_draft_adds_to_what_the_rules_read() -> None:
     ("answer", "says"),
     [
         ("no idea", "not JSON"),
-        ({"columns": ["x"], "row_key": ["y"]}, "row_key"),
+        ({"fields": {"name": {"uppercase": True}}}, "fields.name cites no sentence"),
+        ({"fields": {"name": {}}, "sources": {"fields.name": " "}}, "cites a sentence"),
         ({"fields": {"name": {"type": "money"}}}, "type"),
         ({"sources": {"fields.name": "I made this up."}}, "cites a sentence"),
         ({"sources": [1]}, "sources"),
@@ -302,6 +329,23 @@ def test_a_models_draft_adds_to_what_the_rules_read() -> None:
 def test_a_draft_that_is_wrong_is_refused(answer: Any, says: str) -> None:
     with pytest.raises(DamagedInput, match=says):
         draft_rubric(task(), Model(answer), "some-model")
+
+
+def test_a_draft_takes_no_place_of_what_a_rule_read() -> None:
+    model = Model({"columns": ["x"], "row_key": ["name"], "ordered": False})
+    drafted = draft_rubric(task(), model, "some-model")
+    assert (drafted.columns[0], drafted.row_key, drafted.ordered) == ("lake_id", ("lake_id",), True)
+    with pytest.raises(DamagedInput, match="row_key"):
+        draft_rubric(
+            task(schema=None, row_key=...), Model({"columns": ["x"], "row_key": ["y"]}), "some-model"
+        )
+
+
+def test_a_supposed_key_that_a_draft_names_without_a_sentence_stays_supposed() -> None:
+    bare = task(row_key=...)
+    assert "row_key" in draft_rubric(bare, Model({"row_key": ["name"]}), "some-model").assumed
+    cited = {"row_key": ["name"], "sources": {"row_key": "Sort rows by max depth in descending order."}}
+    assert "row_key" not in draft_rubric(bare, Model(cited), "some-model").assumed
 
 
 def test_digest_ignores_what_decides_nothing() -> None:

@@ -57,6 +57,8 @@ def test_twice_is_once(text: str) -> None:
         ("decimal", "nan", "nan"),
         ("integer", "007", "7"),
         ("integer", "5.0", "5"),
+        ("decimal", "1.50.2", "1.50.2"),
+        ("decimal", "\u22125.0 C", "-5 C"),
         ("date", "January 31, 2024", "2024-01-31"),
         ("date", "31 Jan 2024", "2024-01-31"),
         ("date", "2024/1/31", "2024-01-31"),
@@ -89,6 +91,13 @@ def test_unit_tables_are_normalised_like_cells() -> None:
     assert normalise_cell("0.005 mg/L", rule, False) == "5 ug/L"
     assert normalise_cell("5 kg", rule, False) == "5 kg"
     assert normalise_cell("\u00b5g/L", FieldRule(units=rule.units), False) == "ug/L"
+
+
+@pytest.mark.parametrize("text", ["1,5 mg", "12,34 mg", "1.5.2 mg"])
+def test_what_is_no_sure_number_is_not_converted(text: str) -> None:
+    rule = FieldRule("decimal", units={"mg": {"to": "ug", "factor": "1000"}})
+    assert normalise_cell(text, rule, False) == text
+    assert normalise_cell("1,234.5 mg", rule, False) == "1234500 ug"
 
 
 def test_a_unit_may_be_dropped() -> None:

@@ -48,6 +48,14 @@ def test_vectors_through_the_text(case: dict[str, Any]) -> None:
     assert got.status == ("scored" if case["pred"] else "zero")
 
 
+@pytest.mark.parametrize("gold", ["1|A|B\n2|C|D\n3", "3\n1|A|B", "1|A|B\n3\n2|C|D"])
+def test_no_line_of_the_reference_goes_missing(gold: str) -> None:
+    """A row that lost its marks would leave the denominator, and the answer without it would be wholly right."""
+    got = scored("1|A|B\n2|C|D", gold)
+    assert (got.status, got.metrics["em"]) == ("unparsable", None)
+    assert "rows of [1] cells for 3 columns" in got.detail["problems"][0]
+
+
 def test_a_long_row_grows_the_denominator_and_is_not_right() -> None:
     result = compare_tables([("1", "A"), ("2", "B")], [("1", "A", "z"), ("2", "B")], [0], True)
     assert result.item_f1 == Fraction(2 * 4, 4 + 5)

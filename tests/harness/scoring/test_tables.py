@@ -24,6 +24,7 @@ FORMS = {
     "tsv": "1\ta, b\tc\n2\td\te",
     "tsv with header": "id\tsite name\tx\r\n1\ta, b\tc\r\n2\td\te\r\n",
     "csv with header": 'id,site name,x\n1,"a, b",c\n2,d,e',
+    "csv, prose around": 'Here is the table:\nid,site name,x\n1,"a, b",c\n2,d,e\nThat is all.',
     "prose around": "Here is the table:\n1|a, b|c\n2|d|e\nThat is all.",
 }
 
@@ -40,6 +41,12 @@ def test_csv_without_header_is_never_read() -> None:
     """A comma is text as often as a mark: guessing would destroy right cells."""
     for level in LEVELS:
         assert parse_table('1,"a, b",c\n2,d,e', RUBRIC, level) is None
+
+
+def test_a_quoted_cell_goes_on_in_the_next_line() -> None:
+    table = parse_table('id,site name,x\n1,"a\nb",c', RUBRIC, "canonical")
+    assert table is not None
+    assert table.rows == (("1", "a\nb", "c"),)
 
 
 def test_commas_of_a_pipe_table_stay_in_their_cell() -> None:

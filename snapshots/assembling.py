@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from snapshots import warc
+from snapshots import members, warc
 from snapshots.appending import AppendFile
 from snapshots.cdxj import Index, is_capture, parse_line
 from snapshots.container import Container, open_directory
@@ -134,7 +134,7 @@ def _as_member(place: Place, offset: int, length: int) -> bytes:
     fields, start = head
     declared = warc.declared_length(fields)
     end = start + declared if declared >= 0 else len(data)
-    return warc.pack(data[:start], data[start:end])
+    return members.pack(data[:start], data[start:end])
 
 
 def ranges(index: Index) -> dict[str, list[Range]]:

@@ -23,7 +23,7 @@ from snapshots.scan import Damage, Scanned, Wanted, scan
 VERSION = 3  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
-Swift = Callable[[Pairing, bytes, int, int, bytes, int], bool]  # `swift_pairs.SwiftPairs.take`
+Swift = Callable[[Pairing, bytes, int, int, bytes, int, int], bool]  # `swift_pairs.SwiftPairs.take`
 ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
 _MEDIA = re.compile(r"[^;\s]*")
@@ -80,16 +80,19 @@ def find(
             progress(offset - passed)
             passed = offset
 
-    def taken(asked: bytes, offset: int, length: int, told: bytes, told_length: int) -> bool:
+    def taken(
+        asked: bytes, offset: int, length: int, told: bytes, told_length: int, told_unpacked: int
+    ) -> bool:
         assert swift is not None
-        if not swift(pairing, asked, offset, length, told, told_length):
+        if not swift(pairing, asked, offset, length, told, told_length, told_unpacked):
             return False
         found.reached = offset + length + told_length
         advance(offset)
         return True
 
     pairs = taken if swift is not None else None
-    for item in scan(place, start, end, hashes=hashes or missing_digests, pairs=pairs):
+    every = inspect is not None  # who looks at records looks at all of them
+    for item in scan(place, start, end, hashes=hashes or missing_digests, bodies=every, pairs=pairs):
         advance(item.offset)
         if inspect is not None:
             inspect(item)

@@ -16,6 +16,7 @@ from snapshots.appending import FULL_DISK, full_disk
 from snapshots.capture import Capture, Exchange
 from snapshots.dates import iso_date
 from snapshots.keys import Key, request_key
+from snapshots.members import pack, pack_file
 from snapshots.pairing import identity_of, timestamp_of
 from snapshots.profile import Profile
 from snapshots.spooling import block_digest, measure, pieces, temporary, whole_if_small
@@ -98,7 +99,7 @@ class Packer:
             ("WARC-Block-Digest", warc.digest(block)),
             ("Content-Type", "application/warc-fields"),
         ]
-        return warc.pack(warc.build_head("warcinfo", fields, len(block)), block)
+        return pack(warc.build_head("warcinfo", fields, len(block)), block)
 
     def plain(
         self, kind: str, uri: str, date: str, media: str, block: bytes, extra: Iterable[tuple[str, str]]
@@ -113,7 +114,7 @@ class Packer:
             ("WARC-Block-Digest", value),
             ("Content-Type", media),
         ]
-        return warc.pack(warc.build_head(kind, fields, len(block)), block), value
+        return pack(warc.build_head(kind, fields, len(block)), block, 0), value
 
     def exchange(
         self, exchange: Exchange, stored: Callable[[str], Original | None], stack: contextlib.ExitStack
@@ -139,7 +140,7 @@ class Packer:
             *session,
             ("Content-Type", "application/http; msgtype=request"),
         ]
-        question = warc.pack(warc.build_head("request", fields, len(asked)), asked)
+        question = pack(warc.build_head("request", fields, len(asked)), asked)
 
         body = whole_if_small(exchange.body, stack)
         size, payload = measure(body)
@@ -170,22 +171,21 @@ class Packer:
             ("Content-Type", "application/http; msgtype=response"),
         ]
         if original:
-            answer: bytes | BinaryIO = warc.pack(warc.build_head(kind, fields, len(head)), head)
+            answer: bytes | BinaryIO = pack(warc.build_head(kind, fields, len(head)), head)
         elif isinstance(body, bytes):
-            answer = warc.pack(warc.build_head(kind, fields, len(head) + size), head + body)
+            answer = pack(warc.build_head(kind, fields, len(head) + size), head + body, len(head))
         else:
-            answer = self._large(warc.build_head(kind, fields, len(head) + size), head, body, stack)
+            answer = self._large(warc.build_head(kind, fields, len(head) + size) + head, body, stack)
         identity = identity_of(
             "capture", uri, date, payload, head, asked, exchange.session, events, exchange.protocol
         )
         return Packed(exchange, request_key(request), date, question, answer, payload, identity, original)
 
-    def _large(self, head: bytes, http: bytes, body: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
+    def _large(self, heads: bytes, body: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
         """A record in a temporary file."""
         spool = temporary(stack, self._folder)
         try:
-            for piece in warc.pack_stream(head, itertools.chain([http], pieces(body))):
-                spool.write(piece)
+            pack_file(spool, heads, pieces(body))
             spool.flush()
         except OSError as error:
             if error.errno in FULL_DISK:

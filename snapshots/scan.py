@@ -14,7 +14,8 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots import warc
-from snapshots.payloads import Hasher, payload_at
+from snapshots.members import heads_of
+from snapshots.payloads import HTTP_KINDS, Hasher, payload_at
 from snapshots.places import Place, chunks
 
 BUFFER = 1 << 20
@@ -63,7 +64,8 @@ class Damage:
 
 
 Wanted = Callable[[str, warc.Fields], tuple[tuple[str, str], ...]]
-Pairs = Callable[[bytes, int, int, bytes, int], bool]
+Pairs = Callable[[bytes, int, int, bytes, int, int], bool]
+_BODIES = ("request", "warcinfo")  # whose blocks say what is to be known
 
 
 def scan(
@@ -72,21 +74,24 @@ def scan(
     end: int | None = None,
     *,
     hashes: Wanted | None = None,
+    bodies: bool = True,
     pairs: Pairs | None = None,
 ) -> Iterator[Scanned | Damage]:
     """Every record from `start` on that begins before `end`.
 
-    `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record. `pairs` is shown
-    a request of ours and the record after it, each as unpacked and with its stored length, the first with its offset
-    before that; those that it takes (it gives True) are passed over. Raises NotSeekable.
+    `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record. Without `bodies`
+    the `start` of a record, but for requests and warcinfo, may end with its HTTP head; that it can be read is known all
+    the same (`snapshots.members`). `pairs` then is shown a request of ours and the record after it, each as unpacked,
+    maybe just its heads, and with its stored length; the first with its offset before that, the second with the length
+    that it unpacks to after it. Those that it takes (it gives True) are passed over. Raises NotSeekable.
     """
     end = place.size if end is None else end
     at = start
     buffer = b""
     base = at  # where the buffer begins
     found: Scanned | Damage | None
-    small: tuple[bytes, int] | None
-    ahead: tuple[bytes, int] | None = None  # the member here, where it is unpacked already
+    small: tuple[bytes, int, int] | None
+    ahead: tuple[bytes, int, int] | None = None  # the member here, where it is unpacked already
     while at < end:
         if base + len(buffer) < min(at + AHEAD, place.size):
             base, buffer = at, place.read(at, BUFFER)
@@ -94,16 +99,16 @@ def scan(
         if lead[:2] == warc.GZIP_MAGIC or lead == warc.ZSTD_MAGIC:
             found, size = None, 0
             if lead[:2] == warc.GZIP_MAGIC:
-                small, ahead = ahead or _small(buffer, at - base), None
+                small, ahead = ahead or _small(place, buffer, base, at, bodies), None
                 if small is not None:
-                    data, size = small
+                    data, size, unpacked = small
                     after = at + size
                     if pairs is not None and after < end and data.startswith(warc.OUR_REQUEST):
-                        ahead = _small(buffer, after - base)
+                        ahead = _small(place, buffer, base, after, bodies)
                         if ahead is not None and pairs(data, at, size, *ahead):
                             at, ahead = after + ahead[1], None
                             continue
-                    found = _sound(data, at, size, hashes)
+                    found = _sound(data, at, size, unpacked, hashes)
             if found is None:
                 ahead = None
                 found, size = _member(place, at, hashes)
@@ -138,8 +143,14 @@ def _blank(buffer: bytes, at: int) -> int:
     return stop - at
 
 
-def _small(buffer: bytes, at: int) -> tuple[bytes, int] | None:
-    """What a small member that lies in the buffer unpacks to, and its length; None when it is anything else."""
+def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> tuple[bytes, int, int] | None:
+    """What a small member that lies in the buffer unpacks to, its length, and how long the first is.
+
+    Without `bodies` maybe just its heads, of a member of any size. None when it is anything else.
+    """
+    if not bodies and (found := heads_of(place, buffer, base, at)) is not None:
+        return found
+    at -= base
     z = isal_zlib.decompressobj(warc.GZIP)
     # the next member mostly begins with the same bytes: fed up to there, nothing is left over
     fed = buffer.find(buffer[at : at + GZIP_HEAD], at + GZIP_HEAD, at + NEAR)
@@ -155,22 +166,25 @@ def _small(buffer: bytes, at: int) -> tuple[bytes, int] | None:
             fed += PIECE
     except warc.zlib_error:
         return None
-    return data, min(fed, len(buffer)) - at - len(z.unused_data)
+    return data, min(fed, len(buffer)) - at - len(z.unused_data), len(data)
 
 
-def _sound(data: bytes, offset: int, length: int, hashes: Wanted | None) -> Scanned | None:
-    """The record that a member unpacks to if it is sound, else None."""
+def _sound(data: bytes, offset: int, length: int, unpacked: int, hashes: Wanted | None) -> Scanned | None:
+    """The record that a member unpacks to, all or its heads, if it is sound and they are enough; else None."""
     head = warc.parse_head(data)
     if head is None:
         return None
     fields, start = head
     declared = warc.declared_length(fields)
-    if declared < 0 or start + declared + 4 != len(data) or not data.endswith(b"\r\n\r\n"):
+    whole = len(data) == unpacked
+    if declared < 0 or start + declared + 4 != unpacked or (whole and not data.endswith(b"\r\n\r\n")):
         return None
     kind = fields.get("warc-type", "").lower()
     block = data[start : start + declared]
-    record = Scanned(offset, length, kind, fields, block, declared, payload_at(kind, fields, block))
     wanted = hashes(kind, fields) if hashes is not None else ()
+    if not whole and (wanted or kind in _BODIES or (kind in HTTP_KINDS and warc.end_of_head(block) is None)):
+        return None
+    record = Scanned(offset, length, kind, fields, block, declared, payload_at(kind, fields, block))
     if wanted:
         hasher = Hasher(wanted, kind, fields)
         hasher.feed(block)

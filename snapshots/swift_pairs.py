@@ -75,11 +75,19 @@ class SwiftPairs:
         self._kinds: dict[tuple[str, int], tuple[bytes, bool]] = {}
 
     def take(
-        self, pairing: Pairing, asked: bytes, offset: int, length: int, told: bytes, told_length: int
+        self,
+        pairing: Pairing,
+        asked: bytes,
+        offset: int,
+        length: int,
+        told: bytes,
+        told_length: int,
+        told_unpacked: int,
     ) -> bool:
         """Whether two unpacked records, one right after the other, were such a pair; if so they are in the part.
 
-        `asked` begins with `warc.OUR_REQUEST`, at `offset`; lengths are of stored bytes.
+        `asked` begins with `warc.OUR_REQUEST`, at `offset`; lengths are of stored bytes. `told` may be the heads alone of
+        a record whose whole length is `told_unpacked`.
         """
         one = _REQUEST.match(asked)
         two = _RESPONSE.match(told) if one is not None else None
@@ -96,9 +104,9 @@ class SwiftPairs:
             or session != session_too
             or events != events_too
             or block_at + int(size) + 4 != len(asked)
-            or stop + 4 != len(told)
+            or stop + 4 != told_unpacked
             or not asked.endswith(b"\r\n\r\n\r\n\r\n")
-            or not told.endswith(b"\r\n\r\n")
+            or (len(told) == told_unpacked and not told.endswith(b"\r\n\r\n"))
             or (revisit is None) != (of_uri is None)
         ):
             return False

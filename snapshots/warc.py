@@ -1,7 +1,7 @@
 """One WARC record: its head, its block, written and read at an offset.
 
 Format: ISO 28500:2017 (WARC 1.1), https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
-Records are gzip members of their own (ISA-L, level 2). Reading also knows WARC 1.0 and 0.x, ARC 1.0, plain
+Records are gzip members of their own (made by `snapshots.members`). Reading also knows WARC 1.0 and 0.x, ARC 1.0, plain
 files and Zstandard frames; it follows Content-Length, and where that is wrong takes what is there.
 """
 
@@ -20,7 +20,6 @@ from snapshots.places import Place
 zlib_error: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls it an instance
 
 GZIP = 31  # wbits: deflate inside a gzip wrapper
-LEVEL = 2
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_PART = 1 << 20  # of unpacked bytes at once
@@ -346,18 +345,3 @@ def build_head(kind: str, fields: Iterable[tuple[str, str]], length: int) -> byt
     if any("\n" in line or "\r" in line for line in lines):
         lines = [line.replace("\r", " ").replace("\n", " ") for line in lines]
     return "\r\n".join(lines).encode(errors="surrogateescape") + b"\r\n\r\n"
-
-
-def pack(head: bytes, block: bytes) -> bytes:
-    """A record as one gzip member."""
-    return isal_zlib.compress(b"".join((head, block, b"\r\n\r\n")), LEVEL, GZIP)
-
-
-def pack_stream(head: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """A record as one gzip member, piece by piece."""
-    z = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, GZIP)
-    yield z.compress(head)
-    for piece in pieces:
-        if data := z.compress(piece):
-            yield data
-    yield z.compress(b"\r\n\r\n") + z.flush()

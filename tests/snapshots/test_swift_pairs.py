@@ -186,9 +186,9 @@ def test_what_is_not_plainly_such_a_pair_goes_the_long_way(
     tmp_path: Path, which: int, change: Callable[[bytes], bytes]
 ) -> None:
     records = pair(tmp_path, simple())
-    assert SwiftPairs(Part("x")).take(Pairing(), records[0], 0, 100, records[1], 200)
+    assert SwiftPairs(Part("x")).take(Pairing(), records[0], 0, 100, records[1], 200, len(records[1]))
     records[which] = change(records[which])
-    assert not SwiftPairs(Part("x")).take(Pairing(), records[0], 0, 100, records[1], 200)
+    assert not SwiftPairs(Part("x")).take(Pairing(), records[0], 0, 100, records[1], 200, len(records[1]))
 
 
 def test_a_request_whose_id_is_known_already_goes_the_long_way(tmp_path: Path) -> None:
@@ -198,4 +198,4 @@ def test_a_request_whose_id_is_known_already_goes_the_long_way(tmp_path: Path) -
     for known in ("questions", "waiting"):
         pairing = Pairing()
         getattr(pairing, known)[record_id[1].decode()] = None
-        assert not SwiftPairs(Part("x")).take(pairing, asked, 0, 100, told, 200)
+        assert not SwiftPairs(Part("x")).take(pairing, asked, 0, 100, told, 200, len(told))

@@ -58,10 +58,11 @@ class TapeTransport(httpx.AsyncBaseTransport):
         key_variable: str,
         retry: Retry,
         inner: httpx.AsyncBaseTransport,
+        is_answer: Callable[[bytes], bool],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tape, self._key, self._key_variable = tape, key, key_variable
-        self._retry, self._inner, self._sleep = retry, inner, sleep
+        self._retry, self._inner, self._is_answer, self._sleep = retry, inner, is_answer, sleep
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answers from the tape or the endpoint. TapeMiss, ModelError."""
@@ -76,7 +77,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
         answer = self._tape.find(call)
         if answer is None:
             answer = await self._ask(request, call)
-            if answer.status not in _CONFIGURATION and not _is_empty(answer):
+            # what its caller can't read is an error, and asked for again later
+            if answer.status not in _CONFIGURATION and (answer.status >= 400 or self._is_answer(answer.body)):
                 self._tape.keep(call, answer)
         return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
@@ -136,7 +138,7 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
         return f"sent HTML where JSON was expected (status {response.status_code}): {start!r}"
     try:
         value = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"sent no JSON (status {response.status_code}): {start!r}" if content else "sent an empty body"
     return _error(value) if response.status_code < 400 else None
 
@@ -162,12 +164,3 @@ def _error(value: Any) -> str | None:
     if told or failed or value.get("type") in ("error", "response.failed"):
         return f"sent an error for an answer: {json.dumps(told or value)[:200]}"
     return None
-
-
-def _is_empty(answer: Answer) -> bool:
-    """Whether an answer holds neither choices nor output; it is an error to its caller, and asked for again later."""
-    try:
-        value = json.loads(answer.body)
-    except ValueError:
-        return False  # a stream
-    return answer.status < 400 and isinstance(value, dict) and not (value.get("choices") or "output" in value)

@@ -9,10 +9,12 @@ Judge(tape, {None: {"base_url": …, "key_variable": …}}).complete(messages, m
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -111,9 +113,8 @@ class ModelClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         key = os.environ.get(key_variable, "")
-        self._transport = TapeTransport(
-            tape, key, key_variable, retry or Retry(), transport or httpx.AsyncHTTPTransport(trust_env=False)
-        )
+        inner = transport or httpx.AsyncHTTPTransport(trust_env=False)
+        self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, _is_answer)
         self._http = httpx.AsyncClient(transport=self._transport, timeout=timeout, follow_redirects=False)
         self._sdk = AsyncOpenAI(
             api_key=key or "none", base_url=base_url, http_client=self._http, max_retries=0, timeout=timeout
@@ -129,22 +130,20 @@ class ModelClient:
         begin = time.perf_counter()
         create: Any = self._sdk.chat.completions.create
         result = await self._ask(create, session, body)
-        if body.get("stream"):
-            completion = await _collect_chat(result)
-        else:
-            completion = result.model_dump(mode="json", exclude_unset=True)
-        return self._finish(body, _chat_reply(completion), begin)
+        with _readable(result):
+            completion = await _collect_chat(result) if body.get("stream") else _dumped(result)
+            reply = _chat_reply(completion)
+        return self._finish(body, reply, begin)
 
     async def respond(self, session: str, body: Mapping[str, Any]) -> Reply:
         """One Responses call. ModelError or TapeMiss say why there is no answer."""
         begin = time.perf_counter()
         create: Any = self._sdk.responses.create
         result = await self._ask(create, session, body)
-        if body.get("stream"):
-            response = await _collect_response(result)
-        else:
-            response = result.model_dump(mode="json", exclude_unset=True)
-        return self._finish(body, _response_reply(response), begin)
+        with _readable(result):
+            response = await _collect_response(result) if body.get("stream") else _dumped(result)
+            reply = _response_reply(response)
+        return self._finish(body, reply, begin)
 
     async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
         try:
@@ -167,34 +166,79 @@ class ModelClient:
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
 
 
+@contextlib.contextmanager
+def _readable(result: Any) -> Iterator[None]:
+    """ModelError for an answer that is built otherwise than the API says: endpoints are others' code."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"the endpoint's answer can't be read ({type(error).__name__}: {error}): {str(result)[:300]}"
+        ) from error
+
+
+def _is_answer(body: bytes) -> bool:
+    """Whether a body that came with a good status holds an answer of either API. A stream is taken for one."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return True
+    try:
+        with _readable(value):
+            _response_reply(value) if "output" in value else _chat_reply(value)
+    except ModelError:
+        return False
+    return True
+
+
+def _dumped(result: Any) -> dict[str, Any]:
+    dumped: dict[str, Any] = result.model_dump(mode="json", exclude_unset=True, warnings=False)
+    return dumped
+
+
+def _text_of(content: Any) -> str | None:
+    """The text of a message's content; some endpoints give it in parts, with their thoughts among them."""
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if part.get("type") in ("text", "output_text")]
+        return "".join(str(text) for text in texts if text) or None
+    raise TypeError(f"content is {type(content).__name__}")
+
+
+def _called(call: dict[str, Any], number: int) -> ToolRequest:
+    name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"tool call {number} names no function")
+    if not isinstance(arguments, str):  # the object itself
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolRequest(str(call.get("id") or f"call_{number}"), name, arguments)
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
 def _chat_reply(completion: dict[str, Any]) -> Reply:
     choices = completion.get("choices") or []
     if not choices or not isinstance(choices[0].get("message"), dict):
         raise ModelError(f"the endpoint's answer holds no choices: {str(completion)[:300]}")
     message = {name: value for name, value in choices[0]["message"].items() if value is not None}
-    calls = tuple(
-        ToolRequest(
-            str(call.get("id") or f"call_{i}"),
-            call["function"]["name"],
-            call["function"].get("arguments") or "",
-        )
-        for i, call in enumerate(message.get("tool_calls") or [])
-        if call.get("function")
-    )
+    calls = tuple(_called(call, i) for i, call in enumerate(message.get("tool_calls") or []))
     kept = {name: message[name] for name in ("role", "content", "refusal", "tool_calls") if name in message}
     kept.setdefault("role", "assistant")
     kept.setdefault("content", None)
     usage = completion.get("usage") or {}
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     return Reply(
-        message.get("content") or message.get("refusal"),
+        _text_of(message.get("content")) or _text_of(message.get("refusal")),
         calls,
         (kept,),
-        choices[0].get("finish_reason"),
-        Usage(usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0, cached),
-        completion.get("model"),
-        completion.get("system_fingerprint"),
-        message.get("reasoning_content") or message.get("reasoning"),
+        _word(choices[0].get("finish_reason")),
+        Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0), int(cached)),
+        _word(completion.get("model")),
+        _word(completion.get("system_fingerprint")),
+        _word(message.get("reasoning_content") or message.get("reasoning")),
     )
 
 
@@ -203,26 +247,29 @@ async def _collect_chat(stream: Any) -> dict[str, Any]:
     whole: dict[str, Any] = {"choices": []}
     text: list[str] = []
     reasoning: list[str] = []
-    calls: dict[int, dict[str, Any]] = {}
+    calls: list[dict[str, Any]] = []
+    open_calls: dict[int, dict[str, Any]] = {}  # by index, which some endpoints give to several calls
     finish: str | None = None
     seen = False
     async for chunk in stream:
-        value = chunk.model_dump(mode="json", exclude_unset=True)
+        value = _dumped(chunk)
         for name in ("model", "system_fingerprint", "usage"):
             if value.get(name):
                 whole[name] = value[name]
         for choice in (value.get("choices") or [])[:1]:
             seen = True
             delta = choice.get("delta") or {}
-            text.append(delta.get("content") or "")
-            reasoning.append(delta.get("reasoning_content") or delta.get("reasoning") or "")
+            text.append(_text_of(delta.get("content")) or "")
+            reasoning.append(str(delta.get("reasoning_content") or delta.get("reasoning") or ""))
             finish = choice.get("finish_reason") or finish
             for part in delta.get("tool_calls") or []:
-                call = calls.setdefault(
-                    part.get("index", 0),
-                    {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
-                )
-                call["id"] = part.get("id") or call["id"]
+                index, call_id = part.get("index") or 0, part.get("id") or ""
+                call = open_calls.get(index)
+                if call is None or (call_id and call["id"] and call_id != call["id"]):
+                    call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+                    calls.append(call)
+                    open_calls[index] = call
+                call["id"] = call_id or call["id"]
                 function = part.get("function") or {}
                 call["function"]["name"] += function.get("name") or ""
                 call["function"]["arguments"] += function.get("arguments") or ""
@@ -231,7 +278,7 @@ async def _collect_chat(stream: Any) -> dict[str, Any]:
         if "".join(reasoning):
             message["reasoning_content"] = "".join(reasoning)
         if calls:
-            message["tool_calls"] = [calls[i] for i in sorted(calls)]
+            message["tool_calls"] = calls
         whole["choices"] = [{"message": message, "finish_reason": finish}]
     return whole
 
@@ -239,8 +286,7 @@ async def _collect_chat(stream: Any) -> dict[str, Any]:
 async def _collect_response(stream: Any) -> dict[str, Any]:
     async for event in stream:
         if event.type in ("response.completed", "response.incomplete", "response.failed"):
-            dumped: dict[str, Any] = event.response.model_dump(mode="json", exclude_unset=True)
-            return dumped
+            return _dumped(event.response)
         if event.type == "error":
             raise ModelError(f"the endpoint's stream ended in an error: {event.message}")
     raise ModelError("the endpoint's stream ended without a response")
@@ -256,9 +302,11 @@ def _response_reply(response: dict[str, Any]) -> Reply:
     hosted: list[dict[str, Any]] = []
     for item in response["output"]:
         if item.get("type") == "message":
-            texts += [part.get("text") or part.get("refusal") or "" for part in item.get("content") or []]
+            texts += [
+                str(part.get("text") or part.get("refusal") or "") for part in item.get("content") or []
+            ]
         elif item.get("type") == "function_call":
-            calls.append(ToolRequest(item["call_id"], item["name"], item.get("arguments") or ""))
+            calls.append(_called({"id": item["call_id"], "function": item}, len(calls)))
         elif str(item.get("type", "")).endswith("_call"):
             hosted.append(item)
     usage = response.get("usage") or {}
@@ -267,9 +315,9 @@ def _response_reply(response: dict[str, Any]) -> Reply:
         "".join(texts) or None,
         tuple(calls),
         tuple(response["output"]),
-        response.get("status"),
-        Usage(usage.get("input_tokens") or 0, usage.get("output_tokens") or 0, cached),
-        response.get("model"),
+        _word(response.get("status")),
+        Usage(int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0), int(cached)),
+        _word(response.get("model")),
         hosted=tuple(hosted),
     )
 

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from harness.schema import problem
-from snapshots.errors import DamagedInput
+from snapshots.errors import DamagedInput, UsageError
 
 SCHEMA = "stillweb-trace"
 VERSION = 1
@@ -57,6 +57,15 @@ def _line(event: Event) -> bytes:
         return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
+def _checked_line(event: Event) -> bytes:
+    if message := check_event(event):
+        raise UsageError(f"no trace can hold this {event['event']}: {message}")
+    try:
+        return _line(event)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"no trace can hold this {event['event']}: it is no JSON: {error}") from error
+
+
 @cache
 def _schema() -> dict[str, Any]:
     path = Path(__file__).with_name("trace.schema.json")
@@ -85,13 +94,15 @@ class TraceWriter:
         self._file: BinaryIO = self.part.open("wb", buffering=0)
 
     def header(self, **members: Any) -> None:
-        """Writes the first line."""
-        self._file.write(_line({"event": "header", "schema": SCHEMA, "version": VERSION, **members}))
+        """Writes the first line. UsageError where nobody could read it."""
+        event = {"event": "header", "schema": SCHEMA, "version": VERSION, **members}
+        self._file.write(_checked_line(event))
 
     def write(self, kind: str, /, **members: Any) -> int:
-        """Appends an event and returns its number."""
+        """Appends an event and returns its number. UsageError, and nothing is written, where nobody could read it:
+        what tools, models and agents of others say goes in here."""
         event = {"event": kind, "n": len(self.events) + 1, **members}
-        self._file.write(_line(event))
+        self._file.write(_checked_line(event))
         self.events.append(event)
         return len(self.events)
 

@@ -1,7 +1,9 @@
 """Endpoints that fail: what passes is tried again, what stays is named, and neither gets on the tape."""
 
 import asyncio
+import json
 
+import httpx
 import pytest
 
 from harness.endpoint import Retry
@@ -59,6 +61,87 @@ def test_what_holds_no_choices_is_not_on_the_tape(tmp_path):
             ask(tape, endpoint.url)
         with Tape.open(tmp_path / "tape", "auto") as tape:
             assert ask(tape, endpoint.url).text == "hi"
+
+
+def given(value, kind="application/json"):
+    """An endpoint that says just this."""
+    body = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    return httpx.MockTransport(lambda _: httpx.Response(200, headers={"Content-Type": kind}, content=body))
+
+
+def message(**members):
+    return {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **members}}]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1],
+        None,
+        {"choices": {"a": 1}},
+        {"choices": ["x"]},
+        {"choices": [{"message": "hi"}]},
+        message(content={"a": 1}),
+        message(content=None, tool_calls=[{"id": "a", "function": {}}]),
+        message(content=None, tool_calls=[{"id": "a", "function": {"name": None, "arguments": "{}"}}]),
+        {**message(content="hi"), "usage": "much"},
+    ],
+)
+def test_an_answer_built_otherwise_is_an_error_with_a_name_and_not_on_the_tape(tmp_path, value):
+    url = "http://127.0.0.1:9/v1"
+    with (
+        Tape.open(tmp_path / "tape", "auto") as tape,
+        pytest.raises(ModelError, match="the endpoint's answer"),
+    ):
+        ask(tape, url, transport=given(value))
+    with Tape.open(tmp_path / "tape", "auto") as tape:
+        assert ask(tape, url, transport=given(message(content="hi"))).text == "hi"
+
+
+def test_content_in_parts_is_its_text(tmp_path):
+    parts = [
+        {"type": "thinking", "thinking": []},
+        {"type": "text", "text": "4"},
+        {"type": "text", "text": "2"},
+    ]
+    with Tape.open(tmp_path / "tape", "none") as tape:
+        assert ask(tape, "http://127.0.0.1:9/v1", transport=given(message(content=parts))).text == "42"
+
+
+def test_calls_that_a_stream_gives_one_number_stay_apart(tmp_path):
+    """As some endpoints do with calls at once: each whole, with an id of its own, and all of index 0."""
+
+    def chunk(delta, finish=None):
+        return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish}]})}\n\n"
+
+    def call(name, arguments, **more):
+        return {"tool_calls": [{"index": 0, **more, "function": {"name": name, "arguments": arguments}}]}
+
+    stream = "".join(
+        [
+            chunk(call("fetch", '{"url":', id="a")),
+            chunk(call(None, ' "x"}')),
+            chunk(call("search", "{}", id="b")),
+            chunk({}, "tool_calls"),
+            "data: [DONE]\n\n",
+        ]
+    )
+
+    async def once(tape):
+        client = ModelClient(
+            tape, base_url="http://127.0.0.1:9/v1", transport=given(stream, "text/event-stream")
+        )
+        try:
+            return await client.chat("s/1", {"model": "m", "messages": [], "stream": True})
+        finally:
+            await client.close()
+
+    with Tape.open(tmp_path / "tape", "none") as tape:
+        calls = asyncio.run(once(tape)).tool_calls
+    assert [(c.id, c.name, c.arguments) for c in calls] == [
+        ("a", "fetch", '{"url": "x"}'),
+        ("b", "search", "{}"),
+    ]
 
 
 PART = '{"choices": [{"index": 0, "delta": {"content": "half"}, "finish_reason": null}]}'

@@ -44,6 +44,21 @@ def test_every_attempt_is_in_one_status_and_the_parts_sum_to_the_whole(tmp_path)
     assert (summary.tool_calls, summary.misses) == (10, 4)
 
 
+def test_what_no_trace_can_hold_fails_its_attempt_and_not_the_run(tmp_path):
+    files = start_run(
+        tmp_path / "run",
+        Settings(agent=write_script(tmp_path), contracts=("tests.support.shelf_tools:Odd",)),
+        [bird_task("right")],
+    )
+    run_attempts(files.path, display=SilentDisplay())
+    trace = read_trace(files.trace_path("right", 1))
+    assert trace.last("answer")["error"].endswith(
+        "no trace can hold this tool_call: verdict: must be string or null, not int"
+    )
+    assert summarise(files.path).statuses["zero"] == 1
+    assert owed(files, retry_failed=True)
+
+
 def test_what_is_unfinished_stays_in_the_denominator(tmp_path):
     files = make_run(tmp_path, NAMES)
     files.trace_path("right", 1).unlink()

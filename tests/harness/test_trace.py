@@ -18,7 +18,7 @@ from harness.trace import (
     hash_events,
     read_trace,
 )
-from snapshots.errors import DamagedInput
+from snapshots.errors import DamagedInput, UsageError
 from tests.support.runs import make_run
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "harness" / "trace.schema.json").read_text())
@@ -181,6 +181,20 @@ def test_canonical_json_reads_back_and_forgets_the_order_of_members(value):
     assert json.loads(canonical(value)) == value
     if isinstance(value, dict):
         assert digest(dict(reversed(value.items()))) == digest(value)
+
+
+def test_what_nobody_could_read_is_not_written(tmp_path):
+    with TraceWriter(tmp_path / "t.jsonl") as trace:
+        for value, why in (
+            (7, "text: must be string, not int"),
+            (object(), "text: must be string, not object"),
+        ):
+            with pytest.raises(UsageError, match=why):
+                trace.write("evidence", kind="note", text=value)
+        with pytest.raises(UsageError, match="it is no JSON"):
+            trace.write("evidence", kind="page", expression="x", value=float("nan"))
+        assert trace.write("evidence", kind="note", text="sound") == 1
+    assert [line["text"] for line in lines(trace.part)] == ["sound"]
 
 
 def test_lone_surrogates_are_written_and_hashed(tmp_path):

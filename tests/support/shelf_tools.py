@@ -119,3 +119,18 @@ class Restless(Shelf):
 
         session.call = call  # type: ignore[method-assign]
         return session
+
+
+class Odd(Shelf):
+    """A shelf that says of its answers what no trace can hold: a `verdict` that is no text."""
+
+    def session(self, name: str) -> ShelfSession:
+        session = super().session(name)
+        calling = session.call
+
+        async def call(name: str, arguments: dict[str, Any]) -> Result:
+            result = await calling(name, arguments)
+            return Result(result.content, result.is_error, {**result.meta, "verdict": 7})
+
+        session.call = call  # type: ignore[method-assign]
+        return session

@@ -14,7 +14,8 @@ from snapshots.conditional import same_preconditions, whole_or_asked
 from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
 from snapshots.evidence import vary_of
 from snapshots.fragments import HARD, asks_for_fragment
-from snapshots.kinship import akin
+from snapshots.kinship import akin, kinship
+from snapshots.languages import NEAR, OTHER, SAME
 from snapshots.layers import layer_of
 from snapshots.repeating import repeated_pairs
 from snapshots.request import Request
@@ -82,12 +83,17 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
             now.why.append("header")  # it is none of those who were answered differently
             return []
     if decides(captures, now):
-        # The values seen did decide. Only one that asks for the same in other words may stand in.
-        near = [(c, apart) for c, apart in near if all(akin(n, a, b) for n, a, b in apart)]
-        if not near:
+        # The values seen did decide. Only one that asks for the same in other words may stand in; unsure is one of
+        # another region, where it was not seen that regions decide.
+        graded = [(min(kinship(n, a, b) for n, a, b in apart), c, apart) for c, apart in near]
+        kin = [c for grade, c, _ in graded if grade != OTHER]
+        best = SAME if any(grade == SAME for grade, _, _ in graded) else NEAR
+        near = [(c, apart) for grade, c, apart in graded if grade == best]
+        now.loose = decides(kin, now)
+        if not near or (best == NEAR and now.loose):
             now.why.append("header")
             return []
-        now.loose = decides([c for c, _ in near], now)
+        now.loose = now.loose or (best == NEAR and len({vary_of(c) for c in kin}) < 2)
     fewest = min(len(apart) for _, apart in near)
     near = [(c, apart) for c, apart in near if len(apart) == fewest]
     now.header = near[0][1][0][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from snapshots.credentials import PSEUDONYM_TEXT
+from snapshots.languages import OTHER, SAME, nearness
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.slots import CREDENTIALS
@@ -12,15 +13,18 @@ from snapshots.slots import CREDENTIALS
 
 def akin(name: str, one: str, other: str) -> bool:
     """Whether two values of a request field, recorded and asked, ask for the same in other words."""
+    return kinship(name, one, other) == SAME
+
+
+def kinship(name: str, one: str, other: str) -> int:
+    """How near two values of a request field are, recorded and asked: SAME in other words, NEAR (another region) or OTHER."""
     if found := PSEUDONYM_TEXT.search(one):
         # a secret that was replaced can't be compared, unless it proves to be another one
-        return other != "" and not (MASK in other and split(found[0]))
+        return SAME if other != "" and not (MASK in other and split(found[0])) else OTHER
+    if name == "accept-language":
+        return nearness(one, other)
     plain = _KIN.get(name)
-    return plain is not None and plain(one) == plain(other)
-
-
-def _language(value: str) -> str:
-    return value.partition(",")[0].partition(";")[0].partition("-")[0].strip().lower()
+    return SAME if plain is not None and plain(one) == plain(other) else OTHER
 
 
 def _kind(value: str) -> str:
@@ -39,7 +43,6 @@ def _scheme(value: str) -> str:
 
 
 _KIN: dict[str, Callable[[str], str]] = {
-    "accept-language": _language,
     "accept": _kind,
     "user-agent": _agent,
     CREDENTIALS: _scheme,

@@ -1,0 +1,97 @@
+"""What an `Accept-Language` asks for first, and how near two of them are (RFC 9110, 12.5.4; tags of RFC 5646)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+SAME, NEAR, OTHER = 2, 1, 0
+
+_TRADITIONAL = ("au", "bn", "gb", "gf", "hk", "id", "mo", "pa", "pf", "ph", "sr", "th", "tw", "us", "vn")
+# Languages that are written in several scripts: the usual one, and of regions where it is another (CLDR 48, likely
+# subtags).
+_SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
+    "az": ("latn", {"iq": "arab", "ir": "arab", "ru": "cyrl"}),
+    "bs": ("latn", {}),
+    "ff": ("latn", {}),
+    "kk": ("cyrl", dict.fromkeys(("af", "cn", "ir", "mn"), "arab")),
+    "ku": (
+        "latn",
+        dict.fromkeys(("iq", "ir", "lb"), "arab") | dict.fromkeys(("am", "az", "ge", "tm"), "cyrl"),
+    ),
+    "ky": ("cyrl", {"cn": "arab", "tr": "latn"}),
+    "mn": ("cyrl", {"cn": "mong"}),
+    "pa": ("guru", {"pk": "arab"}),
+    "sd": ("arab", {"in": "deva"}),
+    "sr": ("cyrl", dict.fromkeys(("me", "ro", "tr"), "latn")),
+    "tg": ("cyrl", {"pk": "arab"}),
+    "ug": ("arab", {"kz": "cyrl", "mn": "cyrl"}),
+    "uz": ("latn", {"af": "arab", "cn": "cyrl"}),
+    "yue": ("hant", {"cn": "hans"}),
+    "zh": ("hans", dict.fromkeys(_TRADITIONAL, "hant")),
+}
+
+
+class Tag(NamedTuple):
+    """A language, with its script and region, "" where neither is said nor known; all in lower case."""
+
+    language: str
+    script: str = ""
+    region: str = ""
+    bare: bool = True  # whether nothing but the language is said
+
+
+@lru_cache(maxsize=4096)
+def wanted(field: str) -> tuple[Tag, ...]:
+    """The tags of a field, the most wanted first; none for one that says nothing (empty, or `*`)."""
+    weighed: list[tuple[float, Tag]] = []
+    for item in field.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            key, _, text = parameter.partition("=")
+            if key.strip() == "q":
+                try:
+                    weight = float(text)
+                except ValueError:
+                    weight = 0.0
+        if name and name != "*" and weight > 0:
+            weighed.append((-weight, _tag(name)))
+    return tuple(tag for _, tag in sorted(weighed, key=lambda one: one[0]))
+
+
+def _tag(name: str) -> Tag:
+    language, *more = name.replace("_", "-").split("-")
+    script = region = ""
+    for part in more:
+        if len(part) == 1:
+            break  # an extension, or private use
+        if len(part) == 4 and part.isalpha() and not region:
+            script = script or part
+        elif len(part) == 2 or (len(part) == 3 and part.isdigit()):
+            region = region or part
+    bare = not (script or region)
+    if not script and language in _SCRIPTS:
+        usual, elsewhere = _SCRIPTS[language]
+        script = elsewhere.get(region, usual)
+    return Tag(language, script, region, bare)
+
+
+def nearness(one: str, other: str) -> int:
+    """How near two fields are: SAME in other words (`fr`, `fr-CA`), NEAR (`en-US`, `en-GB`) or OTHER (`zh-TW`, `zh-CN`).
+
+    A bare `zh` has its usual script, and is near to the other.
+    """
+    mine, theirs = wanted(one), wanted(other)
+    if not mine or not theirs:
+        return SAME if mine == theirs else OTHER
+    first, second = mine[0], theirs[0]
+    if first.language != second.language:
+        return OTHER
+    if first.script and second.script and first.script != second.script:
+        return NEAR if first.bare or second.bare else OTHER
+    if first.region and second.region and first.region != second.region:
+        return NEAR
+    # What is wanted after it counts where there is no such language.
+    after = [list(dict.fromkeys(tag.language for tag in tags)) for tags in (mine, theirs)]
+    return SAME if all(a == b for a, b in zip(*after, strict=False)) else NEAR

@@ -1,0 +1,89 @@
+"""How near two `Accept-Language` fields are, and what an answer recorded for one is for the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshots.languages import NEAR, OTHER, SAME, nearness, wanted
+from tests.support.memory_store import Replay, get, html, matcher
+
+URL = "http://a.test/p"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("fr", "fr-CA", SAME),
+        ("fr-CA,fr;q=0.9,en;q=0.8", "fr", SAME),
+        ("en;q=0.5, fr", "fr;q=0.7", SAME),  # what weighs most is asked for first
+        ("en, fr;q=0.7", "fr, en;q=0.7", OTHER),
+        ("en;q=0, fr", "fr", SAME),
+        ("en;q=odd, fr", "fr", SAME),
+        ("fr, en;q=0.5", "fr, de;q=0.5", NEAR),  # a server without French would tell them apart
+        ("fr-CA, fr-FR;q=0.9, en", "fr, en;q=0.3", SAME),
+        ("en-US", "en-GB", NEAR),
+        ("pt-BR", "pt-PT", NEAR),
+        ("es-419", "es-MX", NEAR),
+        ("de-1996", "de", SAME),
+        ("en-u-ca-iso8601", "en", SAME),
+        ("zh-TW", "zh-CN", OTHER),
+        ("zh-TW", "zh-Hant", SAME),
+        ("zh_TW", "zh-hant-tw", SAME),
+        ("zh-TW", "zh-HK", NEAR),
+        ("zh-Hans-HK", "zh-HK", OTHER),
+        ("zh-cmn-Hant", "zh-TW", SAME),
+        ("zh", "zh-CN", SAME),
+        ("zh", "zh-TW", NEAR),  # a bare one may get either
+        ("sr-Latn", "sr-RS", OTHER),
+        ("sr-Latn", "sr", NEAR),
+        ("sr-ME", "sr-Latn", SAME),
+        ("en-Latn", "en", SAME),
+        ("", "*", SAME),
+        ("", "en", OTHER),
+        ("*;q=0.1, en", "en", SAME),
+    ],
+)
+def test_nearness(one: str, other: str, expected: int) -> None:
+    assert nearness(one, other) == expected
+    assert nearness(other, one) == expected
+    assert nearness(one, one) == SAME
+
+
+def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
+    assert [tag.language for tag in wanted("a;q=0.2,b, c;q=0.2 ,d;q=1.0,*")] == ["b", "d", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "expected"),
+    [
+        ({"zh-TW": "T"}, "zh-CN", "T?"),
+        ({"zh-TW": "T", "fr": "F"}, "zh-CN", "miss"),
+        ({"zh-TW": "T", "fr": "F"}, "zh-Hant-TW", "T"),
+        ({"zh-TW": "T", "zh-CN": "C"}, "zh-CN", "C"),
+        ({"zh-TW": "T", "zh-CN": "C"}, "zh-Hant", "T"),
+        ({"zh-CN": "C", "zh-TW": "T"}, "zh-HK", "T?"),
+        ({"zh-CN": "C", "zh-TW": "T"}, "zh", "C?"),
+        ({"zh-TW": "T", "zh-HK": "H"}, "zh-Hant", "T?"),
+        ({"zh-TW": "T", "zh-HK": "H"}, "zh-MO", "miss"),  # the regions seen did decide
+        ({"zh-TW": "T", "zh-HK": "T", "zh-CN": "C"}, "zh-MO", "T"),  # and here did not
+        ({"en-US": "A"}, "en-GB", "A?"),
+        ({"en-US": "A", "fr": "F"}, "en-GB", "A?"),
+        ({"en-US": "A", "en": "E", "fr": "F"}, "en-GB", "E?"),
+        ({"en-US": "A", "en": "A", "fr": "F"}, "en-GB", "A"),
+        ({"en-US": "A", "fr": "F"}, "en", "A"),
+        ({"en-US": "A", "fr": "F"}, "fr-CA,fr;q=0.9", "F"),
+    ],
+)  # fmt: skip
+def test_an_answer_for_another_script_or_region_is_not_surely_the_one(
+    recorded: dict[str, str], asked: str, expected: str
+) -> None:
+    """`?` stands for ambiguous."""
+    vary = ("Vary", "Accept-Language")
+    over = matcher(
+        *[(get(URL, accept_language=tag), html(text, 200, vary)) for tag, text in recorded.items()]
+    )
+    replay = Replay(over)
+    said = replay.ask(get(URL, accept_language=asked))
+    assert said + ("?" if replay.last.ambiguous else "") == expected
+    sure = Replay(over, accept="rule+unambiguous").ask(get(URL, accept_language=asked))
+    assert sure == ("miss" if "?" in expected else expected)

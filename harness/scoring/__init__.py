@@ -174,14 +174,15 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
 
 
 def _sound(found: Score) -> Score:
-    """The score, if it is one whose numbers and detail a trace can hold. Raises ValueError or TypeError."""
+    """The score, if it is one whose numbers and detail a trace can hold, as it is read back. Raises ValueError or TypeError."""
     if not isinstance(found, Score) or found.status not in STATUSES:
         raise TypeError(f"gave no score: {found!r:.200}")
     for name, value in found.metrics.items():
         if value is not None and not math.isfinite(value):
             raise ValueError(f"the metric {name!r} is {value}")
-    json.dumps(found.to_json(), allow_nan=False)
-    return found
+    metrics = {name: float(v) if isinstance(v, bool) else v for name, v in found.metrics.items()}
+    text = json.dumps(Score(metrics, found.status, found.detail).to_json(), allow_nan=False)
+    return Score.from_json(json.loads(text))  # true is 1, a number as a key its text
 
 
 def unscored(task: Task, status: Status, reason: str) -> Score:

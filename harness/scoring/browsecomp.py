@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.scoring import Context, Score, unscored
-from harness.scoring.grading import GradeError, grade, grader_of, grader_template
+from harness.scoring.grading import GradeError, grade, grader_of, grader_template, own_template
 from harness.task import Task
 
 
@@ -17,7 +17,7 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
         return unscored(task, "zero", "no answer")
     judge, model = grader_of(task, context)
     problem = str(task.meta.get("problem") or task.question)
-    template = task.options.get("template")
+    template = own_template(task)
     try:
         verdict = grade(judge, model, problem, answer, str(task.reference), template=template)
     except GradeError as error:

@@ -54,6 +54,18 @@ def grader_prompt(question: str, response: str, correct_answer: str, template: s
     return re.sub(r"\{(question|response|correct_answer)\}", lambda found: values[found[1]], text)
 
 
+def own_template(task: Task) -> str | None:
+    """The task's own prompt, `options.template`; UsageError where it has no place for an answer or its reference."""
+    own = task.options.get("template")
+    if own is None:
+        return None
+    if not isinstance(own, str) or "{response}" not in own or "{correct_answer}" not in own:
+        raise UsageError(
+            f"task {task.id}: options.template must be a text that holds {{response}} and {{correct_answer}}"
+        )
+    return own
+
+
 def parse_grade(text: str) -> Grade:
     """Reads `correct: yes|no` by its group; the last such line counts. GradeError if there is none."""
     verdicts = _CORRECT.findall(text)

@@ -26,7 +26,7 @@ def replace_function(program: str, code: str, name: str) -> str:
     """`program` with its function `name` as `code` has it. SyntaxError or KeyError says why it can't be."""
     first, last = functions(program)[name]
     start, end = functions(code)[name]
-    lines, given = program.splitlines(keepends=True), code.splitlines(keepends=True)
+    lines, given = _lines(program), _lines(code)
     body = given[start - 1 : end]
     if body and not body[-1].endswith("\n"):
         body[-1] += "\n"  # without it the next line of the program would be joined on
@@ -34,6 +34,11 @@ def replace_function(program: str, code: str, name: str) -> str:
     result = "".join(lines)
     functions(result)
     return result
+
+
+def _lines(code: str) -> list[str]:
+    """The lines as the syntax tree counts them: a form feed or U+2028 ends none, as splitlines() has it."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", code)
 
 
 def code_blocks(text: str) -> list[str]:

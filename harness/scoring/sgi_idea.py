@@ -32,10 +32,19 @@ def parse_idea(text: str) -> dict[str, Any] | None:
 
 
 def parse_votes(text: str) -> dict[str, str] | None:
-    """Dimension -> "A" or "B"; None unless all five can be read."""
+    """Dimension -> "A" or "B"; None unless all five can be read.
+
+    A dimension's vote stands behind its name, at the start of a line or with a colon: the reasons name the others too.
+    """
     votes: dict[str, str] = {}
     for name in _VOTED:
-        found = re.search(rf"{name}[^\n]*?\bWin\s*([AB])\b", text, re.I)
+        win = r"\bWin\s*([AB])\b"
+        begins = rf"^[\W\d_]*{name}\b"
+        found = (
+            re.search(rf"{begins}\W*{win}", text, re.I | re.M)
+            or re.search(rf"{begins}[^\n]*?{win}", text, re.I | re.M)
+            or re.search(rf"\b{name}\W*:\W*{win}", text, re.I)
+        )
         if found is None:
             return None
         votes[name] = found[1].upper()

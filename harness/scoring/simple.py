@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from harness.scoring import Context, Score, unscored
-from harness.scoring.grading import GradeError, grade, grader_of
+from harness.scoring.grading import GradeError, grade, grader_of, own_template
 from harness.scoring.normalise import as_decimal
 from harness.scoring.spelling import fold, normalise_text
 from harness.task import Task
@@ -38,15 +38,16 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
 def score_judged(task: Task, answer: str | None, context: Context) -> Score:
     """Right if a judge says so, by BrowseComp's grader contract.
 
-    Options: `model` (else the variable GRADER_MODEL). Metrics: `correct`. A judge that returns nonsense makes
-    the score `unparsable`, never wrong.
+    Options: `model` (else the variable GRADER_MODEL), `template` (in place of the packaged prompt). Metrics:
+    `correct`. A judge that returns nonsense makes the score `unparsable`, never wrong.
     """
+    _options(task, model=None, template=None)
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
     judge, model = grader_of(task, context)
     question = str(task.meta.get("grading_question") or task.question)
     try:
-        verdict = grade(judge, model, question, answer, _text(task.reference))
+        verdict = grade(judge, model, question, answer, _text(task.reference), template=own_template(task))
     except GradeError as error:
         return unscored(task, "unparsable", str(error))
     return Score({"correct": float(verdict.correct)}, "scored", {"model": model, "grade": verdict.to_json()})
@@ -58,7 +59,7 @@ def score_page(task: Task, answer: str | None, context: Context) -> Score:
     With a `reference` other than null the expression's value must equal it as JSON; without, it must be true.
     No final page: status `zero`. An expression that throws: `unparsable`, with the message.
     """
-    expression = task.options.get("expression")
+    expression = _options(task, expression=None)["expression"]
     if not isinstance(expression, str) or not expression.strip():
         raise UsageError(f"task {task.id}: scorer 'page' needs options.expression")
     if context.page is None:
@@ -72,10 +73,13 @@ def score_page(task: Task, answer: str | None, context: Context) -> Score:
 
 
 def _options(task: Task, **defaults: Any) -> dict[str, Any]:
-    unknown = sorted(set(task.options) - set(defaults) - {"model", "expression"})
-    if unknown:
+    if unknown := sorted(set(task.options) - set(defaults)):
         raise UsageError(f"task {task.id}: unknown option {unknown[0]!r}; known are {', '.join(defaults)}")
-    return {name: task.options.get(name, default) for name, default in defaults.items()}
+    options = {name: task.options.get(name, default) for name, default in defaults.items()}
+    for name, default in defaults.items():
+        if isinstance(default, bool) and not isinstance(options[name], bool):
+            raise UsageError(f"task {task.id}: options.{name}: must be true or false, not {options[name]!r}")
+    return options
 
 
 def _text(value: Any) -> str:

@@ -358,6 +358,16 @@ def test_votes_are_read_in_the_forms_that_models_write() -> None:
         (*formulas.DIMENSIONS, "overall"), "A"
     )
     assert parse_votes(BALLOT.replace("%s", "B").replace("Overall", "All")) is None
+    every = dict.fromkeys((*formulas.DIMENSIONS, "overall"), "B")
+    assert parse_votes("\n".join(f"{n}. **{name}**:\n[Win B]" for n, name in enumerate(every, 1))) == every
+    assert parse_votes(" ".join(f"{name}: [Win B]" for name in every)) == every
+
+
+def test_a_reason_that_names_another_dimension_is_no_vote_on_it() -> None:
+    votes = BALLOT.replace("%s", "B").replace(
+        "so", "its novelty and feasibility, which win A nothing, matter", 1
+    )
+    assert parse_votes(votes) == dict.fromkeys((*formulas.DIMENSIONS, "overall"), "B")
 
 
 def test_embedder_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

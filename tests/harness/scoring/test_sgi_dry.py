@@ -158,6 +158,19 @@ def test_replacing_functions() -> None:
     assert code_blocks("```\na\n```\n```py\nlonger\n```") == ["longer\n", "a\n"]
 
 
+@pytest.mark.parametrize("mark", ["\f", "\u2028", "\x1c", "\x85"])
+def test_what_ends_no_line_of_python_moves_no_function(mark: str) -> None:
+    """A form feed between functions, or U+2028 in a comment, would have the lines above replaced."""
+    before = f"X = 1  # {mark}\n{mark if mark == chr(12) else '#'}\n"
+    replaced = replace_function(
+        before + "def area(a, b):\n    pass\n", "def area(a, b):\n    return 2\n", "area"
+    )
+    assert replaced == before + "def area(a, b):\n    return 2\n"
+    assert replace_function("X = 1\r\ndef f(): pass\r\n", "def f(): return 2", "f") == (
+        "X = 1\r\ndef f(): return 2\n"
+    )
+
+
 def test_nothing_of_a_models_code_runs_in_this_process(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     replace_function(PROGRAM, f"open({str(marker)!r}, 'w')\ndef area(a, b): return 1", "area")

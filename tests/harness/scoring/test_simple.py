@@ -31,6 +31,8 @@ def test_exact() -> None:
     assert score(Task("t", "?", "x", "exact"), "  ").status == "zero"
     with pytest.raises(UsageError, match="unknown option 'colour'"):
         exact("a", "a", colour=1)
+    with pytest.raises(UsageError, match=r"task t: options\.fold_case: must be true or false, not 'false'"):
+        exact("a", "A", fold_case="false")
     for tolerance in ("much", "nan", -1, "1e", None):
         with pytest.raises(UsageError, match=r"task t: options\.tolerance: '.*' is no number from 0 on"):
             exact("1", "1", numeric=True, tolerance=tolerance)
@@ -88,6 +90,26 @@ def test_judged(name: str) -> None:
         score(task, "x", Context(judge=judge))
 
 
+@pytest.mark.parametrize("name", ["judge", "browsecomp"])
+def test_a_template_of_the_task_takes_the_place_of_the_packaged_prompt(name: str) -> None:
+    """The certificate says that it was asked with it (see harness.scoring.wording)."""
+    judge = Answers(YES)
+    context = Context(judge=judge, env={"GRADER_MODEL": "grader"})
+    own = Task("t", "Which?", "Alpha", name, options={"template": "{question} {response} {correct_answer}"})
+    assert score(own, "Beta", context).metrics == {"correct": 1.0}
+    assert judge.calls[0][0] == "Which? Beta Alpha"
+    for wrong in ("Is it right?", 5):
+        with pytest.raises(UsageError, match=r"task t: options\.template must be a text that holds"):
+            score(Task("t", "?", "Alpha", name, options={"template": wrong}), "Beta", context)
+
+
+@pytest.mark.parametrize("name", ["judge", "page"])
+def test_a_misspelt_option_is_not_lost(name: str) -> None:
+    context = Context(judge=Answers(YES), env={"GRADER_MODEL": "grader"}, page=lambda e: True)
+    with pytest.raises(UsageError, match="unknown option 'modle'"):
+        score(Task("t", "?", "a", name, options={"modle": "x"}), "a", context)
+
+
 def test_the_verdict_is_the_group_and_not_the_match() -> None:
     """A known port compares the whole matched text with `yes`, so that everything is wrong."""
     grade = parse_grade(YES)
@@ -134,6 +156,16 @@ def test_whatever_goes_wrong_in_a_scorer_is_named_and_ends_no_run() -> None:
     task = Task("w", "?", {"no answer": ""}, "sgi-wet-experiment")
     with pytest.raises(UsageError, match="scorer sgi-wet-experiment: KeyError: 'answer'"):
         score(task, "x")
+
+
+def test_a_score_is_what_a_trace_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace holds no true as a metric, and no number as a key: reading it or scoring again would fail."""
+    made = Score({"right": True}, detail={10: "a", 2: "b", "c": ("d",)})
+    monkeypatch.setitem(SCORERS, "mine", lambda task, answer, context: made)
+    got = score(Task("t", "?", None, "mine"), "x")
+    assert got.metrics == {"right": 1.0}
+    assert not isinstance(got.metrics["right"], bool)
+    assert got.detail == {"10": "a", "2": "b", "c": ["d"]}
 
 
 def test_registering_a_scorer(monkeypatch: pytest.MonkeyPatch) -> None:

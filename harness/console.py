@@ -23,6 +23,11 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def counted(number: int, what: str) -> str:
+    """A number with its noun: 1 request, 2 requests."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output, keys in the order given."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))

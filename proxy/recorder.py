@@ -29,6 +29,7 @@ from proxy.mended import mended
 from proxy.recording import RecordingAddon
 from proxy.redacting import ExchangeRedactor
 from proxy.resolving import Place, new_loop
+from proxy.retrying import retrying
 from proxy.trust import system_directory, write_bundle
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
@@ -56,7 +57,8 @@ class RecorderStats:
 
     def line(self) -> str:
         """The status line."""
-        parts = [f"{self.captures} captured", f"{self.bytes / 1e6:.1f} MB", f"{self.under_way} under way"]
+        size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
+        parts = [f"{self.captures} captured", size, f"{self.under_way} under way"]
         parts.append(f"{self.queued} queued")
         if self.failures:
             parts.append(f"{self.failures} failed")
@@ -297,7 +299,7 @@ class Recorder:
         try:
             complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
             refused = mended(lambda words: self._failed("client", words))
-            with without_self_checks(), hooks_at_once(), refused, complaints:
+            with without_self_checks(), hooks_at_once(), refused, retrying(), complaints:
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)

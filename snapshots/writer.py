@@ -47,7 +47,14 @@ from snapshots.view import RESOURCES, View
 ROTATE = 1_000_000_000  # bytes of an archive file after which the next one is begun
 OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that are gone on with; others are left as they are
 
+Place = tuple[str, int]  # an archive file and an offset in it
+
 LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recorded here can be opened here
+
+
+def is_since(place: Place, since: Place) -> bool:
+    """Whether a record at `place` was written when the writer stood at `since`, or later."""
+    return OURS.fullmatch(place[0]) is not None and place >= since
 
 
 class Writer:
@@ -165,6 +172,11 @@ class Writer:
         self._introduced = True
 
     # -- recording
+
+    @property
+    def place(self) -> Place:
+        """Where the next record goes."""
+        return self._file.path.name, self._file.size
 
     def adopt(self, profile: Profile) -> None:
         """Takes the profile of recordings that are taken in for the snapshot's own."""

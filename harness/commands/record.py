@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.program import WithProgram, program_of
-from harness.console import say, status_line, table
+from harness.console import counted, say, status_line, table
 
 if TYPE_CHECKING:
     from proxy.explorer import Limits
     from proxy.recorder import Recorder
     from proxy.steps import Flow
     from snapshots.profile import Profile
-    from snapshots.writer import Writer
+    from snapshots.writer import Place, Writer
 
 MOST_LATE = 10  # records with late secrets that are named
 
@@ -128,6 +129,7 @@ def command(
         )
     if misses and (program or wanted or flows):
         raise click.UsageError("--misses stands alone: no URLs, steps or program beside it")
+    _check(wanted, flows, steps, explore is not None, pdfs)
     entries = None
     if misses:
         from proxy.ledger import read
@@ -140,7 +142,9 @@ def command(
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
     profile = None if program or misses else _profile(out)
+    again = (out / "archive").is_dir()
     with Writer.open(out, profile=profile) as writer:
+        since = writer.place
         for repair in writer.repairs:
             say(f"repaired: {repair}")
         with status_line() as show:
@@ -166,14 +170,46 @@ def command(
                         recorder, writer, profile or Profile(), wanted, flows, pdfs, parallel, show
                     )
         if not misses:  # which has said so
-            for url, reason in recorder.failures:
-                say(f"not recorded: {url}: {reason}")
+            for (url, reason), count in Counter(recorder.failures).items():
+                say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
         if _late(out, recorder):
             code = max(code, 1)
         if any("certificate" in reason.lower() for _, reason in recorder.failures):
             say("to record an origin in spite of its certificate: --trust FILE (its authority) or --insecure")
         say(f"{out}: {recorder.stats.line()}")
+    if again and writer.captures:
+        _say_changed(out, since)
     return code
+
+
+def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explore: bool, pdfs: bool) -> None:
+    """Raises UsageError for what would be left out in silence, before a directory is made."""
+    from proxy.views import plan
+
+    if explore and (flows or pdfs):
+        raise click.UsageError("--explore finds its own steps and documents: no --steps or --pdfs beside it")
+    if explore and not urls:
+        raise click.UsageError("--explore needs a URL to begin at")
+    if not urls and any(flow.url is None for flow in flows):
+        raise click.UsageError(
+            f"{steps}: these steps are for no URL; give one, or name it in the file (url: …)"
+        )
+    plan(urls, flows)
+
+
+def _say_changed(out: Path, since: Place) -> None:
+    """Says that what was there before is answered otherwise now, as the earlier answers stay in force."""
+    from harness.recorded_again import answered_otherwise
+    from snapshots import Snapshot
+
+    with Snapshot.open(out) as snapshot:
+        changed = answered_otherwise(snapshot, since)
+    if changed:
+        say(
+            f"{out}: {counted(len(changed), 'request')} that it held answered otherwise now (first: "
+            f"{changed[0].method} {changed[0].url}); both answers are kept, and the earlier comes first. "
+            "For the site as it is now, record into another directory"
+        )
 
 
 def _late(out: Path, recorder: Recorder) -> int:

@@ -1,0 +1,33 @@
+"""A recording that goes on with an earlier one: what it was answered otherwise."""
+
+from __future__ import annotations
+
+from snapshots import Snapshot
+from snapshots.capture import Capture
+from snapshots.writer import Place, is_since
+
+
+def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
+    """The first capture since then of each request that was known in the same state, and answered otherwise.
+
+    `since` is the writer's `place` when it was opened. Both answers stay in the snapshot, so that a replay may give the
+    earlier one; whoever wanted the site as it is now must hear of it.
+    """
+    known: dict[tuple[str, str], set[tuple[int, str]]] = {}
+    later: list[Capture] = []
+    for capture in snapshot.captures():
+        if is_since(capture.place, since):
+            later.append(capture)
+        else:
+            known.setdefault((capture.key, _state(capture)), set()).add((capture.status, capture.digest))
+    found: dict[str, Capture] = {}
+    for capture in sorted(later, key=lambda one: one.place):
+        answers = known.get((capture.key, _state(capture)))
+        if answers and (capture.status, capture.digest) not in answers:
+            found.setdefault(capture.key, capture)
+    return list(found.values())
+
+
+def _state(capture: Capture) -> str:
+    """The state without the place in a series: a site that changed looks like an answer that changes by itself."""
+    return " ".join(item for item in capture.state.split(" ") if not item.startswith("#"))

@@ -1,0 +1,103 @@
+"""`record`: what would be left out or given wrongly in silence is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.recorded_again import answered_otherwise
+from snapshots.writer import Writer
+from tests.harness.small_site import HTML
+from tests.proxy.frozen import Site
+from tests.proxy.origin import Answer, Asked, Origin
+from tests.support.command_line import stillweb
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
+
+
+class Changing:
+    """A site whose price changes when it is told, and whose address does not."""
+
+    def __init__(self) -> None:
+        self.price = 1
+
+    def __call__(self, asked: Asked) -> Answer:
+        body = f"<h1>price {self.price}</h1>" if asked.path == "/price" else "<h1>always</h1>"
+        return Answer(headers=HTML, body=body.encode())
+
+
+@pytest.fixture
+def changing() -> Changing:
+    return Changing()
+
+
+@pytest.fixture
+def shop(changing: Changing) -> Iterator[Origin]:
+    with Origin(changing) as origin:
+        yield origin
+
+
+def test_a_site_that_changed_since_is_told(shop: Origin, changing: Changing, tmp_path: Path) -> None:
+    words = ("record", "-o", tmp_path / "s", "--", "curl", "-sS", f"{shop.url}/price", f"{shop.url}/same")
+    told = "answered otherwise now"
+    assert told not in stillweb(*words).err
+    assert told not in stillweb(*words).err  # the same answers again
+    changing.price = 2
+    done = stillweb(*words)
+    assert done.code == 0
+    assert f"1 request that it held {told} (first: GET {shop.url}/price)" in done.err
+    assert "record into another directory" in done.err
+
+
+def test_what_another_state_answers_is_no_change(tmp_path: Path) -> None:
+    """The same request counts only where it was known in the same state."""
+    page, form = "https://a.test/list", (("Content-Type", "application/x-www-form-urlencoded"),)
+    site = Site(tmp_path / "s")
+    site.add(page, b"<p>all of them</p>")
+    with site.open():
+        pass
+    with Writer.open(tmp_path / "s") as writer:
+        since = writer.place
+    more = Site(tmp_path / "s", events=10)
+    more.add(
+        "https://a.test/filter",
+        method="POST",
+        status=303,
+        reason="See Other",
+        headers=(("Location", "/list"),),
+        request_headers=form,
+        request_body=b"kind=mills",
+    )
+    more.add(page, b"<p>the mills</p>")
+    with more.open() as snapshot:
+        assert answered_otherwise(snapshot, since) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--steps", "plain.yaml"], "plain.yaml: these steps are for no URL"),
+        (["--steps", "plain.yaml", "--explore", "3", "http://a.test/"], "no --steps or --pdfs beside it"),
+        (["--pdfs", "--explore", "3", "http://a.test/"], "no --steps or --pdfs beside it"),
+        (["--explore", "3"], "nothing to record"),
+        (["a.test/page"], "'a.test/page' is no http(s) URL"),
+        (["a.test/page", "--explore", "3"], "'a.test/page' is no http(s) URL"),
+    ],
+)
+def test_what_would_be_left_out_is_wrong_usage_and_nothing_is_made(
+    tmp_path: Path, words: list[str], says: str
+) -> None:
+    (tmp_path / "plain.yaml").write_text("- click: Next\n")
+    done = stillweb("record", "-o", "s", *words, cwd=tmp_path)
+    assert done.code == 2
+    assert says in done.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_same_failure_is_told_once(tmp_path: Path) -> None:
+    asks = "curl -s http://no-such-name.invalid/ http://no-such-name.invalid/ http://no-such-name.invalid/"
+    done = stillweb("record", "-o", tmp_path / "s", "--", "sh", "-c", f"{asks} || true")
+    assert done.err.count("not recorded: http://no-such-name.invalid/") == 1
+    assert "(3 times)" in done.err

@@ -80,7 +80,7 @@ def _add_prompts(server: Server[ToolSession, Any], toolset: Toolset) -> None:
     async def get_prompt(request: types.GetPromptRequest) -> types.ServerResult:
         session = server.request_context.lifespan_context
         try:
-            value = prompt(toolset, session, request.params.name, request.params.arguments or {})
+            value = await prompt(toolset, session, request.params.name, request.params.arguments or {})
         except ValueError as error:
             raise McpError(types.ErrorData(code=types.INVALID_PARAMS, message=str(error))) from error
         return types.ServerResult(types.GetPromptResult.model_validate(value))

@@ -48,7 +48,9 @@ def call_result(result: ToolResult) -> dict[str, Any]:
     return value
 
 
-def prompt(toolset: Toolset, session: ToolSession, name: str, arguments: dict[str, str]) -> dict[str, Any]:
+async def prompt(
+    toolset: Toolset, session: ToolSession, name: str, arguments: dict[str, str]
+) -> dict[str, Any]:
     """The prompt `fetch(url)`: the whole page as a user's message. Raises ValueError with the real server's words."""
     from harness.tools.fetch import FetchTool
 
@@ -59,7 +61,8 @@ def prompt(toolset: Toolset, session: ToolSession, name: str, arguments: dict[st
     url = arguments.get("url")
     if url is None:
         raise ValueError(contract.strings["url_required"])
-    document = tool.document(url, False, session.visit)
+    fetch, address = tool, url
+    document = await session.do(lambda visit: fetch.document(address, False, visit, for_user=True))
     if isinstance(document, ToolResult):
         text, told = document.text, "prompt_failed"
     else:

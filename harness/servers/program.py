@@ -13,13 +13,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.attempt import call_members
 from harness.servers.mcp import IDLE, PATH, make_app
 from harness.tools.contract import Contract, ToolResult, ToolSpec
+from harness.tools.store import Visit
 from harness.tools.toolset import Tool, ToolSession, Toolset
 from harness.trace import canonical
+
+T = TypeVar("T")
 
 # A loopback address of its own, so that NO_PROXY can name it for clients that know no ports there, without opening
 # a way round the gateway to sites recorded at 127.0.0.1. Where only that one exists, its port is named, too.
@@ -63,10 +66,9 @@ class AttemptTools:
         """The one session, whoever connects."""
         return self
 
-    @property
-    def visit(self) -> Any:
+    async def do(self, work: Callable[[Visit], T]) -> T:
         """See ToolSession."""
-        return self._session.visit
+        return await self._session.do(work)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Calls a tool and notes the call."""

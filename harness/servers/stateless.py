@@ -128,7 +128,7 @@ class Stateless:
             return await self._call(session, params)
         if method == "prompts/get" and prompts:
             try:
-                return prompt(toolset, session, str(params.get("name")), params.get("arguments") or {})
+                return await prompt(toolset, session, str(params.get("name")), params.get("arguments") or {})
             except ValueError as error:
                 raise Refusal(INVALID_PARAMS, str(error)) from error
         raise Refusal(METHOD_NOT_FOUND, "Method not found", method)

@@ -6,7 +6,6 @@ import functools
 import re
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.robotparser import RobotFileParser
 
 from harness.tools.contract import Contract, ToolResult, checker, load, said
 from harness.tools.store import Found, Visit, client_text
@@ -80,8 +79,13 @@ class FetchTool:
         meta["slice"] = [min(start, len(content)), end, len(content)]
         return said(contract.say("contents", prefix=prefix, url=url, content=text), **meta)
 
-    def document(self, url: str, raw: bool, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult:
-        """The whole content of an address, its prefix and meta; or the error that the real tool would give."""
+    def document(
+        self, url: str, raw: bool, visit: Visit, *, for_user: bool = False
+    ) -> tuple[str, str, dict[str, Any]] | ToolResult:
+        """The whole content of an address, its prefix and meta; or the error that the real tool would give.
+
+        `for_user`: for the prompt, which a person asks for: no robots.txt holds, and the web is told so.
+        """
         contract = self.contract
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
@@ -90,9 +94,10 @@ class FetchTool:
             return said(text, error=True, verdict="miss", address=url)
         if id_in(url) is not None or "#text=" in url:
             return self._stored(url, raw, visit)
-        if visit.live and (refused := self._robots(url, visit)):
+        if visit.live and not for_user and (refused := self._robots(url, visit)):
             return said(refused, error=True, address=url)
-        found = visit.follow(url)
+        by_user = (("User-Agent", contract.strings["agent_manual"]),) if visit.live and for_user else ()
+        found = visit.follow(url, by_user)
         if found.redirects:
             return said(
                 contract.say("failed", url=url, error=contract.say("redirects")),
@@ -100,7 +105,7 @@ class FetchTool:
                 **found.meta(address=url),
             )
         if found.capture is None:
-            return self._read_for(url, visit) or self._missed(url, found, visit)
+            return self._read_for(url, visit) or self._missed(url, found, visit, for_user=for_user)
         if found.capture.status >= 400:
             text = contract.say("status", url=url, status=found.capture.status)
             return said(text, error=True, **found.meta(address=url))
@@ -185,15 +190,17 @@ class FetchTool:
         content_type = response.header("content-type") or ""
         return client_text(response), self.contract.say("raw", content_type=content_type), meta
 
-    def _missed(self, url: str, found: Found, visit: Visit) -> ToolResult:
+    def _missed(self, url: str, found: Found, visit: Visit, *, for_user: bool = False) -> ToolResult:
         """A miss looks like a host that can't be reached, unless the site's robots.txt was recorded and refuses."""
-        refused = None if visit.live else self._robots(url, visit)
+        refused = None if visit.live or for_user else self._robots(url, visit)
         error = found.error or self.contract.strings["no_connection"]
         text = refused or self.contract.say("failed", url=url, error=error)
         return said(text, error=True, **found.meta(address=url))
 
     def _robots(self, url: str, visit: Visit) -> str | None:
         """What the real tool says where robots.txt forbids a page; None where it may be fetched."""
+        from protego import Protego  # the real tool's own reader of these files
+
         contract = self.contract
         parts = urlsplit(url)
         robots = f"{parts.scheme}://{parts.netloc}/robots.txt"
@@ -206,11 +213,13 @@ class FetchTool:
             return contract.say("robots_denied", robots=robots, status=found.capture.status)
         if 400 <= found.capture.status < 500:
             return None
-        rules = client_text(visit.read(found))
-        parser = RobotFileParser()
-        parser.parse(rules.splitlines())
+        try:
+            rules = client_text(visit.read(found))
+        except EncodingProblem:  # a connection's fault, as httpx has it
+            return contract.say("robots_failed", robots=robots)
+        lines = (line for line in rules.splitlines() if not line.strip().startswith("#"))
         agent = contract.strings["agent"]
-        if parser.can_fetch(agent, url):
+        if Protego.parse("\n".join(lines)).can_fetch(url, agent):
             return None
         return contract.say("robots_refused", robots=robots, agent=agent, url=url, text=rules)
 

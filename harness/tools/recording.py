@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from harness.tools.contract import ToolResult, load
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.recorder import Recorder
     from snapshots.search import SearchIndex
 
+T = TypeVar("T")
 KEY_VARIABLE = "SERPER_API_KEY"
 WAIT = 0.05  # seconds of quiet after which an exchange counts as stored
 TIMEOUT = 30  # of the real fetch tool
@@ -156,10 +157,13 @@ class RecordingSession(ToolSession):
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """As in replay, but real."""
+        calling = super().call
+        return await self.do(lambda _: asyncio.run(calling(name, arguments)))
+
+    async def do(self, work: Callable[[Visit], T]) -> T:
+        """As in replay; on a thread, one after the other."""
         async with self._turn:
-            return await asyncio.to_thread(
-                lambda: asyncio.run(super(RecordingSession, self).call(name, arguments))
-            )
+            return await asyncio.to_thread(work, self.visit)
 
     async def close(self) -> None:
         """Ends the session's connections."""

@@ -7,14 +7,18 @@ synthetic search is allowed, answered in Serper's shape from an index of the fro
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 from urllib.parse import urlsplit
+
+import rfc8785
 
 from harness.tools.contract import Contract, ToolResult, load, said
 from harness.tools.finding import page
 from harness.tools.store import Found, Visit, client_text
 from snapshots.capture import Response
+from snapshots.encodings import EncodingProblem
 from snapshots.request import Request
 from snapshots.search import plain
 
@@ -25,6 +29,7 @@ SEARCH_URL = f"https://{SEARCH_HOST}/search"
 NUM = 10  # results of a page when none is asked for
 JSON_TYPE = (("Content-Type", "application/json"),)
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+_HALF = re.compile("[\ud800-\udfff]")
 # in the order in which the wrapper writes them into the body
 _GIVEN = ("q", "gl", "hl", "location", "num", "tbs", "page", "autocorrect")
 _OPERATORS = (
@@ -135,14 +140,10 @@ class SerperTool:
         except SearchLimit as error:
             return said(str(error), error=True, limit=error.limit, most=error.most, asked=error.asked)
         url = self.contract.more["http"]["search"]
-        text, found = self._post(url, body, visit)
-        if text is None:
-            reason = self._reason(url, found, visit)
-            return said(
-                self.contract.say("search_failed", q=body["q"], error=reason),
-                error=True,
-                **found.meta(address=url),
-            )
+        text, problem, found = self._post(url, body, visit)
+        if problem is not None:
+            told = self.contract.say("search_failed", q=body["q"], error=problem)
+            return said(told, error=True, **found.meta(address=url))
         return said(text, **found.meta(address=url, query=body["q"]))
 
     def _page(self, arguments: dict[str, Any], visit: Visit) -> ToolResult:
@@ -152,27 +153,29 @@ class SerperTool:
             )
         body: dict[str, Any] = {k: arguments[k] for k in ("url", "includeMarkdown") if k in arguments}
         url = self.contract.more["http"]["scrape"] + "/"
-        text, found = self._post(url, body, visit)
-        if text is None:
-            reason = self._reason(url, found, visit)
-            return said(
-                self.contract.say("scrape_failed", error=reason), error=True, **found.meta(address=url)
-            )
+        text, problem, found = self._post(url, body, visit)
+        if problem is not None:
+            told = self.contract.say("scrape_failed", error=problem)
+            return said(told, error=True, **found.meta(address=url))
         return said(text, **found.meta(address=str(body["url"])))
 
-    def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str | None, Found]:
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str, str | None, Found]:
+        """The answer as the wrapper shows it; else, second, what it says went wrong."""
+        say = self.contract.say
+        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         response, found = self.searcher.ask(Request("POST", url, JSON_TYPE, data), visit)
-        if response is None or not 200 <= response.status < 300:
-            return None, found
-        return script_json(json.loads(client_text(response), parse_float=_number)), found
-
-    def _reason(self, url: str, found: Found, visit: Visit) -> str:
-        if found.capture is not None and found.capture.url.startswith(url.rstrip("/")):
-            response = visit.read(found)
-            reason, text = response.reason, client_text(response)
-            return self.contract.say("status", status=response.status, reason=reason, text=text)
-        return self.contract.say("no_connection", url=url, host=urlsplit(url).hostname)
+        if response is None:
+            return "", say("no_connection", url=url, host=urlsplit(url).hostname), found
+        try:
+            text = client_text(response)
+        except EncodingProblem:
+            return "", say("not_decoded", url=url), found
+        if not 200 <= response.status < 300:
+            return "", say("status", status=response.status, reason=response.reason, text=text), found
+        try:
+            return script_json(_parsed(text)), None, found
+        except ValueError:
+            return "", say("not_json", url=url, reason=_not_json(text)), found
 
 
 def wrapper_body(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -225,14 +228,45 @@ def parse_object(body: bytes) -> dict[str, Any] | None:
     """A JSON object; None for anything else."""
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _number(text: str) -> int | float:
+def _parsed(text: str) -> Any:
+    """JSON as JavaScript reads it, whose numbers are all of one kind. Raises ValueError."""
+    try:
+        return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _number(text: str) -> int | float | None:
     value = float(text)
-    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    if not math.isfinite(value):
+        return None  # as `JSON.stringify` writes it
+    return int(value) if value.is_integer() and abs(value) <= 2**53 else value
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _not_json(text: str) -> str:
+    """What V8 says of a text that is no JSON."""
+    try:
+        _parsed(text)
+    except json.JSONDecodeError as error:
+        at = error.pos
+        if at < len(text) and not error.msg.startswith("Unterminated"):
+            around = f'"{text}"'
+            if len(text) > 20:
+                before, after = "..." * (at > 10), "..." * (len(text) > at + 10)
+                around = f'{before}"{text[max(0, at - 10) : at + 10]}"{after}'
+            return f"Unexpected token '{text[at]}', {around} is not valid JSON"
+    except ValueError as error:
+        return str(error)
+    return "Unexpected end of JSON input"
 
 
 def script_json(value: Any, margin: str = "\n") -> str:
@@ -241,13 +275,18 @@ def script_json(value: Any, margin: str = "\n") -> str:
     if isinstance(value, dict):
         if not value:
             return "{}"
-        members = (f"{_encode(str(name))}: {script_json(member, inner)}" for name, member in value.items())
+        members = (
+            f"{script_json(str(name))}: {script_json(member, inner)}" for name, member in value.items()
+        )
         return "{" + inner + ("," + inner).join(members) + margin + "}"
     if isinstance(value, list | tuple):
         if not value:
             return "[]"
         return "[" + inner + ("," + inner).join(script_json(member, inner) for member in value) + margin + "]"
-    return _encode(value)
+    if isinstance(value, float):
+        return rfc8785.dumps(value).decode()
+    text = _encode(value)
+    return text if text.isascii() else _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def json_response(value: Any, status: int = 200, reason: str = "OK") -> Response:

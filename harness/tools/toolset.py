@@ -6,7 +6,7 @@ import asyncio
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from harness.tools.contract import ToolResult, ToolSpec, load, said
 from harness.tools.store import Store, Visit
@@ -14,6 +14,8 @@ from snapshots.errors import UsageError
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,10 @@ class ToolSession:
             return result
         finally:
             self._in_flight -= 1
+
+    async def do(self, work: Callable[[Visit], T]) -> T:
+        """Does something with the session's line of requests that is no call of a tool."""
+        return work(self.visit)
 
     def prepare(self) -> None:
         """Begins to open what takes its time (a browser) and returns. What fails shows with the first call."""

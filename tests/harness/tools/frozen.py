@@ -94,6 +94,11 @@ def make_site(path: Path) -> Snapshot:
         site.add(f"{SITE}/not-a.pdf", ARTICLE, "application/pdf")
         site.add(f"{SITE}/pdf-as-html", make_pdf("In truth a PDF"), "text/html")
         site.add("https://shy.test/robots.txt", "User-agent: *\nDisallow: /private\n", "text/plain")
+        # the longest rule decides, and `*` and `$` are no letters
+        rules = "User-agent: *\nDisallow: /\nAllow: /open/\n# Disallow: /open/\nDisallow: /open/*.log$\n"
+        site.add("https://choosy.test/robots.txt", rules, "text/plain")
+        gz = (("Content-Encoding", "gzip"),)
+        site.add("https://garbled.test/robots.txt", "User-agent: *", "text/plain", headers=gz)
         site.add("https://closed.test/robots.txt", "no", "text/plain", status=403)
         site.add(
             "https://google.serper.dev/search",

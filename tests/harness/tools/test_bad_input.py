@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.tools import ToolResult, Toolset, http_hosts
+from harness.tools.serper import SEARCH_URL
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
@@ -25,6 +26,16 @@ from tests.snapshots.test_text import ARTICLE, make_pdf
 ODD = "https://odd.test"
 CHINESE = "<html><body><p>企鹅是南方的鸟，它们不会飞，但是游得很快，吃鱼和磷虾。</p></body></html>"
 NOISE = "<!--" + "".join(random.Random(1).choices("0123456789abcdef", k=20_000)) + "-->"
+SEARCHES = {
+    "html": "<html>sign in</html>",
+    "long": "<!DOCTYPE html><title>Sign in</title>",
+    "half": '{"organic": [{"ti',
+    "nothing": "",
+    "deep": "[" * 100_000,
+    "no-number": '{"a": NaN}',
+    "no-gzip": '{"a": 1}',
+    "numbers": '{"a": 1e5, "b": 12345678901234567890, "c": 1e-7, "d": 1e400, "e": 4.0, "f": "\\ud800"}',
+}
 LARGE = os.environ.get("STILLWEB_LARGE_PAGES")  # "1": also a page of 50 MB, which takes a minute
 
 TEXTS = st.text(st.characters(), max_size=20)  # lone surrogates, too, as JSON can have them
@@ -99,6 +110,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
         site.add(f"{ODD}/cut-gzip", gzip.compress((ARTICLE + NOISE).encode())[:-3000], headers=gz)
         site.add(f"{ODD}/no-gzip", ARTICLE, headers=gz)
         site.add(f"{ODD}/noise", bytes(range(256)) * 9, headers=gz)
+        for query, body in SEARCHES.items():
+            sent = json_bytes({"q": query, "gl": "us", "hl": "en"})
+            fields = gz if query == "no-gzip" else ()
+            site.add(SEARCH_URL, body, "application/json", method="POST", sent=sent, headers=fields)
         freeze_texts(writer)
     with Snapshot.open(path) as opened:
         yield opened
@@ -195,6 +210,48 @@ def test_a_body_that_was_never_encoded_fails_as_for_the_real_tool(odd: Snapshot)
     assert all("Penguins are birds of the south" in str(text) for text in found.values())
     told = tool(odd, "fetch", "fetch", url=f"{ODD}/no-gzip").text
     assert told.startswith(f"Failed to fetch {ODD}/no-gzip: DecodingError(")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("html", "Unexpected token '<', \"<html>sign in</html>\" is not valid JSON"),
+        ("long", "Unexpected token '<', \"<!DOCTYPE \"... is not valid JSON"),
+        ("half", "reason: Unexpected end of JSON input"),
+        ("nothing", "reason: Unexpected end of JSON input"),
+        ("deep", "FetchError: invalid json response body at https://google.serper.dev/search reason: "),
+        ("no-number", "FetchError: invalid json response body at https://google.serper.dev/search reason: "),
+        (
+            "no-gzip",
+            "FetchError: Invalid response body while trying to fetch https://google.serper.dev/search",
+        ),
+    ],
+)
+def test_a_recorded_search_that_is_no_json_fails_as_for_the_real_tool(
+    odd: Snapshot, query: str, said: str
+) -> None:
+    result = tool(odd, "google_search", "serper", q=query)
+    assert result.is_error
+    assert result.text.startswith(
+        f'Search failed: Error: SearchTool: failed to search for "{query}". FetchError: '
+    )
+    assert said in result.text
+    assert result.meta["verdict"] == "exact"
+
+
+def test_numbers_and_halves_of_letters_are_written_as_javascript_does(odd: Snapshot) -> None:
+    text = tool(odd, "google_search", "serper", q="numbers").text
+    assert text == (
+        '{\n  "a": 100000,\n  "b": 12345678901234567000,\n  "c": 1e-7,\n  "d": null,\n  "e": 4,\n  "f": "\\ud800"\n}'
+    )
+
+
+@pytest.mark.parametrize("host", sorted(PATHS))
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000])
+def test_a_body_that_is_nested_too_deeply_is_no_json(allowed: Toolset, host: str, body: bytes) -> None:
+    for path in PATHS[host][:2]:
+        got = http_hosts(allowed)[host](Request("POST", f"https://{host}{path}", (), body), "s")
+        assert got.status in (400, 504)
 
 
 def test_a_body_of_noise_has_no_text(odd: Snapshot) -> None:

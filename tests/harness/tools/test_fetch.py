@@ -143,6 +143,22 @@ def test_pages_are_had_in_any_order(toolset: Toolset) -> None:
     assert bool(first.meta.get("ambiguous")) is refused.is_error
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://choosy.test/open/page", "ConnectError"),
+        ("https://choosy.test/open/a.log?x", "ConnectError"),
+        ("https://choosy.test/open/a.log", "specifies that autonomous fetching"),
+        ("https://choosy.test/page", "specifies that autonomous fetching"),
+        ("https://garbled.test/page", "robots.txt https://garbled.test/robots.txt due to a connection issue"),
+    ],
+)
+def test_robots_rules_are_read_as_the_real_tool_reads_them(call: Call, url: str, said: str) -> None:
+    refused = call("fetch", url=url)
+    assert refused.is_error
+    assert said in refused.text
+
+
 def test_recorded_robots_rules_are_repeated(call: Call) -> None:
     refused = call("fetch", url="https://shy.test/private/x")
     assert refused.text.startswith("The sites robots.txt (https://shy.test/robots.txt), specifies")

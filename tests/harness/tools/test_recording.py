@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers.mcp_words import prompt
 from harness.tools import Toolset
 from harness.tools.recording import RecordingToolset
 from proxy import Authority
@@ -86,6 +87,32 @@ def test_what_the_tools_did_is_replayed_the_same(
     with Snapshot.open(tmp_path / "snap") as snapshot:
         assert asyncio.run(run(Toolset(snapshot, ["fetch", "pdf-reader"]))) == real
         assert {c.session for c in snapshot.captures()} == {"agent"}
+
+
+def test_the_prompt_is_a_persons_and_waits_its_turn(
+    tmp_path: Path, origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No robots.txt holds for it, and beside a call that goes on it gets its own page."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    async def run(toolset: Toolset) -> list[str]:
+        session = toolset.session("agent")
+        given = await asyncio.gather(
+            session.call("fetch", {"url": f"{origin}/birds"}),
+            prompt(toolset, session, "fetch", {"url": f"{origin}/private/x"}),
+            session.call("fetch", {"url": f"{origin}/none"}),
+        )
+        await session.close()
+        return [given[0].text, given[1]["messages"][0]["content"]["text"], given[2].text]
+
+    with Writer.open(tmp_path / "snap") as writer, Recorder(writer) as recorder:
+        birds, private, none = asyncio.run(run(RecordingToolset(recorder, ["fetch"])))
+    assert "Penguins" in birds
+    assert private == "secret"
+    assert none.endswith("status code 404")
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        (capture,) = [c for c in snapshot.captures() if c.url.endswith("/private/x")]
+        assert "User-Specified" in (snapshot.read_request(capture).header("user-agent") or "")
 
 
 def test_a_host_that_does_not_answer_is_an_error_and_no_page(

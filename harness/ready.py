@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.agents import load_agent
 from harness.run_files import Settings
+from harness.scoring import find_scorer
 from harness.scoring.sgi_common import DEFAULTS
 from harness.task import Task
 from harness.workshop import judge_endpoints
@@ -19,16 +20,25 @@ def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
     """Raises for the first thing that these tasks need and that isn't there.
 
     MissingCapability: the environment or a fixture of a dry experiment, a sandbox without network, a judge's key
-    (unless a tape that may answer is there). UsageError: a judge's model that nobody named, a wrong limit, or one of
-    money without the model's price.
+    (unless a tape that may answer is there). UsageError: a scorer that isn't there, a judge's model that nobody named,
+    a wrong limit, or one of money without the model's price.
     """
     tasks = list(tasks)
+    _scorers(tasks)
     _prices(settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()
     _judges(tasks, settings, taped=taped)
     dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
     if dry:
         _dry_experiments(dry, settings)
+
+
+def _scorers(tasks: list[Task]) -> None:
+    for task in tasks:
+        try:
+            find_scorer(task.scorer)
+        except UsageError as error:
+            raise UsageError(f"task {task.id}: {error}") from error
 
 
 def _prices(settings: Settings) -> None:

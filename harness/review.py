@@ -280,8 +280,12 @@ def import_reviews(path: Path, source: Path) -> int:
     """
     files = RunFiles(path)
     ready: list[tuple[Path, Review]] = []
+    try:
+        text = source.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DamagedInput(f"{source}: not saved reviews: not UTF-8 at byte {error.start}") from error
     # Not splitlines(): what a person pasted may hold U+2028 and others that it would split at.
-    for number, line in enumerate(source.read_text(encoding="utf-8-sig").split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from harness.report import Screenshots, render, sheet_of
 from harness.review import CLASSES, COMPOSITION, Review, add_review, agreement, hints_of, latest_reviews
 from harness.run_files import RunFiles
-from snapshots.errors import MissingCapability, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _MOST_BODY = 100_000
 _SCRIPT = Path(__file__).parent / "report" / "review.js"
@@ -143,7 +143,7 @@ class ReviewServer:
             return _send(request, 403, "This page is for this machine only.")
         if urlsplit(request.path).path != "/":
             return _send(request, 404, "There is only one page here.")
-        return _send(request, 200, review_html(self._path, token=self._token, everything=self._everything))
+        return self._page(request, 200)
 
     def post(self, request: BaseHTTPRequestHandler) -> None:
         """Takes a review; what does not hold is said on the page, with what was filled in kept."""
@@ -161,15 +161,24 @@ class ReviewServer:
             with self._lock:
                 add_review(path, Review.from_mapping(form))
         except (UsageError, ValueError) as error:
-            page = review_html(
-                self._path, token=self._token, problem=str(error), filled=form, everything=self._everything
-            )
-            return _send(request, 422, page)
+            return self._page(request, 422, problem=str(error), filled=form)
+        except (StillwebError, OSError) as error:
+            return _send(request, 500, f"Not saved: {error}")
         request.send_response(303)
         request.send_header("Location", f"/?saved=1#{quote(form.get('anchor', ''))}")
         request.send_header("Content-Length", "0")
         request.end_headers()
         return None
+
+    def _page(self, request: BaseHTTPRequestHandler, status: int, **more: Any) -> None:
+        try:
+            text = review_html(self._path, token=self._token, everything=self._everything, **more)
+        except (
+            StillwebError,
+            OSError,
+        ) as error:  # a trace that was damaged since: said, and the server goes on
+            status, text = 500, f"The run can't be shown: {error}"
+        _send(request, status, text)
 
     def _ours(self, request: BaseHTTPRequestHandler) -> bool:
         port = self._server.server_port

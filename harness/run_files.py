@@ -122,7 +122,7 @@ class RunFiles:
 
         UsageError names what differs: a run is finished as it was begun, or begun elsewhere.
         """
-        lines = [_json_line(task.to_json()) for task in tasks]
+        lines = [json_line(task.to_json()) for task in tasks]
         if (self.path / "run.json").exists():
             self._same(settings, lines, hashes)
             return
@@ -230,7 +230,8 @@ class RunFiles:
         os.replace(path, keep / f"{name}.{why}-{number}.jsonl")
 
 
-def _json_line(value: Any) -> str:
+def json_line(value: Any) -> str:
+    """A value as JSON in one line, for a file in UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()

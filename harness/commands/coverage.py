@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.console import print_json, progress, say_damage, table
+from harness.console import print_json, progress, say, say_damage, table
 
 
 @click.command("coverage")
@@ -45,7 +45,7 @@ def command(
     """Which URLs, views, PDFs and searches that a task set names SNAPSHOTS can answer.
 
     \b
-    stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing
+    stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing, or a record unreadable
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
     from harness.audit import audit, cookie_dates
@@ -54,6 +54,7 @@ def command(
     from harness.needs import tasks_as_asked
     from harness.rubric import compile_rubrics
     from harness.search_ready import make_search_ready
+    from harness.task import TaskSet
     from harness.tools import Toolset
     from harness.tools.queries import query_verdict
     from proxy.certificates import CERTIFICATE_FILE, state_dir
@@ -64,6 +65,9 @@ def command(
     if gold and run is not None:
         raise click.UsageError("--gold goes with --tasks: a run's trace has no gold")
     tasks = load_tasks(source) if source is not None else tasks_as_asked(run or Path())
+    refused = tasks.problems if isinstance(tasks, TaskSet) else ()
+    for problem in refused:
+        say(f"left out: {problem}")
     day = today.date() if isinstance(today, datetime) else date.today()
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
@@ -85,8 +89,9 @@ def command(
                 cookies=cookie_dates((c.url, snapshot.read(c).headers) for c in snapshot.captures()),
             )
     if as_json:
-        print_json({**found.to_json(), "findings": [finding.to_json() for finding in findings]})
-        return 1 if found.missing else 0
+        told = {"refused": [str(problem) for problem in refused]} if refused else {}
+        print_json({**found.to_json(), **told, "findings": [finding.to_json() for finding in findings]})
+        return 1 if found.missing or refused else 0
     rows = [[need.task_id, need.kind, need.verdict, need.what, "; ".join(need.notes)] for need in found.needs]
     if rows:
         click.echo(table(["task", "what", "verdict", "address or query", "notes"], rows))
@@ -94,11 +99,11 @@ def command(
         click.echo(str(finding))
     for task_id in found.unknown_tasks:
         click.echo(f"{task_id}: names no address, so nothing can be said about it")
-    if gold and all(finding.level == "note" for finding in findings):
+    if gold and all(finding.check in ("certificate", "cookie") for finding in findings):
         click.echo(
             "every gold cell stands in a text of the snapshot; no answer is given away; no date will pass"
         )
     doubtful = f", {len(found.doubtful)} of them with a note" if found.doubtful else ""
     needs = f"{len(found.needs) - len(found.missing)} of {len(found.needs)} needs answered"
     click.echo(f"{needs if found.needs else 'the tasks name no need'}{doubtful}; snapshot {found.snapshot}")
-    return 1 if found.missing else 0
+    return 1 if found.missing or refused else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 
 import click
@@ -37,6 +37,7 @@ def build(
     from harness.datasets import load_tasks
     from harness.prompts import Failure
     from harness.prompts import build as build_prompts
+    from harness.run_files import json_line
     from snapshots import Snapshot
 
     rows = load_tasks(source, kind="browsecomp-lc")
@@ -45,7 +46,7 @@ def build(
     for notice in rows.notices:
         say(f"not read: {notice}")
     with Snapshot.open(*snapshots) as snapshot, progress("building prompts") as advance:
-        value = int(seed) if seed.lstrip("-").isdigit() else seed
+        value = int(seed) if re.fullmatch(r"-?[0-9]{1,4000}", seed) else seed
         results = build_prompts(rows, snapshot, budget, tokenizer, value, algorithm, advance)  # type: ignore[arg-type]
     failed = [result for result in results if isinstance(result, Failure)]
     with out.open("w", encoding="utf-8") as file:
@@ -57,7 +58,7 @@ def build(
                 "problem": task.question,
                 "answer": task.reference,
             }
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(json_line(line) + "\n")
     for failure in failed:
         say(f"no prompt for {failure.task_id}: {failure.reason}")
     say(f"{out}: {len(results) - len(failed)} prompts, {len(failed)} failed, {len(rows.problems)} unreadable")

@@ -44,14 +44,17 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     """Say where a rubric can't be scored by: a schema missing, a key undefined, variants that disagree.
 
     \b
-    stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding
+    stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding, or a record that can't be read
     """
     from harness.datasets import load_tasks
     from harness.rubric import lint, load_rubrics
 
-    found = lint(load_tasks(tasks), load_rubrics(rubrics) if rubrics else None, notes=notes)
+    loaded = load_tasks(tasks)
+    for problem in loaded.problems:
+        say(f"left out: {problem}")
+    found = lint(loaded, load_rubrics(rubrics) if rubrics else None, notes=notes)
     for finding in found:
         click.echo(str(finding))
     findings = [finding for finding in found if finding.level != "note"]
     click.echo(f"{len(findings)} findings")
-    return 1 if findings else 0
+    return 1 if findings or loaded.problems else 0

@@ -148,6 +148,8 @@ def command(
     tasks = load_tasks(source, split=split)
     for problem in tasks.problems:
         say(f"left out: {problem}")
+    for notice in tasks.notices:
+        say(f"not read: {notice}")
     if snapshots:
         with Snapshot.open(*snapshots) as snapshot:
             say_damage(snapshot)

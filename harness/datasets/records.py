@@ -105,20 +105,39 @@ def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Re
         raise UsageError(f"{path}: no such file or folder (a set on the hub is hub:<owner>/<name>)")
 
 
+_OTHER = frozenset(
+    ("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json")
+)  # of `datasets`
+
+
 def _files(folder: Path, split: str | None) -> list[Path]:
     """The files of a folder by name; a repository's copy prefers its splits to its per-task files."""
-    files = sorted(f for f in folder.iterdir() if f.suffix in (".jsonl", ".ndjson", ".json", ".parquet"))
-    top = [f for f in files if split is None or re.sub(r"_hf$", "", f.stem) == split]
+    found = [
+        f for f in folder.iterdir() if f.suffix in (*_LINES, ".json", ".parquet") and f.name not in _OTHER
+    ]
+    top = [f for f in sorted(found) if split is None or _split_of(f) == split]
     stems = {f.stem for f in top}
     top = [f for f in top if not (f.stem.endswith("_hf") and f.stem.removesuffix("_hf") in stems)]
     if top:
         return top
-    below = sorted(f for f in folder.rglob("*.json") if split is None or split in f.relative_to(folder).parts)
-    if not below:
-        raise UsageError(
-            f"{folder}: no JSONL, JSON or Parquet file" + (f" of split {split!r}" if split else "")
-        )
-    return below
+    for kinds in (
+        (".json",),
+        (*_LINES, ".parquet"),
+    ):  # per-task files, else the hub's data/test-00000-of-00001.parquet
+        below = sorted(f for f in folder.rglob("*") if f.suffix in kinds and f.name not in _OTHER)
+        below = [
+            f
+            for f in below
+            if split is None or split == _split_of(f) or split in f.relative_to(folder).parts[:-1]
+        ]
+        if below:
+            return below
+    raise UsageError(f"{folder}: no JSONL, JSON or Parquet file" + (f" of split {split!r}" if split else ""))
+
+
+def _split_of(file: Path) -> str:
+    """goal of goal_hf.jsonl, test of test-00000-of-00002.parquet."""
+    return re.sub(r"_hf$|-\d{5}-of-\d{5}$", "", file.stem)
 
 
 def _file(path: Path) -> Iterator[Record | Problem]:

@@ -185,13 +185,13 @@ def _build_one(
         more = f" and {len(dead) - 1} more" if len(dead) > 1 else ""
         why = next(page.notes[0] for _, page, _ in by_role["required"] if page.state == "dead")
         return failure(f"required page {dead[0]}{more} is dead: {why}")
+    if fixed > budget:
+        return failure(f"the messages around the pages alone have {fixed} tokens; the budget is {budget}")
     fitted, left = fit_pages((page.tokens for _, page, _ in by_role["required"]), budget - fixed)
     _mark(states, by_role["required"], fitted)
     if fitted < len(by_role["required"]):
         missing = by_role["required"][fitted][1]
-        return failure(
-            f"required page {missing.url} ({missing.tokens} tokens) doesn't fit: {max(left, 0)} left"
-        )
+        return failure(f"required page {missing.url} ({missing.tokens} tokens) doesn't fit: {left} left")
     extra, left = fit_pages((page.tokens for _, page, _ in living), left)
     _mark(states, living, extra)
     taken = by_role["required"] + living[:extra]

@@ -22,6 +22,7 @@ from harness.report.sheet import Sheet, sheet_of
 from harness.run_files import RunFiles
 from harness.summary import Summary, summarise
 from harness.trace import Trace
+from snapshots.errors import DamagedInput
 
 _HERE = Path(__file__).parent
 MOST_ATTEMPTS = 400  # told in full; the overview has all
@@ -44,10 +45,16 @@ def _environment() -> Environment:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A metric for people: at most three decimals, a dash where it was not scored."""
+    """A metric for people: three decimals, more where it would look whole and isn't; a dash where it was not scored."""
     if value is None:
         return "–"
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".") if value != int(value) else str(int(value))
+    if value == int(value):
+        return str(int(value))
+    while (
+        float(text := f"{value:.{digits}f}").is_integer() and digits < 12
+    ):  # p 0.0002 is not 0, nor 0.9999 wholly right
+        digits += 1
+    return text.rstrip("0").rstrip(".")
 
 
 def render(template: str, **names: Any) -> str:
@@ -61,16 +68,23 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     rows: list[Sheet] = []
-    hashes: list[str] = []
+    traces: dict[str, str] = {}
     with Screenshots.of(settings.snapshots, stands_on.get("snapshot")) as screenshots:
 
         def look(trace: Trace) -> None:
             sheet = sheet_of(trace, screenshots if len(rows) < MOST_ATTEMPTS else None)
             rows.append(sheet)
-            hashes.append(trace.hash)
+            traces[sheet.name] = trace.hash
 
         summary = summarise(path, on_trace=look)
         problems = screenshots.problems
+    certificate = _certificate(path)
+    if certificate is not None and certificate["traces"] != traces:
+        problems = [
+            *problems,
+            "The certificate is not of the traces as they are now (stillweb certify makes it anew).",
+        ]
+        certificate = None
     out = out or path / "report.html"
     page = render(
         "report.html",
@@ -80,7 +94,7 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
         metrics=_metric_table(summary),
         sheets=rows,
         told=rows[:MOST_ATTEMPTS],
-        certificate=_certificate(path),
+        certificate=certificate,
         stands_on=stands_on,
         who=_who(stands_on.get("agent") or {}),
         settings=settings,
@@ -100,11 +114,16 @@ def _who(agent: dict[str, Any]) -> str:
 
 
 def _certificate(path: Path) -> dict[str, Any] | None:
+    """The hash of the run's certificate, and of each attempt's trace in it; None where there is none."""
     file = path / "certificate.json"
     if not file.exists():
         return None
-    value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return value
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+        traces = {name: attempt["trace"] for name, attempt in value["attempts"].items()}
+        return {"hash": value["hash"], "traces": traces}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedInput(f"{file}: not a certificate: {error}; `stillweb score` makes it anew") from error
 
 
 def _bars(summary: Summary) -> list[tuple[str, int]]:

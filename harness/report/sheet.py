@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report.screenshots import Screenshots
-from harness.scoring import Score
+from harness.scoring import BEST, Score
 from harness.trace import Event, Trace
 
 MOST_TEXT = 6000  # characters of an output that are shown
@@ -60,7 +60,11 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
     detail = score["detail"]
     metrics = score["metrics"]
     models = trace.of("model")
-    plain = [v for n, v in metrics.items() if not n.startswith(("raw_", "forgiven_"))]
+    # In the required order is part of em; the share of ordered pairs is 0 for one row, and free where none is asked for.
+    plain = [
+        v for n, v in metrics.items() if not n.startswith(("raw_", "forgiven_")) and n != "order_accuracy"
+    ]
+    best = BEST.get(trace.header["task"].get("scorer", ""), 1.0)
     name = f"{trace.task_id}/{trace.attempt}"
     return Sheet(
         id="a-" + re.sub(r"[^A-Za-z0-9_-]", lambda m: f".{ord(m[0]):x}", name),
@@ -87,7 +91,7 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
         problems=[str(problem) for problem in detail.get("problems") or ()],
         hash=trace.hash,
         reviews=trace.of("review"),
-        perfect=bool(plain) and score["status"] == "scored" and all(value == 1 for value in plain),
+        perfect=bool(plain) and score["status"] == "scored" and all(value == best for value in plain),
     )
 
 

@@ -1,5 +1,6 @@
 """The report: one file that shows what the traces say, with nothing from elsewhere, read in Chromium."""
 
+import json
 import re
 from datetime import UTC, datetime
 
@@ -12,6 +13,7 @@ from harness.review_page import export_review
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
 from harness.task import Task
+from snapshots.errors import DamagedInput
 from snapshots.view import View, view_address
 from snapshots.writer import Writer
 from tests.support.pages import chromium
@@ -177,10 +179,36 @@ def test_a_report_is_the_same_bytes_twice(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (1.0, "1"), (0.0, "0"), (0.5, "0.5"), (2 / 3, "0.667"), (0.0004, "0")]
+    ("value", "text"),
+    [
+        (None, "–"),
+        (1.0, "1"),
+        (0.0, "0"),
+        (0.5, "0.5"),
+        (2 / 3, "0.667"),
+        (0.0004, "0.0004"),
+        (-0.00001, "-0.00001"),
+        (0.99996, "0.99996"),
+    ],
 )
-def test_numbers_are_short(value, text):
+def test_numbers_are_short_and_look_whole_only_where_they_are(value, text):
     assert number(value) == text
+
+
+def test_a_certificate_of_other_traces_is_not_shown_as_theirs(tmp_path):
+    files = make_run(tmp_path, ["right"])
+    write_certificate(files.path)
+    hash_ = json.loads((files.path / "certificate.json").read_text())["hash"]
+    assert hash_ in write_report(files.path).read_text()
+    path = files.trace_path("right", 1)
+    path.write_text(path.read_text().replace('"status":"scored"', '"status":"zero"'))
+    page = write_report(files.path).read_text()
+    assert hash_ not in page
+    assert "The certificate is not of the traces as they are now" in page
+    for text in ("{", "[]", '{"hash": 1}'):
+        (files.path / "certificate.json").write_text(text)
+        with pytest.raises(DamagedInput, match=r"certificate\.json: not a certificate"):
+            write_report(files.path)
 
 
 def test_a_long_prompt_is_folded_and_a_run_without_tools_says_so(tmp_path):

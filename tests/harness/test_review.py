@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.display import SilentDisplay
 from harness.review import (
     CLASSES,
     COMPOSITION,
@@ -19,11 +20,14 @@ from harness.review import (
     kappa,
     latest_reviews,
 )
-from harness.review_page import ReviewServer, export_review
+from harness.review_page import ReviewServer, export_review, review_html
+from harness.run_files import Settings
+from harness.runner import run_attempts, start_run
+from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import DamagedInput, UsageError
 from tests.support.pages import chromium
-from tests.support.runs import make_run
+from tests.support.runs import make_run, write_script
 from tests.support.waiting import HANG
 
 WORDS = {"cause": "Took the wrong row.", "evidence": "Step 1 has both.", "why_not": "The page was right."}
@@ -318,6 +322,44 @@ def test_nothing_is_taken_in_from_a_file_with_a_bad_line(files, tmp_path, change
     with pytest.raises(error, match=message):
         import_reviews(files.path, source)
     assert read_trace(files.trace_path("wrong", 1)).of("review") == []
+
+
+def test_a_file_that_is_no_text_is_told(files, tmp_path):
+    (tmp_path / "reviews.jsonl").write_bytes(b"\xff\xfe{")
+    with pytest.raises(DamagedInput, match=r"reviews\.jsonl: not saved reviews: not UTF-8 at byte 0"):
+        import_reviews(files.path, tmp_path / "reviews.jsonl")
+
+
+def test_the_server_says_what_is_wrong_with_a_trace_and_goes_on(files):
+    path = files.trace_path("wrong", 1)
+    whole = path.read_bytes()
+    with ReviewServer(files.path) as server:
+        path.write_bytes(whole[:50])
+        form = {"token": server._token, "task": "wrong", "attempt": "1", "reviewer": "ada", "class": "drift"}
+        form |= {"decisive_event": "1", "nearest_class": "self-rewriting", **WORDS}
+        status, text = post(server, form)
+        assert (status, "wrong.1.jsonl:1: not JSON" in text) == (500, True)
+        assert post(server, {**form, "class": ""})[0] == 500
+        path.write_bytes(whole)
+        assert post(server, form)[0] == 303
+
+
+def test_one_right_row_and_right_rows_in_a_free_order_are_wholly_right(tmp_path):
+    """Order accuracy is 0 with one row, and says nothing where no order is asked for."""
+    columns = {"columns": ["id", "v"], "row_key": ["id"]}
+    tasks = [
+        Task("one", "?", "1|A", "table", options={"rubric": columns}),
+        Task("free", "?", "1|A\n2|B", "table", options={"rubric": {**columns, "ordered": False}}),
+        Task("order", "?", "1|A\n2|B", "table", options={"rubric": columns}),
+    ]
+    answers = {"one": "1|A", "free": "2|B\n1|A", "order": "2|B\n1|A"}
+    script = {"tasks": {name: {"answer": text} for name, text in answers.items()}}
+    agent = write_script(tmp_path, {"agent": "script", **script})
+    files = start_run(tmp_path / "run", Settings(agent=agent, contracts=()), tasks)
+    run_attempts(files.path, display=SilentDisplay())
+    page = review_html(files.path)
+    assert "2 attempts with nothing wrong left out" in page
+    assert 'data-name="order/1"' in page
 
 
 def test_there_are_six_classes_and_the_schema_knows_them():

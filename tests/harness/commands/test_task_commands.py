@@ -75,6 +75,53 @@ def test_prompts_build_says_what_nothing_reads(tmp_path: Path) -> None:
     assert "shade" in done.stderr, (done.output, done.stderr)
 
 
+@pytest.mark.parametrize(("seed", "kept"), [("-7", -7), ("--5", "--5"), ("\u00b2", "\u00b2")])
+def test_prompts_build_takes_any_seed_and_any_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: str, kept: int | str
+) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        record(writer, "https://a.example/", b"<p>The mole is 291 metres long.</p>")
+        freeze_texts(writer)
+    path = tmp_path / "rows.jsonl"
+    urls = [["https://a.example/", "additional"]]
+    path.write_text(json.dumps({"id": "t", "problem": "Which \ud800?", "answer": "A", "urls": urls}) + "\n")
+    out = tmp_path / "out.jsonl"
+    words = ("prompts", "build", tmp_path / "snap", "--tasks", path, "-o", out, f"--seed={seed}")
+    assert call(capsys, *words)[0] == 0
+    line = json.loads(out.read_text())
+    assert (line["certificate"]["seed"], line["problem"]) == (kept, "Which \ud800?")
+    assert call(capsys, *words, "--budget", "10")[0] == 1
+    assert json.loads(out.read_text())["state"] == "failed"
+
+
+def test_records_that_can_not_be_read_are_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        record(writer, "https://a.example/", b"<p>291 metres</p>")
+        freeze_texts(writer)
+    good = {"id": "mole", "question": "How long?", "answer": "291 metres", "start_url": "https://a.example/"}
+    path = tmp_path / "tasks.jsonl"
+    words = ("coverage", tmp_path / "snap", "--tasks", path)
+    path.write_text(json.dumps(good) + "\n")
+    assert call(capsys, *words)[0] == 0
+    assert call(capsys, "rubric", "lint", path)[0] == 0
+    path.write_text(json.dumps(good) + "\nno record\n")
+    assert call(capsys, *words)[0] == 1
+    code, out = call(capsys, *words, "--json")
+    assert (code, len(json.loads(out)["refused"])) == (1, 1)
+    assert call(capsys, "rubric", "lint", path)[0] == 1
+
+
+def test_a_scorer_that_is_not_there_is_said_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = {"id": "t", "question": "?", "answer": "x", "scorer": "exakt"}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task) + "\n")
+    (tmp_path / "agent.yaml").write_text("agent: script\ndefault: {answer: x}\n")
+    words = ("--tasks", tmp_path / "tasks.jsonl", "--agent", f"script:{tmp_path / 'agent.yaml'}")
+    assert call(capsys, "run", *words, "-o", tmp_path / "run")[0] == 2
+    assert not list((tmp_path / "run" / "traces").iterdir())
+
+
 def test_a_run_scores_a_table_by_the_columns_and_rules_that_its_task_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,22 @@ def test_parquet(tmp_path: Path) -> None:
         load_tasks(tmp_path / "bad.parquet")
 
 
+def test_splits_as_the_hub_keeps_them(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "dataset_infos.json").write_text("{}")
+    for name in ("test-00000-of-00002", "test-00001-of-00002", "train-00000-of-00001"):
+        record = {"id": name, "question": "?", "answer": "x"}
+        parquet.write_table(pyarrow.Table.from_pylist([record]), tmp_path / "data" / f"{name}.parquet")
+    assert len(load_tasks(tmp_path)) == 3
+    assert [t.id for t in load_tasks(tmp_path, split="test")] == [
+        "test-00000-of-00002",
+        "test-00001-of-00002",
+    ]
+    assert [t.id for t in load_tasks(tmp_path / "data", split="train")] == ["train-00000-of-00001"]
+
+
 def test_the_hub_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

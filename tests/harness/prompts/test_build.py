@@ -112,6 +112,13 @@ def test_the_budget_is_met_to_the_token() -> None:
     assert isinstance(build([row(*REQUIRED)], Shelf(PAGES), full.tokens - 1)[0], Failure)
 
 
+def test_messages_that_alone_are_over_the_budget_make_no_prompt() -> None:
+    (got,) = build([row(*ADDITIONAL)], Shelf(PAGES), 10)
+    assert isinstance(got, Failure)
+    assert got.reason.endswith("tokens; the budget is 10")
+    assert {page.state for page in got.pages} == {"unread"}
+
+
 def test_no_row_and_no_page_goes_missing() -> None:
     shelf = Shelf({**PAGES, "https://empty.test/": " \n", "https://short.test/": "Please enable JavaScript."})
     rows = [

@@ -40,10 +40,10 @@ def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
                 heard(f"a request was refused: {command.message}")
         return [command]
 
-    yield from _altered(_originals[_Server, "read_headers"](self, event), told)
+    yield from altered(_originals[_Server, "read_headers"](self, event), told)
 
 
-def _altered(inner: Any, alter: Callable[[Any], list[Any]]) -> Iterator[Any]:
+def altered(inner: Any, alter: Callable[[Any], list[Any]]) -> Iterator[Any]:
     """A layer's commands, each replaced by those that `alter` makes of it; the layer gets the reply to the last."""
     reply = None
     while True:
@@ -89,7 +89,7 @@ def _read_body(self: Any, event: events.Event) -> Iterator[Any]:
             return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
         return [command]
 
-    yield from _altered(_originals[_Connection, "read_body"](self, event), trailed)
+    yield from altered(_originals[_Connection, "read_body"](self, event), trailed)
 
 
 def _send(self: Any, event: Any) -> Iterator[Any]:
@@ -107,7 +107,7 @@ def _send(self: Any, event: Any) -> Iterator[Any]:
             return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
         return [command]
 
-    yield from _altered(_originals[own, "send"](self, event), ended)
+    yield from altered(_originals[own, "send"](self, event), ended)
 
 
 _ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)

@@ -30,6 +30,10 @@ _NUMBERS = struct.Struct("<II4sII")  # from there on
 _OURS = b"SW\x08\0"
 _TRAILER = 8  # bytes
 
+Unpacked = tuple[
+    bytes, int, int
+]  # what a member holds, or its heads; its stored length; that of all it holds
+
 
 class _Packing:
     """A member that is made in pieces."""
@@ -93,11 +97,11 @@ def pack_file(out: BinaryIO, heads: bytes, body: Iterable[bytes]) -> None:
     out.seek(0, 2)
 
 
-def heads_of(place: Place, buffer: bytes, base: int, at: int) -> tuple[bytes, int, int] | None:
-    """The heads of a member of ours at an offset, or all that it unpacks to; its length, and the unpacked one.
+def heads_of(place: Place, buffer: bytes, base: int, at: int) -> Unpacked | None:
+    """The heads of a member of ours at an offset, or all that it holds where that is little beside them.
 
     `buffer` holds what stands at `base` and after it. None where anything isn't as it was written: then the member
-    has to be unpacked to know what it holds. What is given is whole if it is as long as the unpacked length says.
+    has to be unpacked to know what it holds.
     """
     here = at - base
     if not buffer.startswith(_START, here) or len(buffer) < here + _HEADER.size:

@@ -14,7 +14,7 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots import warc
-from snapshots.members import heads_of
+from snapshots.members import Unpacked, heads_of
 from snapshots.payloads import HTTP_KINDS, Hasher, payload_at
 from snapshots.places import Place, chunks
 
@@ -90,8 +90,8 @@ def scan(
     buffer = b""
     base = at  # where the buffer begins
     found: Scanned | Damage | None
-    small: tuple[bytes, int, int] | None
-    ahead: tuple[bytes, int, int] | None = None  # the member here, where it is unpacked already
+    small: Unpacked | None
+    ahead: Unpacked | None = None  # the member here, where it is unpacked already
     while at < end:
         if base + len(buffer) < min(at + AHEAD, place.size):
             base, buffer = at, place.read(at, BUFFER)
@@ -143,11 +143,8 @@ def _blank(buffer: bytes, at: int) -> int:
     return stop - at
 
 
-def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> tuple[bytes, int, int] | None:
-    """What a small member that lies in the buffer unpacks to, its length, and how long the first is.
-
-    Without `bodies` maybe just its heads, of a member of any size. None when it is anything else.
-    """
+def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unpacked | None:
+    """A small member that lies in the buffer, or (without `bodies`) the heads of one; None for anything else."""
     if not bodies and (found := heads_of(place, buffer, base, at)) is not None:
         return found
     at -= base

@@ -60,8 +60,20 @@ def describe(outcome: Outcome) -> str:
     if outcome.misses:
         shown.append(f"{outcome.misses} misses")
     if outcome.error:
-        shown.append(outcome.error.splitlines()[0][:160])
+        shown.append(one_line(outcome.error))
     return f"{outcome.job.task_id}/{outcome.job.attempt}  {outcome.status}  {', '.join(shown)}"
+
+
+def one_line(text: str, most: int = 240) -> str:
+    """What went wrong, on one line: of a traceback its last line, which says it; of other texts all lines, up to `most`."""
+    before, trace, after = text.partition("Traceback (most recent call last):")
+    if trace:
+        lines = [
+            line.strip(" |+-") for line in after.splitlines()
+        ]  # those of an exception group stand behind bars
+        after = next((line for line in reversed(lines) if line), "")
+    line = " ".join(f"{before} {after}".replace("### Error\n", "").split())
+    return line if len(line) <= most else line[:most] + "…"
 
 
 def _number(value: float | None) -> str:

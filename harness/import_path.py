@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from types import ModuleType
 
 from snapshots.errors import UsageError
 
 
 def load_module(name: str, whose: str) -> ModuleType:
-    """The module of that name. UsageError, which `whose` begins, where there is none; what it raises itself passes."""
+    """The module of that name, also one in the working directory, where a script leaves it out of Python's path.
+
+    UsageError, which `whose` begins, where there is none; what it raises itself passes.
+    """
     try:
-        return importlib.import_module(name)
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            here = os.getcwd()
+            if not _is_of(error, name) or here in sys.path:
+                raise
+            sys.path.append(here)
+            importlib.invalidate_caches()
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name and name.startswith(error.name):
+        if _is_of(error, name):
             raise UsageError(f"{whose}: there is no module {error.name!r}") from error
         raise
+
+
+def _is_of(error: ModuleNotFoundError, name: str) -> bool:
+    """Whether the module itself, or a package it is in, is what was not found."""
+    return bool(error.name) and f"{name}.".startswith(f"{error.name}.")

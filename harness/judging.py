@@ -214,7 +214,9 @@ def failure(trace: Trace) -> str:
     answer, score = trace.last("answer"), trace.last("score")
     if answer is not None and answer["end"] == "error":
         return str(answer.get("error") or "the agent ended in an error")
-    return "its scorer failed" if scoring_failed(score) else ""
+    if not scoring_failed(score):
+        return ""
+    return "its scorer failed: " + str((score or {})["detail"]["problems"][0]).removeprefix(_FAILED)
 
 
 def _score(task: Task, text: str | None, end: str, error: str | None, context: Context) -> Score:

@@ -289,8 +289,14 @@ async def run_one(
         spent.tokens,
         spent.cost,
         spent.misses,
-        played[2],
+        played[2] or _reason(score),
     )
+
+
+def _reason(score: Score) -> str | None:
+    """Why an attempt whose agent met no error has no real score."""
+    problems = score.detail.get("problems")
+    return str(problems[0]) if score.status != "scored" and problems else None
 
 
 def _write_header(trace: TraceWriter, shop: Workshop, task: Task, number: int, session: str) -> None:

@@ -39,24 +39,25 @@ def load_agent(spec: str, **options: Any) -> Agent:
     `options` go over those of a YAML file.
     """
     kind, colon, rest = spec.partition(":")
-    if spec.endswith((".yaml", ".yml")) and kind != "script":
-        return _from_file(Path(spec), options)
-    if not colon or not rest:
-        raise UsageError(
-            f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
-        )
-    if kind == "script":
+    if rest and kind == "script":
         from harness.agents.script import ScriptAgent
 
         return ScriptAgent.from_file(Path(rest))
-    if kind == "openai":
+    if rest and kind == "openai":
         from harness.agents.openai import OpenAIAgent
 
         return OpenAIAgent.from_options({"model": rest, **options}, spec)
-    if kind == "command":
+    if rest and kind == "command":
         from harness.agents.command import CommandAgent
 
         return CommandAgent.from_options({"command": rest, **options}, spec)
+    is_file = spec.endswith((".yaml", ".yml"))
+    if is_file and (not colon or Path(spec).exists()):
+        return _from_file(Path(spec), options)
+    if is_file or not (kind.replace(".", "_").isidentifier() and rest.replace(".", "_").isidentifier()):
+        raise UsageError(
+            f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
+        )
     return _from_import(kind, rest, options)
 
 
@@ -85,7 +86,17 @@ def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> A
     found = getattr(load_module(module_name, f"agent {module_name}:{attribute}"), attribute, None)
     if found is None:
         raise UsageError(f"agent {module_name}:{attribute}: the module has no {attribute!r}")
-    agent = found if hasattr(found, "run") and not isinstance(found, type) else found(**options)
+    if hasattr(found, "run") and not isinstance(found, type):
+        agent = found
+    elif not callable(found):
+        raise UsageError(
+            f"agent {module_name}:{attribute}: is no agent and makes none, but {type(found).__name__}"
+        )
+    else:
+        try:
+            agent = found(**options)
+        except TypeError as error:
+            raise UsageError(f"agent {module_name}:{attribute}: can't be made: {error}") from error
     for name in ("run", "identity", "name"):
         if not hasattr(agent, name):
             raise UsageError(f"agent {module_name}:{attribute}: has no {name!r} (see harness.agents.Agent)")

@@ -137,7 +137,7 @@ def command(
     from harness.certificate import write_certificate
     from harness.cluster import make_engine
     from harness.datasets import load_tasks
-    from harness.display import make_display
+    from harness.display import make_display, one_line
     from harness.rubric import compile_rubrics, load_rubrics
     from harness.run_files import Settings
     from harness.runner import run_attempts, start_run
@@ -187,8 +187,8 @@ def command(
     if summary.failed:  # an endpoint that is down must not look like a run that is done
         name, why = summary.failed[0]
         raise GateFailed(
-            f"{out}: {len(summary.failed)} of {summary.owed} attempts failed ({name}: {why}); "
-            "the same command with --retry-failed makes them again"
+            f"{out}: {len(summary.failed)} of {summary.owed} attempts failed ({name}: {one_line(why)}); "
+            f"'stillweb report {out}' shows all of it, the same command with --retry-failed makes them again"
         )
 
 

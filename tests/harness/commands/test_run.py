@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.cli import main
+from harness.display import one_line
 from tests.harness.commands.calling import call
 from tests.support.runs import write_script
 
@@ -78,3 +80,49 @@ def test_documented_variables_are_kept_and_secrets_are_not(
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert files
     assert not any("of-nobody-else" in path.read_text("utf-8", "replace") for path in files)
+
+
+def test_what_went_wrong_is_told_by_the_line_that_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a program's traceback the end, of a tool's error what follows its heading, of an empty answer that it is none."""
+    words = command(tmp_path, json.dumps(RIGHT))
+    for number, (program, says) in enumerate(
+        (
+            (f"{sys.executable} -c 1/0", "ended with code 1: ZeroDivisionError: division by zero"),
+            ("true", "a/1  zero  exact 0, the attempt ended without an answer"),
+        )
+    ):
+        with pytest.raises(SystemExit):
+            main([str(word) for word in [*words[:4], f"command:{program}", "-o", tmp_path / str(number)]])
+        said = capsys.readouterr().err
+        assert says in next(line for line in said.splitlines() if line.startswith("[1/1]"))
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("one line", "one line"),
+        ("browser_navigate failed: ### Error\nError: net::ERR_FAILED at x", "browser_navigate failed: Error: net::ERR_FAILED at x"),
+        ("ended: Traceback (most recent call last):\n  File x\nKeyError: 'a'\n", "ended: KeyError: 'a'"),
+        (
+            "  + Exception Group Traceback (most recent call last):\n  |  File x\n  | E: two\n    | x.ConnectError: no\n    +-----",
+            "+ Exception Group x.ConnectError: no",
+        ),
+        ("x" * 300, "x" * 240 + "…"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_an_error_on_one_line(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+def test_a_scoring_that_failed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = command(tmp_path, json.dumps(RIGHT | {"scorer": "math:sqrt"}))
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "failed (a.1: its scorer failed: scorer math:sqrt: TypeError" in said
+    assert "[1/1] a/1  unparsable  scoring failed: scorer math:sqrt: TypeError" in said

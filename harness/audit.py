@@ -11,12 +11,13 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 from harness.rubric.sidecar import Rubric
 from harness.scoring import Context
 from harness.scoring.normalise import as_decimal, decimal_text
-from harness.scoring.spelling import fold, normalise_text
+from harness.scoring.spelling import IN_WORD, UNSPACED, fold, normalise_text
+from harness.scoring.spellings import MONTHS, spellings
 from harness.scoring.table import rubric_of
 from harness.scoring.tables import parse_reference
 from harness.task import Task
@@ -51,7 +52,8 @@ class HasText(Protocol):
 
 
 _EXACT = decimal.Context(prec=100)  # more digits than are compared
-_WORD = re.compile(r"\w+")
+_ROUNDINGS = (decimal.ROUND_HALF_UP, decimal.ROUND_HALF_EVEN)  # 12.345 is 12.35 by hand, 12.34 in Python
+_WORD = re.compile(rf"{IN_WORD}+|[{UNSPACED}]")  # of scripts without blanks each character
 
 
 class TextIndex:
@@ -74,7 +76,9 @@ class TextIndex:
                 continue
             texts = set.intersection(*(self._by_word.get(word, set()) for word in words))
             # Digits may not go on: 12 is not in 312, 12.5 or 1,012.
-            pattern = re.compile(r"(?<!\w)(?<!\d[.,])" + re.escape(wanted) + r"(?!\w)(?![.,]\d)")
+            pattern = re.compile(
+                rf"(?<!{IN_WORD})(?<!\d[.,])" + re.escape(wanted) + rf"(?!{IN_WORD})(?![.,]\d)"
+            )
             for number in sorted(texts):
                 if pattern.search(self._texts[number][1]):
                     return self._texts[number][0]
@@ -88,72 +92,21 @@ class TextIndex:
         exponent = number.as_tuple().exponent
         assert isinstance(exponent, int)
         stem = decimal_text(abs(number)).partition(".")[0]
+        if len(stem) > 40:
+            return None
+        starts = {stem[:-1] or stem, str(max(int(stem) - 1, 0))}  # 9.96 is rounded to 10.0
+        begin = "|".join(",?".join(start) for start in sorted(starts))
+        longer = re.compile(rf"(?<![\d.,])(?:{begin})[\d,]{{0,20}}\.\d{{1,20}}(?!\d)")
         for address, text in self._texts:
-            for found in re.findall(rf"(?<![\d.,]){stem[:-1] or stem}[\d,]{{0,20}}\.\d{{1,20}}(?!\d)", text):
+            for found in longer.findall(text):
                 other = as_decimal(found)
                 if other is not None and other != abs(number):
                     digits = len(found.partition(".")[2])
                     places = Decimal(1).scaleb(min(exponent, 0))
-                    if digits > max(-exponent, 0) and other.quantize(places, context=_EXACT) == abs(number):
+                    rounded = {other.quantize(places, how, _EXACT) for how in _ROUNDINGS}
+                    if digits > max(-exponent, 0) and abs(number) in rounded:
                         return address
         return None
-
-
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-
-
-def spellings(value: str) -> Iterator[str]:
-    """A value and other common spellings of the same number or date; never another value."""
-    text = normalise_text(value)
-    yield text
-    number = as_decimal(text)
-    if number is not None:
-        plain = decimal_text(number)
-        whole, dot, rest = plain.partition(".")
-        yield plain
-        if whole.lstrip("-").isdecimal() and len(whole.lstrip("-")) > 3:
-            yield f"{Decimal(whole):,f}{dot}{rest}"
-        if not dot:
-            yield f"{plain}.0"
-        else:
-            yield f"{plain}0"
-    if found := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):
-        try:
-            day = date.fromisoformat(text)
-        except ValueError:
-            return
-        name, short = _MONTHS[day.month - 1], _MONTHS[day.month - 1][:3]
-        year, d = found[1], day.day
-        yield from (
-            f"{name} {d}, {year}",
-            f"{short} {d}, {year}",
-            f"{d} {name} {year}",
-            f"{d} {short} {year}",
-        )
-        yield from (f"{short}. {d}, {year}", f"{name} {d:02d}, {year}", f"{short} {d:02d}, {year}")
-        yield from (
-            f"{day.month}/{d}/{year}",
-            f"{found[2]}/{found[3]}/{year}",
-            f"{year}/{found[2]}/{found[3]}",
-        )
-        yield from (
-            f"{found[3]}.{found[2]}.{year}",
-            f"{year}年{day.month}月{d}日",
-            f"{found[3]}/{found[2]}/{year}",
-        )
 
 
 def audit(
@@ -251,14 +204,18 @@ def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[A
     ):
         if not text:
             continue
-        index = TextIndex([(place, re.sub(r"[_\-/+%]", " ", text) if place != "the prompt" else text)])
+        texts = [text]
+        if place != "the prompt":  # as it is written, and as the words that its marks stand between
+            plain = unquote_plus(text)
+            texts += [plain, plain.replace("_", " "), re.sub(r"[_\-/]", " ", plain)]
+        index = TextIndex([(place, one) for one in texts])
         for number, row in enumerate(rows, 1):
-            telling = [cell for cell in row if len(normalise_text(cell)) >= 3]
+            telling = [cell for cell in row if _width(cell) >= 3]
             if place == "the prompt" and len(row) > 1:
                 leaked = len(telling) > 1 and all(index.find(cell) for cell in telling)
                 told = f"row {number} of the reference"
             else:
-                hits = [cell for cell in telling if len(row) == 1 or len(normalise_text(cell)) >= 5]
+                hits = [cell for cell in telling if len(row) == 1 or _width(cell) >= 5]
                 hits = [cell for cell in hits if index.find(cell)]
                 leaked, told = bool(hits), repr(hits[0]) if hits else ""
             if leaked:
@@ -267,8 +224,14 @@ def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[A
                 break
 
 
+def _width(cell: str) -> int:
+    """Characters of a cell; one of Han or kana says as much as two letters."""
+    text = normalise_text(cell)
+    return len(text) + len(re.findall(f"[{UNSPACED}]", text))
+
+
 _ISO_DATE = re.compile(r"(?<!\d)(20\d{2})-(\d{2})-(\d{2})(?!\d)")
-_LONG_DATE = re.compile(rf"\b({'|'.join(_MONTHS)})\s+(\d{{1,2}}),?\s+(20\d{{2}})\b")
+_LONG_DATE = re.compile(rf"\b({'|'.join(MONTHS)})\s+(\d{{1,2}}),?\s+(20\d{{2}})\b")
 _RELATIVE = re.compile(
     r"\b(today|yesterday|tomorrow|currently|current(?! of)|latest|most recent|so far|up to now|as of now|to date"
     r"|this (?:year|month|week)|(?:last|past|previous) (?:\d+ )?(?:years?|months?|weeks?|days?))\b"
@@ -290,7 +253,7 @@ def _dates_in(text: str) -> Iterator[date]:
     for year, month, day in _ISO_DATE.findall(text):
         yield from _day(int(year), int(month), int(day))
     for name, day, year in _LONG_DATE.findall(text):
-        yield from _day(int(year), _MONTHS.index(name) + 1, int(day))
+        yield from _day(int(year), MONTHS.index(name) + 1, int(day))
 
 
 def _day(year: int, month: int, day: int) -> Iterator[date]:
@@ -338,7 +301,7 @@ def cookie_dates(responses: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> 
                 continue
             try:
                 day = parsedate_to_datetime(said[1].strip().replace("-", " ")).date()
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError):
                 continue
             found.add(CookieDate(url, value.partition("=")[0].strip(), day))
     return sorted(found, key=lambda cookie: (cookie.expires, cookie.url, cookie.name))

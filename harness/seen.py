@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
+from harness.scoring.spelling import IN_WORD
+
 Place = dict[str, int]  # {"event": n, "at": code points into that event's output text}
 
 
@@ -14,7 +16,7 @@ class Seen:
     """An index over the tool outputs of one trace. Each value is looked up once.
 
     Comparison folds case, width (NFKC of single characters, so that offsets stay true) and thousands separators
-    in numbers, and takes white space as one blank.
+    in numbers, and takes white space as one blank. Among Han and kana, which have no blanks, a word may stand anywhere.
     """
 
     def __init__(self, events: Iterable[dict[str, Any]]) -> None:
@@ -36,15 +38,25 @@ class Seen:
 
     def _search(self, wanted: str, most: int) -> list[Place]:
         forms = [r"\s+".join(map(re.escape, wanted.split()))]
+        parts = [
+            max(wanted.split(), key=len)
+        ]  # without one of these no form can be there: quicker than a pattern
         if re.fullmatch(r"[1-9]\d{3,40}(\.\d+)?", wanted):
             whole, dot, rest = wanted.partition(".")
-            forms.append(re.escape(re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole) + dot + rest))
+            parts.append(re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole) + dot + rest)
+            forms.append(re.escape(parts[1]))
         elif re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", wanted):
-            forms.append(re.escape(wanted.replace(",", "")))
+            parts.append(wanted.replace(",", ""))
+            forms.append(re.escape(parts[1]))
+        likely = [(n, text) for n, text in self._texts if any(part in text for part in parts)]
+        if not likely:
+            return []
         # Digits may not go on: 12 is not seen in 312, in 12.5 or in 1,012.
-        pattern = re.compile(r"(?<![\w])(?<!\d[.,])(?:" + "|".join(forms) + r")(?![\w])(?![.,]\d)")
+        pattern = re.compile(
+            rf"(?<!{IN_WORD})(?<!\d[.,])(?:" + "|".join(forms) + rf")(?!{IN_WORD})(?![.,]\d)"
+        )
         found: list[Place] = []
-        for n, text in self._texts:
+        for n, text in likely:
             if match := pattern.search(text):
                 found.append({"event": n, "at": match.start()})
                 if len(found) == most:

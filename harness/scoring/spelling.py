@@ -12,6 +12,9 @@ _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])(.+?)(?<=[^\s*])\1(?![\w*]
 _CODE = re.compile(r"(`+)(.+?)\1")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:;/()\-+%&'=#@<>?$!\" ]*", re.ASCII)
 
+# Scripts that put no blanks between words (Han, kana), and letters and digits of all others: what a word can go on with.
+UNSPACED = "\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+IN_WORD = rf"[^\W{UNSPACED}]"
 
 LONGEST = 4000  # characters of a cell whose marks are looked for; pairing them takes quadratic time
 

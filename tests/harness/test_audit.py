@@ -105,6 +105,38 @@ def test_leaks() -> None:
     assert checks(Task("t", "Which?", "Alpha", "browsecomp"), prompts=pages) == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "change"),
+    [
+        ("F-07", {"start_url": "https://f.test/boats/F-07"}),
+        ("2024-05-01", {"start_url": "https://f.test/2024-05-01/list"}),
+        ("Quay Alpha", {"start_url": "https://f.test/?q=Quay%20Alpha"}),
+        ("Quay Alpha", {"start_url": "https://f.test/?q=Quay+Alpha"}),
+        ("Café Lune", {"start_url": "https://f.test/caf%C3%A9-lune"}),
+        ("2024-05-01", {"task_id": "day_2024-05-01"}),
+        ("北京", {"question": "答案是北京吗？"}),
+    ],
+)
+def test_an_answer_is_found_however_an_address_spells_it(answer: str, change: dict[str, str]) -> None:
+    task = Task(change.pop("task_id", "t"), change.pop("question", "Which?"), answer, "exact", **change)  # type: ignore[arg-type]
+    assert checks(task) == ["leak"]
+
+
+def test_words_of_scripts_without_blanks_are_found_in_their_sentence() -> None:
+    assert checks(Task("t", "?", "北京", "exact"), "他住在北京市。") == []
+    assert checks(Task("t", "?", "3650", "exact"), "体重3650克") == []
+    assert checks(Task("t", "?", "365", "exact"), "体重3650克") == ["gold-computable"]
+    assert checks(Task("t", "?", "北海", "exact"), "海北") == ["gold-missing"]
+
+
+@pytest.mark.parametrize(
+    ("gold", "text"), [("12.35", "12.345"), ("12.34", "12.345"), ("10.0", "9.96"), ("1234.6", "1,234.56")]
+)
+def test_roundings_by_hand_and_by_machine(gold: str, text: str) -> None:
+    assert checks(Task("t", "?", gold, "exact"), f"it was {text} m") == ["gold-computable"]
+    assert TextIndex([("a", f"it was {text} m")]).rounds_to(gold) == "a"
+
+
 def test_dates_that_pass_and_words_that_move() -> None:
     assert checks(table(question="Until 2027-05-01?")) == ["date"]
     assert checks(table(question="Until May 1, 2027 or 2026-02-30?")) == ["date"]
@@ -148,6 +180,7 @@ def test_cookies() -> None:
         ("set-cookie", "a=1; expires=Wed, 21-Oct-2025 07:28:00 GMT"),
         ("Set-Cookie", "c=1; Max-Age=5"),
         ("Set-Cookie", "d=1; expires=never"),
+        ("Set-Cookie", "e=1; expires=Mon, 01 Jan 99999999999999 00:00:00 GMT"),
         ("Expires", "Wed, 21 Oct 2026 07:28:00 GMT"),
     ]
     found = cookie_dates([("https://a.test/", headers)])

@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.judging import Evaluator, conclude
 from harness.retrieval import EMPTY, changes, state_of
 from harness.seen import Seen
+from harness.task import Task
+from harness.trace import TraceWriter
 
 
 def test_a_url_says_filters_page_and_sort():
@@ -91,11 +94,35 @@ def seen_in(*texts):
         ("1" * 7, "1,111,111", 0),
         ("1234.5", "1,234.5", 0),
         ("cat", "category", None),
+        ("北京", "他住在北京市", 3),
+        ("3650", "体重3650克", 2),
+        ("365", "体重3650克", None),
     ],
 )
 def test_a_value_is_seen_as_a_whole_word_only(value, text, at):
     places = seen_in(text).places(value)
     assert places == ([] if at is None else [{"event": 1, "at": at}])
+
+
+@pytest.mark.parametrize(
+    ("reference", "page", "seen"),
+    [
+        ("2020-01-31", "surveyed on 31 January 2020", True),
+        ("2020-03-04", "surveyed on 04/03/2020", False),
+        ("12.50", "12.5 m deep", True),
+        ("**Alpha**", "lake Alpha", True),
+    ],
+)
+def test_what_a_page_spells_otherwise_was_seen_too(tmp_path, reference, page, seen):
+    options = {"rubric": {"columns": ["id", "v"], "row_key": ["id"]}}
+    task = Task("t", "?", f"1|{reference}", "table", options=options)
+    with TraceWriter(tmp_path / "t.jsonl") as trace:
+        output = {"digest": "", "text": page}
+        none = {"contract": None, "verdict": None, "captures": [], "error": False}
+        trace.write("tool_call", tool="fetch", arguments={}, output=output, **none)
+        conclude(trace, task, "1|x", "answered", None, Evaluator(), "s")
+    cell = trace.events[1]["rows"][0][1]
+    assert (cell["reference_seen"] != []) is seen
 
 
 def test_failed_calls_show_nothing_and_the_earliest_places_come_first():

@@ -122,6 +122,16 @@ def test_a_table_that_the_extractor_drops_is_added_and_named(monkeypatch: pytest
     assert "added at the end" in found.warnings[0]
 
 
+@pytest.mark.parametrize("hiding", ["hidden", 'style="display:none"', 'aria-hidden="true"'])
+def test_what_a_script_would_show_is_kept(hiding: str) -> None:
+    """As React's server sends what it had to wait for, and pages their tabs."""
+    tab = f'<div {hiding} id="S:0"><p>The ferry leaves at nine in the morning, and on Sundays at noon.</p></div>'
+    first = "<p>Departures from the northern harbour are listed for each day of the week.</p>"
+    found = text_of(f"<html><body><main>{first}{tab}</main></body></html>")
+    assert found.extractor == "trafilatura"
+    assert "leaves at nine" in found.markdown
+
+
 def test_where_trafilatura_finds_nothing_the_fallback_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import trafilatura
 

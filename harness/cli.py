@@ -129,7 +129,7 @@ def _exit_code(error: BaseException) -> int | None:
         case click.exceptions.Exit():
             return error.exit_code
         case click.exceptions.Abort() | KeyboardInterrupt():
-            _say("interrupted; what was recorded is kept")
+            _say("interrupted; what was done before is kept")
             return 130
         case click.ClickException():
             with contextlib.suppress(OSError):
@@ -144,7 +144,13 @@ def _exit_code(error: BaseException) -> int | None:
             where = f"{error.filename}: " if error.filename else ""
             _say(f"error: {where}{error.strerror}; {_LACKS[error.errno]}")
             return 4
-        case FileNotFoundError() | IsADirectoryError() | NotADirectoryError() | PermissionError():
+        case (
+            FileNotFoundError()
+            | FileExistsError()
+            | IsADirectoryError()
+            | NotADirectoryError()
+            | PermissionError()
+        ):
             if error.filename is None:
                 return None
             _say(f"error: {os.fsdecode(error.filename)}: {error.strerror}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from harness.blocking import Blocked
 from harness.sessions import session_of
 from snapshots.errors import UsageError
+from snapshots.matching import check_accept
 from snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ class Case:
         self, name: str, shelf: Shelf, *, accept: str = "rule", max_misses: int = 0, allow: Sequence[str] = ()
     ) -> None:
         self.name = session_of(name)
-        self.shelf, self.accept, self.max_misses = shelf, accept, max_misses
-        self.blocked = Blocked(allow)
+        self.shelf, self.accept, self.max_misses = shelf, check_accept(accept), max_misses
+        self.blocked = Blocked([allow] if isinstance(allow, str) else allow)
         self._stack = ExitStack()
         self._ledger: Any = None
         self._gateway: Any = None

@@ -26,12 +26,11 @@ from proxy.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from proxy.misses import Missed
 from proxy.reception import Reception
 from snapshots.errors import MissingCapability, UsageError
+from snapshots.matching import check_accept
 
 if TYPE_CHECKING:
     from proxy.workers import Worker, Workers
     from snapshots.snapshot import Snapshot
-
-ACCEPTS = ("exact", "canonical", "varies", "rule")
 
 
 class Gateway:
@@ -65,10 +64,7 @@ class Gateway:
         on_loss: Callable[[str], None] | None = None,
         forks: bool = False,
     ) -> None:
-        if accept.removesuffix("+unambiguous") not in ACCEPTS:
-            raise UsageError(
-                f"--accept {accept!r}: it is one of {', '.join(ACCEPTS)}, and +unambiguous after it"
-            )
+        check_accept(accept)
         made = isinstance(virtual_hosts, MadeHosts)
         if workers < 1 or (workers > 1 and virtual_hosts and not made):
             raise UsageError(

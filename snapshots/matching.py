@@ -67,6 +67,12 @@ class _Accept:
         return cls(LEVELS.index(name), bool(plus))
 
 
+def check_accept(text: str) -> str:
+    """The text, if it is one that `accept` may be. UsageError otherwise."""
+    _Accept.read(text)
+    return text
+
+
 class Matcher:
     """Finds the capture that answers a request. Reads the index as it is asked.
 

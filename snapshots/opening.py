@@ -23,7 +23,7 @@ from snapshots.container import (
     read_package,
     stamp_of,
 )
-from snapshots.errors import DamagedInput, UsageError
+from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from snapshots.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
 
 
@@ -187,9 +187,15 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
 def _remote(url: str) -> Container:
     import fsspec
 
-    fs, path = fsspec.core.url_to_fs(url)
     try:
+        fs, path = fsspec.core.url_to_fs(url)
         info = fs.info(path)
+    except ImportError as error:
+        raise MissingCapability(
+            f"{url}: a snapshot is read from there with other packages: {error}"
+        ) from error
+    except ValueError as error:  # a scheme that fsspec does not know
+        raise UsageError(f"{url}: {error}") from error
     except FileNotFoundError as error:
         raise UsageError(f"{url}: no such file or directory") from error
     if info.get("type") == "directory":

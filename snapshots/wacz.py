@@ -26,7 +26,8 @@ class SealReport:
     id: str
     captures: int = 0
     views: int = 0
-    texts: int = 0  # frozen now
+    texts: int = 0  # in the snapshot
+    frozen: int = 0  # of them now
     size: int = 0
     repairs: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -84,7 +85,7 @@ def seal(
         with Snapshot.open(root) as recorded:
             if writer.keep_text:
                 frozen = freeze(recorded, writer, workers=workers, progress=progress)
-                report.texts, report.warnings = frozen.texts, [f"{a}: {w}" for a, w in frozen.warnings]
+                report.frozen, report.warnings = frozen.texts, [f"{a}: {w}" for a, w in frozen.warnings]
                 report.missing = [f"{a}: {w}" for a, w in frozen.missing]
             rules = check_rules(recorded.captures(), recorded.read_request, recorded.read, builtin())
         writer.rules = rules.to_json()
@@ -93,6 +94,7 @@ def seal(
         report.rules = snapshot.rules.to_json()
         report.captures = sum(1 for _ in snapshot.captures())
         report.views = len(snapshot.views())
+        report.texts = snapshot.count_texts()
     container = open_directory(root)
     try:
         pack(container, target, progress)

@@ -41,6 +41,8 @@ def command(
     \b
     stillweb check site.wacz --html check.html       exit code 1 below a share
     """
+    if html is not None and not html.absolute().parent.is_dir():
+        raise click.UsageError(f"{html}: there is no directory {html.parent}")
     from proxy.check_page import check_page
     from proxy.checking import check
     from proxy.gateway import Gateway

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.commands.address import split_address
 from harness.console import print_json, say, say_damage
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
     """
     from snapshots import Snapshot
 
-    if len(snapshots) < 2:
-        raise click.UsageError("give one or more snapshots and then an address")
-    *paths, address = snapshots
+    paths, address = split_address(snapshots, "an address")
     with Snapshot.open(*paths) as snapshot:
         say_damage(snapshot)
         if what == "tables":

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from harness.commands.address import split_address
 from harness.console import print_json, say_damage
 
 
@@ -33,9 +34,7 @@ def command(
     """
     from snapshots import Request, Snapshot
 
-    if len(snapshots) < 2:
-        raise click.UsageError("give one or more snapshots and then a URL")
-    *paths, url = snapshots
+    paths, url = split_address(snapshots, "a URL")
     body = b""
     if data is not None:
         body = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()

@@ -16,7 +16,7 @@ from harness.console import say, say_damage
 
 
 @click.command("replay", cls=WithProgram)
-@click.argument("snapshots", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshots", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option(
     "--accept",
@@ -68,6 +68,8 @@ def command(
     from snapshots import Snapshot
     from snapshots.errors import MissingCapability
 
+    program = program_of(ctx)
+    _check(snapshots, program)
     if isolate:
         from proxy.isolation import canary, enter_isolation
 
@@ -76,7 +78,6 @@ def command(
         say(proof.line())
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
-    program = program_of(ctx)
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
         book = Ledger(ledger)
@@ -111,6 +112,12 @@ def command(
                     click.echo(gateway.url)
                     code = until.wait()
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
+        unasked = bool(program) and next(iter(book), None) is None
+    if unasked:
+        say(
+            f"{program[0]} asked the snapshot nothing: it made no requests, or they went past the proxy "
+            '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
+        )
     if misses:
         say(
             f"{len(misses)} requests were not in the snapshot; first: {misses[0]['method']} {misses[0]['url']}"
@@ -118,6 +125,18 @@ def command(
     if max_misses is not None and len(misses) > max_misses:
         return 1
     return code
+
+
+def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
+    """Raises UsageError for a snapshot that is not there, which may be a program in a wrong place."""
+    gone = next((path for path in snapshots if not path.exists()), None)
+    if gone is None:
+        return
+    if gone == snapshots[0] or program:
+        raise click.UsageError(f"{gone}: no such file or directory")
+    raise click.UsageError(
+        f"{gone}: no such file or directory; a program to run comes after '--': -- {gone} …"
+    )
 
 
 class _Until:

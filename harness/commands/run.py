@@ -144,6 +144,7 @@ def command(
     from harness.search_ready import make_search_ready
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
+    from snapshots.matching import check_accept
 
     tasks = load_tasks(source, split=split)
     for problem in tasks.problems:
@@ -159,7 +160,7 @@ def command(
         agent=agent,
         snapshots=tuple(os.path.abspath(path) if "://" not in path else path for path in snapshots),
         contracts=() if not snapshots or contracts == ("none",) else contracts,
-        accept=accept,
+        accept=check_accept(accept),
         epochs=epochs,
         limits=Limits(max_steps, max_calls, max_tokens, timeout, max_money),
         synthetic_search=synthetic_search,

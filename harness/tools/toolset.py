@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from harness.tools.contract import ToolResult, ToolSpec, load, said
 from harness.tools.store import Store, Visit
 from snapshots.errors import UsageError
+from snapshots.matching import check_accept
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
@@ -105,6 +106,7 @@ class Toolset:
     ) -> None:
         from harness.tools.serper import Searcher
 
+        check_accept(accept)
         self.limits = Limits.of(limits)
         by_name = {contract.name: contract for contract in map(load, contracts)}
         self.contracts = list(by_name.values())

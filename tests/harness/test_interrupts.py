@@ -37,7 +37,7 @@ def archived(path: Path) -> int:
     return sum(file.stat().st_size for file in path.glob("archive/*"))
 
 
-INTERRUPTED = "stillweb: interrupted; what was recorded is kept"
+INTERRUPTED = "stillweb: interrupted; what was done before is kept"
 
 
 @pytest.mark.parametrize("times", [1, 2])

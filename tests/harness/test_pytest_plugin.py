@@ -225,6 +225,10 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
         ("def test_it(stillweb): pass", "the fixture stillweb needs"),
     ],
 )
+        (
+            '@pytest.mark.snapshot("site", accept="canonicl")\ndef test_it(): pass',
+            "accept 'canonicl': must be one of exact, canonical, varies, rule",
+        ),
 def test_a_wrong_use_is_one_clear_line(project, code, message):
     result = run(project, f"import pytest\n{code}\n")
     assert result.ret != 0

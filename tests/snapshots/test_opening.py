@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from snapshots.errors import DamagedInput, UsageError
+from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
 from snapshots.wacz import seal
 from snapshots.writer import Writer, reindex
@@ -167,3 +167,12 @@ def test_an_index_of_ours_that_is_damaged_is_made_anew(tmp_path: Path, byte: byt
     with Snapshot.open(sealed) as snapshot:
         assert (list(snapshot.captures()), snapshot.id) == (before, known)
         assert snapshot.notes == ["indexes/index.cdxj: is damaged; made anew from the records"]
+
+
+def test_a_place_that_another_package_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(url: str) -> None:
+        raise ImportError("it needs a package that is not here")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lacks)
+    with pytest.raises(MissingCapability, match=r"https://a\.test/site\.wacz: .* needs a package"):
+        Snapshot.open("https://a.test/site.wacz")

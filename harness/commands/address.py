@@ -1,0 +1,20 @@
+"""Words of a command line that end in an address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+
+def split_address(words: Sequence[str], what: str) -> tuple[list[str], str]:
+    """The snapshots, and the address (`what`: "a URL") after them. click's UsageError says what is wrong with the words."""
+    if len(words) < 2:
+        raise click.UsageError(f"give one or more snapshots and then {what}")
+    *paths, address = words
+    if Path(address).exists() and "://" in paths[0]:
+        raise click.UsageError(f"{address!r} comes first: one or more snapshots and then {what}")
+    if "://" not in address and not address.startswith("urn:"):
+        raise click.UsageError(f"{address!r} is no URL; it begins with http:// or https://")
+    return paths, address

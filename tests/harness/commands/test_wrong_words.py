@@ -1,0 +1,67 @@
+"""Words of a command line in a wrong order, or that lack something: one line says which, and nothing is given for them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.small_site import make, run_words
+from tests.support.command_line import stillweb
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("words") / "s")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["fetch", "https://a.test/0", "SITE"], 2, "comes first"),
+        (["lookup", "https://a.test/0", "SITE"], 2, "comes first"),
+        (["fetch", "SITE", "a.test/0"], 2, "'a.test/0' is no URL; it begins with http:// or https://"),
+        (["lookup", "SITE", "localhost:80/0"], 2, "'localhost:80/0' is no URL"),
+        (["lookup", "nothing-knows://this/place", "https://a.test/0"], 2, "nothing-knows://this/place: "),
+        (["replay", "SITE", "curl", "https://a.test/0"], 2, "a program to run comes after '--': -- curl"),
+        (["replay", "no-such-site", "--", "true"], 2, "no-such-site: no such file"),
+        (["check", "SITE", "--html", "no/such/page.html"], 2, "there is no directory no/such"),
+        (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
+        (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
+    ],
+)
+def test_words_in_a_wrong_place_are_told(
+    site: Path, tmp_path: Path, words: list[str], code: int, says: str
+) -> None:
+    done = stillweb(*[str(site) if word == "SITE" else word for word in words], cwd=tmp_path)
+    assert done.code == code
+    assert says in done.err
+
+
+def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
+    assert "accept 'canonicl'" in stillweb(*words, "--accept", "canonicl").err
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").write_text("a file")
+    done = stillweb(*words)
+    assert (done.code, f"{tmp_path / 'run'}: " in done.said) == (2, True)
+
+
+def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
+    """It proves nothing, and a gate on misses would pass."""
+    told = "asked the snapshot nothing"
+    done = stillweb("replay", site, "--max-misses", "0", "--", sys.executable, "-c", "pass")
+    assert (done.code, told in done.err) == (0, True)
+    asks = "import urllib.request as u; print(u.urlopen('https://a.test/0').status)"
+    done = stillweb("replay", site, "--max-misses", "0", "--", sys.executable, "-c", asks)
+    assert (done.code, done.out, told in done.err) == (0, "200\n", False)
+
+
+def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:
+    """They were frozen before and are there, not none."""
+    path = make(tmp_path / "s", count=2)
+    assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err
+    assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err

@@ -36,6 +36,7 @@ class Shelf:
             mode == "once" and not self.target.exists()
         )
         self.sessions: set[str] = set()  # recorded anew as a whole
+        self.replayed: set[str] = set()  # of which something was answered from the snapshot as it was
         self._upstream_ca = upstream_ca
         self._stack = ExitStack()
         self._snapshot: Any = None
@@ -84,29 +85,38 @@ class Shelf:
             self._put_in_place()
 
     def _keep_old(self) -> None:
-        """Takes over the captures of the sessions that were not recorded anew."""
+        """Takes over the captures of the sessions that were not recorded anew, and those of a session that used both."""
+        from snapshots.cdxj import capture_of
+        from snapshots.snapshot import Snapshot
+
+        recorded = filter(None, map(capture_of, self._writer.lines()))
+        anew = {(capture.session, capture.method, capture.url) for capture in recorded}
+        with Snapshot.open(self.target) as old:  # without those that it lies over
+            for capture in old.captures():
+                name = capture.session
+                kept = name in self.replayed and (name, capture.method, capture.url) not in anew
+                if kept or name not in self.sessions:
+                    self._keep(old, capture)
+
+    def _keep(self, old: Any, capture: Any) -> None:
         from snapshots.capture import Exchange
 
-        old = self.snapshot
-        for capture in old.captures():
-            if capture.session in self.sessions:
-                continue
-            request, response = old.read_request(capture), old.read(capture)
-            moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-            self._writer.exchange(
-                Exchange(
-                    request,
-                    response.status,
-                    response.reason,
-                    response.headers,
-                    response.body,
-                    moment,
-                    session=capture.session,
-                    begin=capture.begin,
-                    end=capture.end,
-                    protocol=capture.protocol,
-                )
+        request, response = old.read_request(capture), old.read(capture)
+        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        self._writer.exchange(
+            Exchange(
+                request,
+                response.status,
+                response.reason,
+                response.headers,
+                response.body,
+                moment,
+                session=capture.session,
+                begin=capture.begin,
+                end=capture.end,
+                protocol=capture.protocol,
             )
+        )
 
     def _put_in_place(self) -> None:
         if self.target.suffix == ".wacz":
@@ -130,6 +140,8 @@ class Case:
     def __init__(
         self, name: str, shelf: Shelf, *, accept: str = "rule", max_misses: int = 0, allow: Sequence[str] = ()
     ) -> None:
+        if isinstance(max_misses, bool) or not isinstance(max_misses, int) or max_misses < 0:
+            raise UsageError(f"mark snapshot: max_misses={max_misses!r}: must be a whole number from 0 on")
         self.name = session_of(name)
         self.shelf, self.accept, self.max_misses = shelf, check_accept(accept), max_misses
         self.blocked = Blocked([allow] if isinstance(allow, str) else allow)
@@ -239,6 +251,7 @@ class Case:
 
         reply = self.answer(request)
         if dict(reply.fields).get("Stillweb-Verdict") != "miss":
+            self.shelf.replayed.add(self.name)
             return reply
         import httpx
 

@@ -57,7 +57,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
     from harness.pytest_case import Case, Shelf, read_mode
-    from snapshots.errors import StillwebError
+    from snapshots.errors import StillwebError, UsageError
 
     unknown = sorted(set(marker.kwargs) - _MEMBERS)
     if unknown or not marker.args:
@@ -73,6 +73,10 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
             upstream = marker.kwargs.get("upstream_ca")
             shelves[paths] = Shelf([Path(path) for path in paths], mode, Path(upstream) if upstream else None)
         shelf = shelves[paths]
+        if shelf.mode != mode:  # one process writes a snapshot once
+            raise UsageError(
+                f"mark snapshot: mode {mode!r}, but another test here has the same snapshot in {shelf.mode!r}"
+            )
         if not shelf.recording:
             _ = shelf.snapshot  # a snapshot that is not there is the test's error, before it runs
         return Case(

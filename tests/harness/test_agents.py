@@ -178,11 +178,18 @@ def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, messag
         ("harness.task:Agent", "the module has no 'Agent'"),
         ("harness.task:Problem.x", "the module has no"),
         ("command:", "no agent"),
+        ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),
+        ("json:dumps", "agent json:dumps: can't be made: dumps"),
+        ("math:pi", "agent math:pi: is no agent and makes none, but float"),
     ],
 )
 def test_an_agent_that_cannot_be_loaded_is_named(spec, message):
     with pytest.raises(UsageError, match=message):
         load_agent(spec)
+
+
+def test_a_program_may_be_given_a_yaml_file():
+    assert load_agent("command:python agent.py settings.yaml").command[-1] == "settings.yaml"
 
 
 @pytest.mark.parametrize(
@@ -200,10 +207,6 @@ def test_an_agent_that_cannot_be_loaded_is_named(spec, message):
     ],
 )
 def test_an_agent_file_that_is_wrong_names_the_member(tmp_path, text, message):
-        ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),
-        ("json:dumps", "agent json:dumps: can't be made: dumps"),
-        ("math:pi", "agent math:pi: is no agent and makes none, but float"),
-        ("command:'python agent.py", "command: No closing quotation"),
     path = tmp_path / "agent.yaml"
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
@@ -211,10 +214,6 @@ def test_an_agent_file_that_is_wrong_names_the_member(tmp_path, text, message):
 
 
 PAGE = b"<html><title>Birds</title><body><p>heavy: 7|3900 and 9|3700</p></body></html>"
-def test_a_program_may_be_given_a_yaml_file():
-    assert load_agent("command:python agent.py settings.yaml").command[-1] == "settings.yaml"
-
-
 PROGRAM = """
 import os, sys, urllib.error, urllib.request
 question = sys.stdin.read()

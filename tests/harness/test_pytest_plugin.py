@@ -200,12 +200,16 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
         def test_allowed(stillweb):
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", 9))
+        @pytest.mark.snapshot("site", allow="loopback")
+        def test_allowed_as_text(stillweb):
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", 9))
         def test_unmarked():
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", 9))
         """,
     )
-    result.assert_outcomes(passed=2, failed=2)
+    result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines(
         ["*the network is blocked in this test; it tried", "*looking up outside.example*"]
     )
@@ -226,6 +230,15 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
             "accept 'canonicl': must be one of exact, canonical, varies, rule",
         ),
         ('@pytest.mark.snapshot("site", mode="some")\ndef test_it(): pass', "'some' is none of none, once"),
+        (
+            '@pytest.mark.snapshot("site", max_misses="3")\ndef test_it(): pass',
+            "max_misses='3': must be a whole",
+        ),
+        (
+            '@pytest.mark.snapshot("site")\ndef test_one(): pass\n'
+            '@pytest.mark.snapshot("site", mode="all")\ndef test_it(): pass',
+            "mode 'all', but another test here has the same snapshot in 'none'",
+        ),
         ("def test_it(stillweb): pass", "the fixture stillweb needs"),
     ],
 )
@@ -332,6 +345,31 @@ def test_all_new_episodes_and_rewrite_record_what_they_say(project, origin):
     assert captured(project) == ["other", "taken", "third"]
     run(project, three, "-s", "--stillweb-mode=rewrite", "-k", "two")
     assert captured(project) == ["other"]
+
+
+def test_what_one_test_replayed_and_recorded_is_kept_together(project, origin):
+    """One client answered in this process, another through the proxy: recording the second anew lost the first."""
+    address = f"http://127.0.0.1:{origin.server_port}"
+    code = f"""
+    import httpx, pytest
+    @pytest.mark.snapshot("made", mode="new_episodes")
+    def test_it(stillweb):
+        with httpx.Client(transport=stillweb.transport()) as client:
+            print("GOT", client.get("{address}/here").text)
+        with httpx.Client(proxy=stillweb.proxy_url) as client:
+            print("GOT", client.get("{address}/there").text)
+    """
+    assert got(run(project, code, "-s")) == ["answer 1 to /here", "answer 2 to /there"]
+    assert got(run(project, code, "-s")) == ["answer 1 to /here", "answer 3 to /there"]
+    assert captured(project) == ["here", "there"]
+
+
+def test_what_a_snapshot_lies_over_is_not_recorded_into_it(project, origin):
+    """A copy would hide what the lower one holds when that is recorded anew."""
+    code = recorder_test(origin).replace("'made'", "'site', 'made'")
+    run(project, recorder_test(origin, "old", ("two",)), "--stillweb-mode=once").assert_outcomes(passed=1)
+    run(project, code, "--stillweb-mode=all").assert_outcomes(passed=1)
+    assert captured(project) == ["old", "taken"]
 
 
 def test_blocking_is_undone_and_names_stay_free_for_this_machine():

@@ -24,6 +24,7 @@ from proxy.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
 from proxy.ledger import Ledger
 from proxy.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from proxy.misses import Missed
+from proxy.open_files import allow_many_open_files
 from proxy.reception import Reception
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.matching import check_accept
@@ -100,6 +101,7 @@ class Gateway:
 
     def start(self) -> Gateway:
         """Listens and answers when this returns."""
+        allow_many_open_files()
         self._socket = listen(self._host, self._port)
         self._port = self._socket.getsockname()[1]
         if self._count > 1:

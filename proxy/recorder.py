@@ -26,6 +26,7 @@ from proxy.clients import client_environment, run_command
 from proxy.hooking import hooks_at_once
 from proxy.master import RecordingMaster, complaints_to, without_self_checks
 from proxy.mended import mended
+from proxy.open_files import allow_many_open_files
 from proxy.recording import RecordingAddon
 from proxy.redacting import ExchangeRedactor
 from proxy.resolving import Place, new_loop
@@ -147,6 +148,7 @@ class Recorder:
         """Listens, or raises: MissingCapability (port in use), UsageError (bad file, second recorder)."""
         if not _one_at_a_time.acquire(blocking=False):
             raise UsageError("another recorder is running in this process; close it first")
+        allow_many_open_files()
         self._before = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(min(self._before[0], SWITCH))
         gc.set_threshold(max(self._before[1][0], GARBAGE), *self._before[1][1:])

@@ -135,11 +135,13 @@ def _same_run(trace: Trace, task: Task | None, settings: Settings, stands_on: Ma
 
 
 def write_certificate(path: Path) -> dict[str, Any]:
-    """Makes the certificate and keeps it with the run."""
+    """Makes the certificate and keeps it with the run, where it is not there already: a run may lie where nobody writes."""
     certificate = make_certificate(path)
-    part = path / "certificate.json.new"
-    part.write_text(json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path / "certificate.json")
+    text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / "certificate.json"
+    if not kept.exists() or kept.read_text(encoding="utf-8", errors="replace") != text:
+        part = path / "certificate.json.new"
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, kept)
     return certificate
 
 

@@ -95,7 +95,7 @@ class PlainDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.totals.total and not self._told:
+        if self.totals.total and not self._told and (self.totals.done or kind is None):
             self._told = True
             self._say(self.totals.line())
 

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import httpx
 
 from harness.tape import Answer, Call, ModelError, Tape, kept_headers
+from proxy.isolation import isolated
 from snapshots.errors import MissingCapability
 
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
@@ -102,6 +103,13 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 problem = _problem(response, content)
             except httpx.TimeoutException as error:
                 problem = f"timed out ({type(error).__name__})"
+            except httpx.ConnectError as error:
+                if isolated():
+                    raise MissingCapability(
+                        f"{call.url}: this call is not on the tape, and --isolate leaves no way to an endpoint, "
+                        "on this machine neither; run it without, or replay a tape that has every call"
+                    ) from error
+                problem = f"{type(error).__name__}: {error}"
             except httpx.TransportError as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem is None:

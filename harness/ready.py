@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from harness.agents import load_agent
+from harness.agents.command import CommandAgent
 from harness.run_files import Settings
-from harness.scoring import find_scorer
+from harness.scoring import find_scorer, score
 from harness.scoring.sgi_common import DEFAULTS
 from harness.task import Task
 from harness.workshop import judge_endpoints
 from snapshots.errors import MissingCapability, UsageError
+
+# These read their options before anything else, and have nothing to do where nothing was answered.
+_OPTIONS_FIRST = ("exact", "judge", "page")
 
 
 def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
     """Raises for the first thing that these tasks need and that isn't there.
 
     MissingCapability: the environment or a fixture of a dry experiment, a sandbox without network, a judge's key
-    (unless a tape that may answer is there). UsageError: a scorer that isn't there, a judge's model that nobody named,
-    a wrong limit, or one of money without the model's price.
+    (unless a tape that may answer is there). UsageError: a scorer that isn't there or has wrong options, a program
+    that isn't there, a judge's model that nobody named, a wrong limit, or one of money without the model's price.
     """
     tasks = list(tasks)
     _scorers(tasks)
+    _program(settings)
     _prices(settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()
     _judges(tasks, settings, taped=taped)
@@ -37,8 +43,17 @@ def _scorers(tasks: list[Task]) -> None:
     for task in tasks:
         try:
             find_scorer(task.scorer)
+            if task.scorer in _OPTIONS_FIRST:
+                score(task, None)
         except UsageError as error:
-            raise UsageError(f"task {task.id}: {error}") from error
+            whose = f"task {task.id}: "
+            raise UsageError(whose + str(error).removeprefix(whose)) from error
+
+
+def _program(settings: Settings) -> None:
+    agent = load_agent(settings.agent, **dict(settings.agent_options)) if settings.agent else None
+    if isinstance(agent, CommandAgent) and not shutil.which(agent.command[0], path=agent.env.get("PATH")):
+        raise UsageError(f"{settings.agent}: there is no program {agent.command[0]!r}")
 
 
 def _prices(settings: Settings) -> None:

@@ -315,8 +315,17 @@ def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapsh
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):
+    """Before anything begins where it is seen at once, as the attempt's error where only starting it shows it."""
     settings = Settings(agent="command:no-such-program-here", snapshots=(str(snapshot),))
     files = start_run(tmp_path / "run", settings, [bird_task("one")])
+    with pytest.raises(UsageError, match="there is no program 'no-such-program-here'"):
+        run_attempts(files.path, display=SilentDisplay())
+    assert not files.trace_path("one", 1).exists()
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    settings = Settings(agent=f"command:{broken}", snapshots=(str(snapshot),))
+    files = start_run(tmp_path / "run2", settings, [bird_task("one")])
     run_attempts(files.path, display=SilentDisplay())
     error = read_trace(files.trace_path("one", 1)).last("answer")["error"]
-    assert "no-such-program-here: can't be started" in error
+    assert f"{broken}: can't be started" in error

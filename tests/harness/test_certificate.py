@@ -216,3 +216,16 @@ def test_jobs_are_shuffled_the_same_everywhere_and_differently_by_seed():
     assert shuffled(jobs, "1") == shuffled(jobs[::-1], "1")
     assert sorted(shuffled(jobs, "1"), key=str) == sorted(jobs, key=str)
     assert shuffled(jobs, "1") != jobs != shuffled(jobs, "2")
+
+
+def test_a_certificate_that_is_there_is_not_written_again(tmp_path):
+    """A run may lie where nobody writes, and is scored there all the same."""
+    files = make_run(tmp_path, NAMES)
+    first = write_certificate(files.path)
+    kept = files.path / "certificate.json"
+    before = kept.stat()
+    assert write_certificate(files.path) == first
+    assert (kept.stat().st_ino, kept.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    kept.write_text("{}")
+    write_certificate(files.path)
+    assert json.loads(kept.read_text()) == first

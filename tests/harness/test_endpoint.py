@@ -232,6 +232,14 @@ def test_an_endpoint_that_is_gone_is_named(tmp_path):
         ask(tape, endpoint.url)
 
 
+def test_isolation_is_named_where_it_leaves_no_way_to_the_endpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.endpoint.isolated", lambda: True)
+    with Endpoint(lambda asked: "hi") as endpoint:
+        pass
+    with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(MissingCapability, match="--isolate"):
+        ask(tape, endpoint.url)
+
+
 def test_a_missing_key_is_named_before_anything_is_sent(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with (

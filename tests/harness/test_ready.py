@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -134,3 +135,26 @@ def test_a_sandbox_lost_during_a_run_ends_it_and_the_same_call_goes_on(
     assert run_attempts(files.path, display=SilentDisplay()) == 2
     assert summarise(files.path).means["passall5"].value == 1.0
     assert certify(files.path, times=1).holds
+
+
+@pytest.mark.parametrize(
+    ("scorer", "options", "says"),
+    [
+        ("exat", {}, "task a: no scorer 'exat'; known are "),
+        ("exact", {"foldcase": True}, "task a: unknown option 'foldcase'; known are fold_case, "),
+        ("exact", {"numeric": True, "tolerance": "wide"}, "task a: options.tolerance: 'wide'"),
+        ("page", {}, "task a: scorer 'page' needs options.expression"),
+        ("judge", {"modell": "m"}, "task a: unknown option 'modell'"),
+    ],
+)
+def test_a_scorer_that_could_not_score_is_told_before_anything_is_paid(
+    tmp_path: Path, scorer: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        check(Task("a", "?", "x", scorer, options=options), Settings(agent=""))
+
+
+def test_a_program_that_is_not_there_is_told_before_anything_begins(tmp_path: Path) -> None:
+    check(Task("a", "?", "x", "exact"), Settings(agent="command:true"))
+    with pytest.raises(UsageError, match="there is no program 'no-such-program'"):
+        check(Task("a", "?", "x", "exact"), Settings(agent="command:no-such-program x"))

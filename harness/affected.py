@@ -71,12 +71,13 @@ def affected_by_run(path: Path, found: Diff) -> list[Affected]:
         for event in trace.of("tool_call") if trace else ():
             places = [(c["file"], c["offset"]) for c in event["captures"]]
             here += [by_place[place] for place in places if place in by_place]
-            if event["address"] in by_text:
-                here.append(by_text[event["address"]])
+            address, view = event.get("address"), event.get("view")
+            if address in by_text:
+                here.append(by_text[address])
             if event["verdict"] == "synthetic" and by_text:
                 here.append("a search over the frozen texts, of which some changed")
             if event["verdict"] in ("rendered", "miss"):
-                here += [by_address[a] for a in (event["view"], event["address"]) if a in by_address]
+                here += [by_address[a] for a in (view, address) if a in by_address]
     return [Affected(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]
 
 

@@ -125,7 +125,7 @@ def _model_attributes(event: Event) -> Attributes:
         "llm.token_count.prompt": usage["input"],
         "llm.token_count.completion": usage["output"],
         "llm.token_count.total": usage["input"] + usage["output"],
-        "llm.token_count.prompt_details.cache_read": usage["cached"],
+        "llm.token_count.prompt_details.cache_read": usage.get("cached", 0),
         "output.value": reply["text"] or "",
     }
     for i, message in enumerate(event["request"]["new"]):
@@ -303,8 +303,9 @@ def _usage(calls: Iterable[Event]) -> dict[str, dict[str, int]]:
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for event in calls:
         usage, sums = event["usage"], found[event.get("served") or event["model"]]
-        sums["input_tokens"] += usage["input"] - usage["cached"]
-        sums["input_tokens_cache_read"] += usage["cached"]
+        cached = usage.get("cached", 0)
+        sums["input_tokens"] += usage["input"] - cached
+        sums["input_tokens_cache_read"] += cached
         sums["output_tokens"] += usage["output"]
         sums["total_tokens"] += usage["input"] + usage["output"]
     return {model: dict(sums) for model, sums in sorted(found.items())}

@@ -34,15 +34,16 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
         _same_snapshot(trace, snapshot)
         for event in trace.of("tool_call"):
             captures |= {(c["file"], c["offset"]) for c in event["captures"]}
-            addresses |= {a for a in (event["view"], event["address"]) if a and (pictures or "#" in a)}
-            if event["view"]:
-                addresses.add(event["view"])
+            view, address = event.get("view"), event.get("address")
+            addresses |= {a for a in (view, address) if a and (pictures or "#" in a)}
+            if view:
+                addresses.add(view)
             verdict = str(event["verdict"] or "")
             all_texts = all_texts or verdict == "synthetic"
             if verdict and verdict.partition(":")[0] not in _SURE:
                 paths |= set(_asked(event))
-            paths |= {str(near["url"]) for near in event["nearest"] if near.get("url")}
-            paths |= {str(url) for url in event["meta"].get("missed", ())}
+            paths |= {str(near["url"]) for near in event.get("nearest") or () if near.get("url")}
+            paths |= {str(url) for url in (event.get("meta") or {}).get("missed", ())}
     paths |= {f"{u.scheme}://{u.netloc}/robots.txt" for url in paths if (u := urlsplit(url)).netloc}
     return Needs(frozenset(captures), frozenset(addresses), frozenset(paths), all_texts)
 
@@ -63,7 +64,7 @@ def tasks_as_asked(path: Path) -> list[Task]:
         named = asked.setdefault(str(trace.header["task"]["id"]), {"urls": {}, "searches": {}})
         for event in trace.of("tool_call"):
             named["urls"] |= dict.fromkeys(_asked(event, named=True))
-            query = event["arguments"].get("q") if event["tool"] == "google_search" else None
+            query = _arguments(event).get("q") if event["tool"] == "google_search" else None
             if isinstance(query, str):
                 named["searches"][query] = None
     return [Task(name, "", meta={k: list(v) for k, v in named.items()}) for name, named in asked.items()]
@@ -80,10 +81,18 @@ def _same_snapshot(trace: Trace, snapshot: str) -> None:
 
 def _asked(event: dict[str, Any], *, named: bool = False) -> Iterator[str]:
     """The URLs that a call asked for by name; unless `named`, those that it came to as well."""
-    reached = () if named else (event["address"], event["meta"].get("url"))
-    for value in (*reached, event["arguments"].get("url")):
+    arguments = _arguments(event)
+    reached = () if named else (event.get("address"), (event.get("meta") or {}).get("url"))
+    for value in (*reached, arguments.get("url")):
         if isinstance(value, str) and value.startswith(("http://", "https://")):
             yield value
-    for source in event["arguments"].get("sources") or ():
+    sources = arguments.get("sources")
+    for source in sources if isinstance(sources, list) else ():
         if isinstance(source, dict) and isinstance(source.get("url"), str):
             yield source["url"]
+
+
+def _arguments(event: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments; none where the model wrote something else."""
+    arguments = event["arguments"]
+    return arguments if isinstance(arguments, dict) else {}

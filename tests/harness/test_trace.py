@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.judging import Evaluator
 from harness.schema import problem
+from harness.task import Task
 from harness.trace import (
     TraceWriter,
     append_event,
@@ -21,6 +23,8 @@ from harness.trace import (
 from snapshots.errors import DamagedInput, UsageError
 from tests.support.runs import make_run
 
+HEADER = {"attempt": 1, "session": "a/1", "snapshot": None, "agent": {}, "contracts": []}
+HEADER["scoring"] = Evaluator().settings()
 SCHEMA = json.loads((Path(__file__).parents[2] / "harness" / "trace.schema.json").read_text())
 
 
@@ -146,7 +150,7 @@ def test_the_hash_sees_no_clock_and_no_review_but_all_else(trace_path, tmp_path)
 
 def test_a_writer_that_is_not_finished_leaves_a_part_only(tmp_path):
     with TraceWriter(tmp_path / "t.jsonl") as trace:
-        trace.header(task={"id": "a"}, attempt=1, session="a/1", snapshot=None, agent={}, contracts=[])
+        trace.header(**HEADER, task=Task("a", "?").to_json())
         trace.write("evidence", kind="note", text="half way")
     assert not (tmp_path / "t.jsonl").exists()
     assert [e["text"] for e in read_trace(tmp_path / "t.jsonl.part", whole=False).events] == ["half way"]
@@ -200,7 +204,7 @@ def test_what_nobody_could_read_is_not_written(tmp_path):
 def test_lone_surrogates_are_written_and_hashed(tmp_path):
     assert canonical("\ud800") == b'"\\ud800"'
     with TraceWriter(tmp_path / "t.jsonl") as trace:
-        trace.header(task={"id": "\ud800"}, attempt=1, session="a/1", snapshot=None, agent={}, contracts=[])
+        trace.header(**HEADER, task=Task("\ud800", "?").to_json())
     assert read_trace(tmp_path / "t.jsonl.part", whole=False).task_id == "\ud800"
 
 

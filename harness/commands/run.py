@@ -133,6 +133,7 @@ def command(
         from proxy.isolation import enter_isolation
 
         enter_isolation()
+    from harness.agents import load_agent
     from harness.attempt import Limits
     from harness.certificate import write_certificate
     from harness.cluster import make_engine
@@ -151,6 +152,11 @@ def command(
         say(f"left out: {problem}")
     for notice in tasks.notices:
         say(f"not read: {notice}")
+    made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
+    if not snapshots and getattr(made_agent, "needs_gateway", False):
+        say(
+            "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"
+        )
     if snapshots:
         with Snapshot.open(*snapshots) as snapshot:
             say_damage(snapshot)

@@ -126,3 +126,25 @@ def test_a_scoring_that_failed_says_why(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert "failed (a.1: its scorer failed: scorer math:sqrt: TypeError" in said
     assert "[1/1] a/1  unparsable  scoring failed: scorer math:sqrt: TypeError" in said
+
+
+def test_a_program_without_a_snapshot_is_told_to_be_on_the_real_web(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(tmp_path, json.dumps(RIGHT))
+    told = "no --snapshot: the program has no frozen web"
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in [*words[:4], "command:echo x", *words[5:]]])
+    assert (ended.value.code, told in capsys.readouterr().err) == (0, True)
+    with pytest.raises(SystemExit):
+        main([str(word) for word in [*words[:-1], tmp_path / "script"]])
+    assert told not in capsys.readouterr().err  # which asks for nothing
+
+
+def test_an_agent_that_is_not_there_leaves_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = command(tmp_path, json.dumps(RIGHT))
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in [*words[:4], f"script:{tmp_path / 'agent.yml'}", *words[5:]]])
+    said = capsys.readouterr().err
+    assert (ended.value.code, "agent.yml: No such file" in said, "attempts" in said) == (2, True, False)
+    assert not (tmp_path / "run").exists()

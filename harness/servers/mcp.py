@@ -7,12 +7,14 @@ name and version. Revisions of the initialize era are the SDK's work; that of 20
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
 from harness.tools.toolset import ToolSession, Toolset
+from proxy import running
 from snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +109,9 @@ def serve(
     if transport not in TRANSPORTS:
         raise UsageError(f"unknown transport {transport!r}; known are {', '.join(TRANSPORTS)}")
     if transport == "stdio":
-        anyio.run(_stdio, toolset)
+        if sys.stdin is None or sys.stdout is None:
+            raise UsageError("stdio is closed; a client speaks through standard input and output")
+        running.run(_stdio(toolset))
     else:
         anyio.run(_http, toolset, host, port, ready)
 
@@ -119,33 +123,40 @@ async def _stdio(toolset: Toolset) -> None:
     from mcp.shared.message import SessionMessage
 
     from harness.servers.stateless import Stateless, envelope
+    from harness.servers.stdin import Lines
 
     server = make_server(toolset)
     stateless = Stateless(toolset)
     older_in, older = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
-    async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+    try:
+        stdin: Any = Lines(sys.stdin.fileno())
+        async with (
+            stdio_server(stdin) as (read, write),
+            write.clone() as ours,  # the SDK closes its own when the client's ends, with answers on their way
+            anyio.create_task_group() as tasks,
+        ):
 
-        async def answer(message: dict[str, Any]) -> None:
-            reply = await stateless.answer(message)
-            if reply is not None:
-                await write.send(SessionMessage(types.JSONRPCMessage.model_validate(reply)))
+            async def answer(message: dict[str, Any]) -> None:
+                reply = await stateless.answer(message)
+                if reply is not None:
+                    await ours.send(SessionMessage(types.JSONRPCMessage.model_validate(reply)))
 
-        async def sort() -> None:
-            """Requests of the stateless era are answered here, all others by the SDK."""
-            async with older_in:
-                async for item in read:
-                    if isinstance(item, SessionMessage):
-                        message = item.message.model_dump(mode="json", by_alias=True, exclude_none=True)
-                        if envelope(message) is not None:
-                            tasks.start_soon(answer, message)
-                            continue
-                    await older_in.send(item)
+            async def sort() -> None:
+                """Requests of the stateless era are answered here, all others by the SDK."""
+                async with older_in:
+                    async for item in read:
+                        if isinstance(item, SessionMessage):
+                            message = item.message.model_dump(mode="json", by_alias=True, exclude_none=True)
+                            if envelope(message) is not None:
+                                tasks.start_soon(answer, message)
+                                continue
+                        await older_in.send(item)
 
-        try:
             tasks.start_soon(sort)
             await server.run(older, write, server.create_initialization_options())
-        finally:
+    finally:
+        with anyio.CancelScope(shield=True):
             await stateless.close()
             await toolset.close()
 

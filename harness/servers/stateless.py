@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
 from harness.tools.toolset import ToolSession, Toolset
+from snapshots.errors import StillwebError
 
 REVISION = "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -77,6 +78,8 @@ class Stateless:
             result = await self._result(message, meta, headers or {})
         except Refusal as refusal:
             return refusal.reply(message.get("id"))
+        except StillwebError as error:  # no browser on this machine, say: the others are served all the same
+            return Refusal(INTERNAL_ERROR, str(error)).reply(message.get("id"))
         result["resultType"] = "complete"
         result["_meta"] = {**result.get("_meta", {}), **self._info}
         return {"jsonrpc": "2.0", "id": message["id"], "result": result}

@@ -177,10 +177,11 @@ class Browsing:
             await asyncio.wait({task, held}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            task.add_done_callback(_forget)
             return None
         finally:
             held.cancel()
+            if not task.done():  # a dialog holds it, or the call was given up
+                task.add_done_callback(_forget)
 
     async def rest(self) -> None:
         """Wait until the current page is quiet, or a dialog holds it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +16,9 @@ import pytest
 from harness.tools import Toolset, http_hosts
 from proxy.gateway import Gateway
 from snapshots.snapshot import Snapshot
+from tests.harness.servers.test_stateless import request
 from tests.harness.tools.frozen import BIRDS, make_site
+from tests.support.command_line import Started
 from tests.support.waiting import HANG, STARTS
 
 COMMAND = [sys.executable, "-c", "from harness.cli import main; main()", "mcp"]
@@ -61,6 +65,30 @@ def test_a_stdio_client_that_leaves_without_its_answers(site: Path, half: bool) 
     process.wait(timeout=STARTS)
     assert "Traceback" not in told
     assert process.returncode in (0, 1, -13)  # not killed, no hang; a closed pipe may be told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_server_whose_client_stays(site: Path, number: signal.Signals) -> None:
+    started = Started("mcp", site, stdin=subprocess.PIPE)
+    assert started.process.stdin is not None
+    started.process.stdin.write(json.dumps(HELLO[0]) + "\n")
+    started.process.stdin.flush()
+    assert '"serverInfo"' in started.line()
+    input_of_client = os.dup(started.process.stdin.fileno())  # which `end` does not close
+    started.process.send_signal(number)
+    assert started.end().code == 128 + number
+    os.close(input_of_client)
+
+
+def test_a_stateless_client_that_has_said_all_gets_its_answer(site: Path) -> None:
+    """Also to what takes its time."""
+    message = request("tools/call", name="browser_navigate", arguments={"url": BIRDS})
+    started = Started("mcp", site, "--contract", "playwright-mcp", stdin=subprocess.PIPE)
+    assert started.process.stdin is not None
+    started.process.stdin.write(json.dumps(message) + "\n")
+    done = started.end()
+    assert done.code == 0, done
+    assert f"Page URL: {BIRDS}" in json.loads(done.out)["result"]["content"][0]["text"]
 
 
 def test_a_client_of_a_service_that_leaves_while_it_asks(site: Path) -> None:

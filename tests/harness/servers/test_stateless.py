@@ -55,6 +55,19 @@ def answer(toolset: Toolset, *messages: dict[str, Any]) -> list[Any]:
     return asyncio.run(run())
 
 
+def test_what_the_machine_lacks_is_an_error_of_the_call_alone(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_BROWSER", "/no/browser")
+    toolset = Toolset(snapshot, ["playwright-mcp"])
+    call = request("tools/call", name="browser_navigate", arguments={"url": BIRDS})
+    failed, listed = answer(toolset, call, request("tools/list"))
+    asyncio.run(toolset.close())
+    assert failed["error"]["code"] == -32603
+    assert failed["error"]["message"].startswith("STILLWEB_BROWSER: /no/browser")
+    assert listed["result"]["tools"]
+
+
 def test_discovery_and_lists(snapshot: Snapshot) -> None:
     found, tools, prompts = answer(
         Toolset(snapshot, ["fetch"]),

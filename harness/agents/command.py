@@ -63,7 +63,10 @@ class CommandAgent:
         if unknown := sorted(set(options) - known):
             raise UsageError(f"{source}: unknown member {unknown[0]!r}")
         command = options.get("command")
-        words = shlex.split(command) if isinstance(command, str) else command
+        try:
+            words = shlex.split(command) if isinstance(command, str) else command
+        except ValueError as error:  # a quote that nothing closes
+            raise UsageError(f"{source}: command: {error}") from error
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
             raise UsageError(f"{source}: command: must be a program with its arguments")
         for name, choices in (("stdin", ("text", "json")), ("answer", ("all", "last-line"))):

@@ -72,9 +72,11 @@ def piped(rows: Table, separator: str = "|") -> str:
 def find(text: str, pattern: str, group: int | str = 1) -> str:
     """The first match of a regular expression: the named group, or the whole where it has no groups."""
     match = re.search(pattern, text, re.MULTILINE)
-    if match is None:
-        raise UsageError(f"nothing matches {pattern!r}")
-    return str(match.group(group if match.re.groups else 0))
+    found = match and match.group(group if match.re.groups else 0)
+    if found is None:
+        what = "nothing matches" if match is None else f"what matches has no group {group} of"
+        raise UsageError(f"{what} {pattern!r}")
+    return str(found)
 
 
 def find_all(text: str, pattern: str) -> list[Any]:
@@ -121,16 +123,21 @@ def csv_rows(text: str) -> Table:
 def _markdown_tables(text: str) -> list[Table]:
     found: list[Table] = []
     current: Table = []
+    ruled = False
     for line in [*text.splitlines(), ""]:
         if "|" in line and line.strip():
-            if _RULE.fullmatch(line):
+            if (
+                _RULE.fullmatch(line) and not ruled and len(current) < 2
+            ):  # below the head; later they are cells
+                ruled = True
                 continue
             inner = line.strip().removeprefix("|")
             inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
             current.append([c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", inner)])
-        elif current:
-            found.append(current)
-            current = []
+        else:
+            if current:
+                found.append(current)
+            current, ruled = [], False
     return found
 
 

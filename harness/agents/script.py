@@ -21,6 +21,7 @@ expression keeps its type. Filters are the functions of `harness.agents.extract`
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ from harness.yaml_file import read_yaml
 from snapshots.errors import UsageError
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}
+_KINDS: dict[str, type] = {"call": str, "with": dict, "as": str, "set": dict, "may_fail": bool}
+# what templates and filters raise
+_FAULTS = (UsageError, TemplateError, TypeError, ValueError, ArithmeticError, LookupError, re.error)
 _FILTERS = {
     "tables": extract.tables,
     "table": extract.table,
@@ -120,13 +124,13 @@ class ScriptAgent:
         for number, step in enumerate(script.steps, 1):
             try:
                 await self._play(step, names, attempt)
-            except (UsageError, TemplateError, TypeError, ValueError, KeyError, IndexError) as error:
+            except _FAULTS as error:
                 raise UsageError(f"script of {task.id!r}, step {number}: {error}") from error
         if script.answer is None:
             return None
         try:
             return self._texts.from_string(script.answer).render(names).strip()
-        except (UsageError, TemplateError, TypeError, ValueError, KeyError, IndexError) as error:
+        except _FAULTS as error:
             raise UsageError(f"script of {task.id!r}, answer: {error}") from error
 
     async def _play(self, step: dict[str, Any], names: dict[str, Any], attempt: Attempt) -> None:
@@ -176,6 +180,14 @@ def _script(value: Any, where: str) -> Script:
             raise UsageError(f"{where}.steps[{number}]: unknown member {unknown[0]!r}")
         if not step.keys() & {"call", "set"}:
             raise UsageError(f"{where}.steps[{number}]: needs call or set")
+        for name, kind in _KINDS.items():
+            if (
+                name in step
+                and (step[name] is not None or name == "call")
+                and not isinstance(step[name], kind)
+            ):
+                words = "a mapping" if kind is dict else "true or false" if kind is bool else "text"
+                raise UsageError(f"{where}.steps[{number}].{name}: must be {words}")
     answer = value.get("answer")
     if answer is not None and not isinstance(answer, str):
         answer = json.dumps(answer)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -90,6 +90,7 @@ def test_cells_lines_json_and_references_are_taken_out():
     ("call", "message"),
     [
         (lambda: extract.find("x", "y"), "nothing matches 'y'"),
+        (lambda: extract.find("x", "(x)|(y)", 2), r"what matches has no group 2 of '\(x\)\|\(y\)'"),
         (lambda: extract.from_json("x"), "holds no JSON object or array"),
         (lambda: extract.from_json("{x"), "holds no whole JSON value"),
         (lambda: extract.ref(ARIA, "slider"), r"no element 0 of the page matches 'slider' \(0 do\)"),
@@ -98,6 +99,12 @@ def test_cells_lines_json_and_references_are_taken_out():
 def test_what_is_not_there_is_named(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+def test_a_row_of_dashes_is_a_row():
+    """Dashes stand for what is missing; only below the head are they a rule."""
+    text = "| a | b |\n|---|---|\n| - | - |\n| 1 | 2 |\n| --- | --- |\n\n|---|---|\n| x | y |\n"
+    assert extract.tables(text) == [[["a", "b"], ["-", "-"], ["1", "2"], ["---", "---"]], [["x", "y"]]]
 
 
 def played(folder, script, **settings):
@@ -137,6 +144,8 @@ def test_a_script_fills_arguments_and_skips_steps(tmp_path):
             {"steps": [{"call": "fetch", "with": {"url": "https://no.example/"}}]},
             "step 1: fetch failed: Failed to fetch",
         ),
+        ({"steps": [{"set": {"a": "{{ 'x' | find('[') }}"}}]}, "step 1: unterminated character set"),
+        ({"steps": [{"set": {"a": "{{ 1 / 0 }}"}}]}, "step 1: division by zero"),
         ({"steps": [{"set": {"a": "{{ ''.__class__.__mro__ }}"}}]}, "step 1: .*unsafe"),
     ],
 )
@@ -158,13 +167,26 @@ def test_a_script_that_fails_says_at_which_step(tmp_path, script, message):
         ({"tasks": {"a": {"steps": ["x"]}}}, r"tasks\.a\.steps\[1\]: must be a mapping"),
         ({"tasks": {"a": {"steps": [{"cal": "x"}]}}}, r"steps\[1\]: unknown member 'cal'"),
         ({"tasks": {"a": {"steps": [{"with": {}}]}}}, r"steps\[1\]: needs call or set"),
+        ({"tasks": {"a": {"steps": [{"call": 5}]}}}, r"steps\[1\]\.call: must be text"),
+        ({"tasks": {"a": {"steps": [{"call": None}]}}}, r"steps\[1\]\.call: must be text"),
+        ({"tasks": {"a": {"steps": [{"call": "x", "with": ["y"]}]}}}, r"steps\[1\]\.with: must be a mapping"),
+        (
+            {"tasks": {"a": {"steps": [{"call": "x", "with": {"day": date(2020, 1, 2)}}]}}},
+            r"agent\.yaml: tasks\.a\.steps\[1\]\.with\.day: is read as a date; put it in quotes",
+        ),
+        ({"tasks": {"a": {"steps": [{"call": "x", "with": {True: 1}}]}}}, "the name True is read as a bool"),
+        (
+            {"tasks": {"a": {"steps": [{"call": "x", "with": {"n": float("inf")}}]}}},
+            "inf is no number of JSON",
+        ),
+        ({"tasks": {7: {"steps": [{"call": "x", "with": {1: 2, "b": 3}}]}}}, None),
         ([1], "must hold a mapping, not list"),
     ],
 )
 def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, message):
     path = write_script(tmp_path, script)
     if message is None:
-        load_agent(path)
+        assert load_agent(path).identity()
         return
     with pytest.raises(UsageError, match=message):
         load_agent(path)
@@ -181,6 +203,7 @@ def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, messag
         ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),
         ("json:dumps", "agent json:dumps: can't be made: dumps"),
         ("math:pi", "agent math:pi: is no agent and makes none, but float"),
+        ("command:'python agent.py", "command: No closing quotation"),
     ],
 )
 def test_an_agent_that_cannot_be_loaded_is_named(spec, message):

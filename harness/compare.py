@@ -146,8 +146,9 @@ def compare(
     """
     metric = metric or main_metric(a)
     known = {outcome.base for outcome in (*a, *b) if metric in outcome.metrics}
-    left, left_out = _by_task(a, metric, known)
-    right, right_out = _by_task(b, metric, known)
+    scale = _scale((*a, *b), metric)
+    left, left_out = _by_task(a, metric, known, scale)
+    right, right_out = _by_task(b, metric, known, scale)
     out = {**_scored_otherwise(a, b), **left_out, **right_out}
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
         out[task_id] = (
@@ -172,7 +173,8 @@ def compare_variants(
 ) -> Comparison:
     """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
     metric = metric or main_metric(outcomes)
-    values, out = _by_task(outcomes, metric, {o.base for o in outcomes if metric in o.metrics})
+    known = {o.base for o in outcomes if metric in o.metrics}
+    values, out = _by_task(outcomes, metric, known, _scale(outcomes, metric))
     forms: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     languages: dict[str, set[str]] = defaultdict(set)
     for outcome in outcomes:
@@ -214,10 +216,18 @@ def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, s
     }
 
 
+def _scale(outcomes: Iterable[Outcome], metric: str) -> float:
+    """What the metric can be at most for the first attempt that has it."""
+    return next((outcome.best for outcome in outcomes if metric in outcome.metrics), 1.0)
+
+
 def _by_task(
-    outcomes: Sequence[Outcome], metric: str, known: Collection[str]
+    outcomes: Sequence[Outcome], metric: str, known: Collection[str], scale: float
 ) -> tuple[dict[str, _Value], dict[str, str]]:
-    """The values of tasks, and the tasks left out with the reason. `known`: base tasks whose scorer gives the metric."""
+    """The values of tasks, and the tasks left out with the reason.
+
+    `known`: base tasks whose scorer gives the metric; `scale`: what it can be at most in those that are compared.
+    """
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[outcome.task_id].append(outcome)
@@ -229,6 +239,8 @@ def _by_task(
             out[task_id] = f"{lost[0]} ({len(lost)} of {len(group)} attempts)"
         elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
             out[task_id] = f"has no metric {metric!r}"
+        elif any(metric in o.metrics and o.best != scale for o in group):
+            out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
         elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):
             out[task_id] = f"{metric} was not measured"  # counted as 0 it would be the best there is
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import fsum
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from harness.hashes import scoring_hashes
 from harness.judging import Evaluator, failure, rescore
 from harness.run_files import RunFiles
-from harness.scoring import MEASURED, STATUSES, Score
+from harness.scoring import BEST, MEASURED, STATUSES, Score
 from harness.scoring.embeddings import embedder_for
 from harness.trace import Event, Trace, canonical, hashed_part, replace_events
 from harness.workshop import read_rubrics
@@ -36,6 +36,8 @@ class Mean:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Attempts owed, how many are in each status, the means, and what was used. `cost` is None without prices.
+
+    `means` are by metric; one that scorers give on different scales is `NAME (SCORER)`, a mean for each.
 
     `measured` are the means of what differs from machine to machine (seconds): shown, and in no hash. `failed` are the
     attempts that did not come to a score that means anything, with the reason; in no hash, as the statuses say it.
@@ -79,7 +81,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     cost: float | None = 0.0
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
-    values: dict[str, list[float]] = defaultdict(list)
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)  # by metric and scorer
     names: dict[str, None] = {}  # in the order in which they come up
     scorers: Counter[str] = Counter()  # attempts owed to each
     gives: dict[str, set[str]] = defaultdict(set)  # the metrics of each scorer
@@ -102,7 +104,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
             names.setdefault(name)
             gives[task.scorer].add(name)
             if value is not None:
-                values[name].append(value)
+                values[name, task.scorer].append(value)
         for event in trace.events:
             if event["event"] == "tool_call":
                 calls += 1
@@ -111,10 +113,12 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 tokens += event["usage"]["input"] + event["usage"]["output"]
                 price = event.get("cost")
                 cost = None if cost is None or price is None else cost + price
-    every = {
-        name: _mean(values[name], sum(count for scorer, count in scorers.items() if name in gives[scorer]))
-        for name in names
-    }
+    every: dict[str, Mean] = {}
+    for name in names:
+        giving = [scorer for scorer in scorers if name in gives[scorer]]
+        for shown, group in _groups(name, giving):
+            found = [value for scorer in group for value in values[name, scorer]]
+            every[shown] = _mean(found, sum(scorers[scorer] for scorer in group))
     means = {name: mean for name, mean in every.items() if name not in MEASURED}
     measured = {name: replace(mean, all=None) for name, mean in every.items() if name in MEASURED}
     return Summary(
@@ -129,6 +133,18 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         measured,
         tuple(failed),
     )
+
+
+def _groups(name: str, scorers: list[str]) -> list[tuple[str, list[str]]]:
+    """The scorers whose values of a metric make one mean, each group with its name: 0.8 of 1 and 80 of 100 make none."""
+    if len({BEST.get(scorer, 1.0) for scorer in scorers}) == 1:
+        return [(name, scorers)]
+    return [(f"{name} ({scorer})", [scorer]) for scorer in scorers]
+
+
+def value_of(metrics: Mapping[str, float | None], scorer: str, name: str) -> float | None:
+    """What an attempt has of the metric that a summary calls `name`."""
+    return metrics.get(name.removesuffix(f" ({scorer})"))
 
 
 def _mean(values: list[float], owed: int) -> Mean:

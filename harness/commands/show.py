@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
     """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
     from harness.run_files import RunFiles
-    from harness.summary import summarise
+    from harness.summary import summarise, value_of
 
     summary = summarise(run)
     if as_json:
@@ -29,7 +29,8 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         score = trace.last("score") if trace is not None else None
         metrics = score["metrics"] if score else {}
         status = score["status"] if score else "unfinished"
-        rows.append([f"{task.id}.{number}", status, *(_number(metrics.get(name)) for name in names)])
+        values = (_number(value_of(metrics, task.scorer, name)) for name in names)
+        rows.append([f"{task.id}.{number}", status, *values])
     rows.append(["mean of all", "", *(_number(summary.means[name].all) for name in names)])
     click.echo(table(["attempt", "status", *names], rows))
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)

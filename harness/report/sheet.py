@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.report.screenshots import Screenshots
 from harness.scoring import BEST, Score
+from harness.summary import value_of
 from harness.trace import Event, Trace
 
 MOST_TEXT = 6000  # characters of an output that are shown
@@ -42,6 +43,10 @@ class Sheet:
     hash: str
     reviews: list[Event]
     perfect: bool
+
+    def value(self, name: str) -> float | None:
+        """What the attempt has of a metric of the run's summary."""
+        return value_of(self.metrics, str(self.task.get("scorer")), name)
 
     @property
     def main_metrics(self) -> list[tuple[str, float | None]]:

@@ -91,6 +91,18 @@ def test_an_attempt_of_a_scorer_of_ones_own_that_gave_no_metric_counts_as_nothin
         compare(lost[:2], lost[:2], "em")
 
 
+def test_two_scales_of_one_metric_are_no_pairs_of_one_comparison() -> None:
+    """SGI-Bench's `final` is of 100 for an idea and of 1 for a protocol."""
+
+    def both(wet: float, idea: float) -> list[Outcome]:
+        one = Outcome("wet", "wet", 1, {"final": wet}, "scored")
+        return [one, Outcome("idea", "idea", 1, {"final": idea}, "scored", best=100.0)]
+
+    result = compare(both(0.5, 50.0), both(0.1, 90.0))
+    assert (result.mean_a, result.mean_b, len(result.pairs)) == (0.5, 0.1, 1)
+    assert result.left_out == (("idea", "has final on another scale"),)
+
+
 def test_attempts_are_averaged() -> None:
     result = compare(run({"a": [1, 0]}), run({"a": [1, 1, 1, 0]}))
     assert result.difference == 0.25

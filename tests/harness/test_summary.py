@@ -15,6 +15,7 @@ from harness.display import SilentDisplay
 from harness.report import write_report
 from harness.run_files import RunFiles, Settings
 from harness.runner import run_attempts, start_run
+from harness.scoring import BEST
 from harness.summary import score_run, summarise
 from snapshots.errors import UsageError
 from tests.support.runs import SHELF, bird_task, write_script
@@ -45,6 +46,24 @@ def test_a_time_is_shown_and_changes_no_hash(tmp_path: Path) -> None:
     assert told["measured"]["aet"]["scored"] == 2
     page = write_report(files.path).read_text(encoding="utf-8")
     assert '<th scope="row">aet</th>' in page
+
+
+def test_two_scales_of_one_metric_make_no_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_100 = f"{SCORERS}:hundred"
+    monkeypatch.setitem(BEST, of_100, 100.0)
+    settings = Settings(agent=write_script(tmp_path), contracts=(SHELF,))
+    other = replace(bird_task("wrong"), scorer=of_100)
+    plain = replace(bird_task("right"), scorer="exact", reference="no", options={})
+    files = start_run(tmp_path / "run", settings, [plain, other])
+    run_attempts(files.path, display=SilentDisplay())
+    means = summarise(files.path).means
+    assert {name: (mean.value, mean.of) for name, mean in means.items()} == {
+        "exact (exact)": (0.0, 1),
+        f"exact ({of_100})": (80.0, 1),
+    }
+    said = CliRunner().invoke(score_command, [str(files.path)]).output
+    assert [line.split()[2:] for line in said.splitlines()[2:4]] == [["0.000", "-"], ["-", "80.000"]]
+    assert "80</td>" in write_report(files.path).read_text(encoding="utf-8")
 
 
 def test_a_scoring_that_failed_is_repeated_as_such(tmp_path: Path) -> None:

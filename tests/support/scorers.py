@@ -45,3 +45,8 @@ def sandboxed(task: Task, answer: str | None, context: Context) -> Score:
     code = "open('began', 'w'); import time; time.sleep(3600)"
     run([sys.executable, "-c", code], cwd=here.absolute(), limits=Limits(seconds=3600))
     return Score({"right": 1.0})
+
+
+def hundred(task: Task, answer: str | None, context: Context) -> Score:
+    """Gives the metric of another scorer, of 100 instead of 1."""
+    return Score({"exact": 80.0})

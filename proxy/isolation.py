@@ -25,6 +25,8 @@ from snapshots.errors import MissingCapability
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
+# Ubuntu 24.04 keeps users from it: an older kernel at the last step, a newer one at the first.
+_ON_UBUNTU = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 MARKER = "STILLWEB_ISOLATED"  # holds the id of the namespace that we are in
 
 # Well-known addresses outside; a route to any of them would be a way out. Nothing is ever sent to them: a datagram
@@ -161,14 +163,13 @@ def _unshare() -> None:
             Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
         except OSError as e:
             raise MissingCapability(
-                f"isolation: the user can't be mapped into a namespace ({e.strerror})"
+                f"isolation: the user can't be mapped into a namespace ({e.strerror}); {_ON_UBUNTU}"
             ) from e
     try:
         _loopback_up()
     except OSError as e:
         raise MissingCapability(
-            f"isolation: loopback can't be switched on ({e.strerror}); "
-            "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+            f"isolation: loopback can't be switched on ({e.strerror}); {_ON_UBUNTU}"
         ) from e
 
 

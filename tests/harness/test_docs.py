@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
@@ -52,6 +53,18 @@ def test_every_mode_and_fixture_of_the_plugin_is_described():
     }
     for member in _MEMBERS - {"upstream_ca"}:
         assert f"{member}=" in text or f"`{member}`" in text
+
+
+def test_every_member_of_a_program_s_file_is_described():
+    from harness.agents.command import CommandAgent
+
+    page = (DOCS / "runs.md").read_text()
+    members = next(
+        found for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+        if (found := yaml.safe_load(block))["agent"] == "command"
+    )  # fmt: skip
+    agent = CommandAgent.from_options({n: m for n, m in members.items() if n != "agent"}, "runs.md")
+    assert set(members) == {"agent", *(field.name for field in fields(agent))} - {"name"}
 
 
 def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is_described():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import signal
@@ -120,6 +122,23 @@ def test_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_unshare", refuse)
     reason = can_isolate()
     assert reason == "isolation: this user may not make a namespace (Operation not permitted)"
+
+
+def test_what_ubuntu_refuses_names_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A namespace may be made there, but its user not be mapped."""
+
+    class Kernel:
+        def unshare(self, flags: int) -> int:
+            ctypes.set_errno(errno.EPERM)
+            return 0 if flags & isolation.CLONE_NEWUSER else -1
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(isolation.ctypes, "CDLL", lambda *_, **__: Kernel())
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(MissingCapability, match="apparmor_restrict_unprivileged_userns=0"):
+        isolation._unshare()
 
 
 def test_other_systems_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

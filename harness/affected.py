@@ -11,6 +11,7 @@ from harness.coverage import urls_of
 from harness.run_files import RunFiles
 from harness.task import Task
 from snapshots.errors import UsageError
+from snapshots.keys import canonical_url
 
 if TYPE_CHECKING:
     from snapshots.diff import Diff
@@ -39,15 +40,15 @@ def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) ->
     """
     loaded: dict[str, set[str]] = {}
     for view in views:
-        caused = {str(capture.get("url", "")) for capture in view.captures}
-        for url in (view.address, view.url, _page(view.url)):
-            loaded.setdefault(url, set()).update(caused, {_page(view.final_url)})
+        caused = {_page(str(capture.get("url", ""))) for capture in view.captures}
+        for place in {_place(view.address), _place(view.url), _page(view.url)}:
+            loaded.setdefault(place, set()).update(caused, {_page(view.final_url)})
     listed = list(_reasons(found))
     out = []
     for task in tasks:
         pages: set[str] = set()
         for url in urls_of(task):
-            pages |= {url, _page(url)} | loaded.get(url, set())
+            pages |= {_place(url), _page(url)} | loaded.get(_place(url), set())
         reasons = list(dict.fromkeys(reason for address, reason in listed if address in pages))
         if reasons:
             out.append(Affected(task.id, _some(reasons)))
@@ -77,19 +78,19 @@ def affected_by_run(path: Path, found: Diff) -> list[Affected]:
             if event["verdict"] == "synthetic" and by_text:
                 here.append("a search over the frozen texts, of which some changed")
             if event["verdict"] in ("rendered", "miss"):
-                here += [by_address[a] for a in (view, address) if a in by_address]
+                here += [by_address[a] for a in map(_place, filter(None, (view, address))) if a in by_address]
     return [Affected(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]
 
 
 def _reasons(found: Diff) -> Iterator[tuple[str, str]]:
-    """Each changed address and what happened there."""
+    """Each changed place and what happened there."""
     for capture in found.captures:
-        yield capture.url, f"{capture.kind}: {capture.method} {capture.url}"
+        yield _page(capture.url), f"{capture.kind}: {capture.method} {capture.url}"
     for view in found.views:
-        yield view.address, f"view {view.kind}: {view.address}"
+        yield _place(view.address), f"view {view.kind}: {view.address}"
         yield _page(view.address), f"view {view.kind}: {view.address}"
     for text in found.texts:
-        yield text.address, f"text {text.kind}: {text.address}"
+        yield _place(text.address), f"text {text.kind}: {text.address}"
 
 
 def _some(reasons: list[str]) -> tuple[str, ...]:
@@ -99,4 +100,11 @@ def _some(reasons: list[str]) -> tuple[str, ...]:
 
 
 def _page(url: str) -> str:
-    return url.partition("#")[0]
+    """A page, however its URL is written: host in capitals, no slash, pairs of the query in another order."""
+    return canonical_url(url)
+
+
+def _place(url: str) -> str:
+    """A page, or a state of it that a fragment names."""
+    _, mark, fragment = url.partition("#")
+    return f"{canonical_url(url)}{mark}{fragment}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import print_json
+from harness.console import print_json, say
 
 if TYPE_CHECKING:
     from harness.affected import Affected
@@ -61,7 +61,10 @@ def _touched(source: str, found: Diff, views: list[Any]) -> list[Affected]:
         return affected_by_run(Path(source), found)
     from harness.datasets import load_tasks
 
-    return affected_tasks(load_tasks(source), found, views)
+    tasks = load_tasks(source)
+    for problem in tasks.problems:
+        say(f"left out: {problem}")
+    return affected_tasks(tasks, found, views)
 
 
 def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None:

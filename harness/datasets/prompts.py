@@ -5,9 +5,11 @@ A row that gave no prompt is a task too (`meta["unsolvable"]` says why), so that
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from harness.datasets.records import Record, RecordError
+from harness.prompts.build import hash_of
 from harness.task import Task
 
 FIELDS = frozenset(
@@ -21,7 +23,10 @@ def recognise(data: dict[str, Any]) -> bool:
 
 
 def build(record: Record) -> Task:
-    """A task from a line. `meta["prompt"]` is the digest of the prompt's certificate, which decides its bytes."""
+    """A task from a line. `meta["prompt"]` is the digest of the prompt's certificate, which decides its bytes.
+
+    RecordError for a text or a certificate that isn't the one whose digest stands there.
+    """
     state, task_id, problem = record.text("state"), record.text("task_id"), record.text("problem")
     certificate = record.value("certificate", dict)
     if certificate is None:
@@ -36,6 +41,12 @@ def build(record: Record) -> Task:
         meta["unsolvable"] = record.text("reason")
     elif state != "built":
         raise RecordError("state", "must be built or failed")
+    elif sha256(record.text("text").encode("utf-8", "surrogatepass")).hexdigest() != certificate.get(
+        "prompt"
+    ):
+        raise RecordError("text", "is not the prompt of its certificate")
+    if hash_of(certificate) != record.text("digest"):
+        raise RecordError("certificate", "is not the one of its digest")
     return Task(
         id=task_id,
         question=record.text("text") if state == "built" else problem,

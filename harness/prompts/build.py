@@ -60,7 +60,7 @@ class Prompt:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the certificate as canonical JSON."""
-        return _hash(self.certificate)
+        return hash_of(self.certificate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Failure:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the certificate as canonical JSON."""
-        return _hash(self.certificate)
+        return hash_of(self.certificate)
 
 
 @lru_cache(maxsize=1)
@@ -156,7 +156,7 @@ def _build_one(
         "task": task.id,
         "snapshot": reader.id,
         "tokenizer": counter.identity,
-        "template": {"version": words["version"], "sha256": _hash([words["initial"], words["final"]])},
+        "template": {"version": words["version"], "sha256": hash_of([words["initial"], words["final"]])},
         "budget": budget,
         "seed": seed,
         "algorithm": algorithm,
@@ -227,6 +227,7 @@ def _told(page: Page) -> dict[str, Any]:
     return asdict(page) | {"notes": list(page.notes)}
 
 
-def _hash(value: Any) -> str:
+def hash_of(value: Any) -> str:
+    """SHA-256 (hex) of a value as canonical JSON, as a certificate's digest is made."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

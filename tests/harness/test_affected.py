@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.affected import affected_by_run
+from harness.affected import affected_by_run, affected_tasks
 from harness.run_files import RunFiles
+from harness.task import Task
 from harness.trace import read_trace, replace_events
-from snapshots.diff import Diff, TextChange
+from snapshots.diff import CaptureChange, Diff, TextChange
 from snapshots.errors import UsageError
 from tests.support.runs import make_run
 
@@ -40,6 +41,21 @@ def test_a_run_on_another_snapshot_is_not_called_untouched(files: RunFiles) -> N
     assert reasons(files, Diff("one", "two")) == []
     with pytest.raises(UsageError, match="this run was made on the snapshot one, not on three"):
         affected_by_run(files.path, Diff("three", "one"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://shelf.example/list?year=2012&page=1",
+        "https://shelf.example/list?page=1&year=2012#top",
+        "HTTPS://Shelf.example:443/list?year=2012&page=1",
+    ],
+)
+def test_a_page_is_touched_however_a_task_writes_its_url(url: str) -> None:
+    found = Diff("one", "two", captures=[CaptureChange("changed", "GET", LIST, "", (), ())])
+    (touched,) = affected_tasks([Task("t", "?", start_url=url)], found, [])
+    assert touched.reasons == (f"changed: GET {LIST}",)
+    assert affected_tasks([Task("t", "?", start_url="https://shelf.example/list")], found, []) == []
 
 
 def test_a_text_that_an_extractor_changed_touches_what_was_fetched(files: RunFiles) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import main
+from harness.datasets import load_tasks
+from snapshots.errors import DamagedInput
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import freeze_texts, record
@@ -90,6 +93,11 @@ def test_prompts_build_takes_any_seed_and_any_text(
     assert call(capsys, *words)[0] == 0
     line = json.loads(out.read_text())
     assert (line["certificate"]["seed"], line["problem"]) == (kept, "Which \ud800?")
+    assert [task.id for task in load_tasks(out)] == ["t"]
+    for change in ({"text": line["text"] + " "}, {"certificate": line["certificate"] | {"budget": 7}}):
+        (tmp_path / "changed.jsonl").write_text(json.dumps(line | change))
+        with pytest.raises(DamagedInput, match=f"changed.jsonl:1: {next(iter(change))}: is not the"):
+            load_tasks(tmp_path / "changed.jsonl")
     assert call(capsys, *words, "--budget", "10")[0] == 1
     assert json.loads(out.read_text())["state"] == "failed"
 
@@ -109,6 +117,19 @@ def test_records_that_can_not_be_read_are_no_pass(tmp_path: Path, capsys: pytest
     code, out = call(capsys, *words, "--json")
     assert (code, len(json.loads(out)["refused"])) == (1, 1)
     assert call(capsys, "rubric", "lint", path)[0] == 1
+
+
+def test_a_side_car_that_the_file_lacks_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(ROW) + "\n")
+    (tmp_path / "rubrics.json").write_text('{"version": 1, "rubrics": {}}')
+    (tmp_path / "agent.yaml").write_text("agent: script\ndefault: {answer: x|y}\n")
+    words = ["run", "--tasks", path, "--agent", f"script:{tmp_path / 'agent.yaml'}", "-o", tmp_path / "run"]
+    with pytest.raises(SystemExit):
+        main([str(word) for word in (*words, "--rubrics", tmp_path / "rubrics.json")])
+    said = capsys.readouterr().err
+    assert "no side-car for lake_001 in " in said
+    assert "not read: " in said
 
 
 def test_a_scorer_that_is_not_there_is_said_before_anything_is_asked(

@@ -227,7 +227,7 @@ class Exploration:
         new = False
         try:
             driver = Driver(context, patience=self.explorer.patience, redactor=recorder.redactor)
-            recording.traffic = driver.traffic
+            recording.watch(driver.traffic)
             status, calm = await self._reach(driver, before)
             steps = before
             loaded: list[int] = []

@@ -290,11 +290,11 @@
   const status = () => {
     const timer = first();
     return { elapsed: elapsed(), pending, started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
-      leaving: leaving(), ready: isWindow ? document.readyState : "complete" };
+      leaving: leaving(), ready: isWindow ? document.readyState : "complete", ...talk() };
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "started", "mutations", "leaving"]) state[name] += known.state[name];
+      for (const name of ["pending", "started", "mutations", "leaving", "sent", "heard"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;

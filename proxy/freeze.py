@@ -20,6 +20,7 @@ from urllib.parse import quote
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.misses import MARKED
+from proxy.silence import Silence
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 
@@ -31,9 +32,8 @@ WORKER = re.compile(
 )  # how freeze.js marks the script of a worker
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
-LISTEN = 0.5  # s of this machine's time in which streams must be silent while recording
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
-LISTENINGS = 6  # of those, at most
+LISTENINGS = 6  # times that streams are listened to for silence, at most
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
@@ -63,6 +63,8 @@ class State(TypedDict, total=False):
     ran: int
     moved: float
     asked: int
+    sent: int
+    heard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class Traffic:
     answers: list[Answer] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
     blocked: bool = False  # a page wanted a service worker
+    silence: Silence = field(default_factory=Silence)
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -381,12 +384,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if traffic.under_way(patience.stuck):
             continue
         if traffic.streams and not after["replay"] and listened < LISTENINGS:
-            listened += 1  # a stream speaks when it likes: quiet is when it has said nothing for a while
-            begun = loop.time()
-            await asyncio.sleep(LISTEN)
-            held_up = loop.time() - begun > 1.5 * LISTEN  # so were they, and may be about to speak
-            again = await ask_all(page, "frames()")
-            if again is None or again["mutations"] != after["mutations"] or held_up:
+            listened += 1
+            if not await traffic.silence.kept(after, lambda: ask_all(page, "frames()")):
                 continue
         hanging, traffic.rested = traffic.hanging, traffic.navigations
         return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")

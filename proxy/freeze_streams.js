@@ -1,7 +1,7 @@
 // Part of freeze.js.
 // ---- streams, in replay: all that was recorded comes at once, in its order, and the clock stands until it has
 if (config.replay && G.WebSocket) {
-  const STREAM = "stillweb-stream", REST = "stillweb-rest";
+  const STREAM = "stillweb-stream", REST = "stillweb-rest", HANG = 45000; // real ms: on a busy machine seconds are short
   const waits = new WeakMap(); // socket -> how many ends of what comes by itself are awaited
   const await_ = (socket) => { waits.set(socket, (waits.get(socket) || 0) + 1); pending++; };
   const come = (socket, all) => {
@@ -23,17 +23,42 @@ if (config.replay && G.WebSocket) {
     socket.addEventListener("close", (event) => { // a message that was not recorded: the driver hears of it here
       if (event.code === 1011 && /^stillweb: miss/.test(event.reason)) G.console.error(`stillweb: miss: ${socket.url}`);
     });
-    native.setTimeout(() => come(socket, true), 10000);
+    native.setTimeout(() => come(socket, true), HANG);
     return socket;
   } });
   G.WebSocket.prototype.constructor = Frozen;
   getter(G.WebSocket.prototype, "url", (get) => get().replace(/[?&]stillweb-stream$/, ""));
   stand(G.WebSocket.prototype, "send", (f, self, args) => {
     const answer = Reflect.apply(f, self, args);
-    if (self.readyState === 1) { await_(self); native.setTimeout(() => come(self), 10000); }
+    if (self.readyState === 1) { await_(self); native.setTimeout(() => come(self), HANG); }
     return answer;
   });
   G.WebSocket = Frozen;
+}
+// While recording, what web sockets say is counted, so that the driver knows what is still on its way.
+const sockets = new Map(); // those that are open, and how many messages each sent and heard
+const talk = () => {
+  const all = { sent: 0, heard: 0 };
+  for (const [socket, count] of sockets)
+    if (socket.readyState === 3) sockets.delete(socket);
+    else { all.sent += count.sent; all.heard += count.heard; }
+  return all;
+};
+if (!config.replay && G.WebSocket) {
+  const Counted = new Proxy(G.WebSocket, { construct: (target, args, as) => {
+    const socket = Reflect.construct(target, args, as === Counted ? target : as);
+    const count = { sent: 0, heard: 0 };
+    sockets.set(socket, count);
+    socket.addEventListener("message", () => { count.heard++; });
+    return socket;
+  } });
+  G.WebSocket.prototype.constructor = Counted;
+  stand(G.WebSocket.prototype, "send", (f, self, args) => {
+    const answer = Reflect.apply(f, self, args), count = sockets.get(self);
+    if (count && self.readyState === 1) count.sent++;
+    return answer;
+  });
+  G.WebSocket = Counted;
 }
 // An event stream is read to its recorded end, and then stays open and silent: nobody asks again.
 if (config.replay && G.EventSource) {

@@ -31,6 +31,7 @@ from proxy.recording import RecordingAddon
 from proxy.redacting import ExchangeRedactor
 from proxy.resolving import Place, new_loop
 from proxy.retrying import retrying
+from proxy.silence import Said
 from proxy.trust import system_directory, write_bundle
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
@@ -278,6 +279,10 @@ class Recorder:
             with contextlib.suppress(RuntimeError):  # it has just stopped
                 loop.call_soon_threadsafe(tell)
                 done.wait(60.0)
+
+    def said(self, session: str = DEFAULT_SESSION) -> Said:
+        """What the open web sockets and event streams of a session have said so far."""
+        return self._addon.said(session)
 
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:
         """What has been written for a session, in written order: exchanges that began at event `since` or later."""

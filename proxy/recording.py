@@ -17,6 +17,7 @@ from mitmproxy.websocket import WebSocketMessage
 from proxy.addresses import DEFAULT_SESSION, OWN_HOST, session_name, target_text
 from proxy.archiving import SPOOL_BYTES, Archivist, Draft, Spool
 from proxy.redacting import ExchangeRedactor
+from proxy.silence import Said
 
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
 WEBSOCKET_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
@@ -208,6 +209,20 @@ class RecordingAddon:
                 draft.looked = len(flow.websocket.messages)
             elif draft.status and draft.response_spool is not None:
                 draft.response_spool.enough = True
+
+    def said(self, session: str) -> Said:
+        """What the open streams of a session have said so far. May be called from any thread."""
+        mine = theirs = streamed = 0
+        for key, draft in list(self._drafts.items()):
+            if draft.session != session:
+                continue
+            if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
+                messages = list(flow.websocket.messages)
+                sent = sum(message.from_client for message in messages)
+                mine, theirs = mine + sent, theirs + len(messages) - sent
+            elif draft.status and draft.response_spool is not None:
+                streamed += draft.response_spool.size
+        return Said(mine, theirs, streamed)
 
     def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
         if flow.websocket is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from proxy.sight import Sight
+from proxy.silence import Said
 from proxy.veil import Veil
 from snapshots.capture import Capture
 from snapshots.view import Step, View, view_address
@@ -49,6 +50,9 @@ class Records(Protocol):
     def looked(self, session: str = ...) -> None:
         """A view has been seen; see `Recorder.looked`."""
 
+    def said(self, session: str = ...) -> Said:
+        """What open streams have said; see `Recorder.said`."""
+
     def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
         """What was recorded in a session from an event on."""
 
@@ -80,6 +84,11 @@ class Recording:
         self.veil = Veil(recorder.redactor)
         self.count = 0
         self._since = 0
+
+    def watch(self, traffic: Traffic) -> None:
+        """The traffic of the pages that are recorded: what is said to them is known to the recorder, too."""
+        self.traffic = traffic
+        traffic.silence.said = lambda: self.recorder.said(self.session)
 
     async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
         """What the page shows, without secrets."""

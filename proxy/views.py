@@ -154,7 +154,7 @@ class Fetcher:
             try:
                 async with Documents(proxy_url, self.recorder.ca_path, self.profile) as http:
                     driver = Driver(context, patience=self.patience, redactor=self.recorder.redactor)
-                    recording.traffic = driver.traffic
+                    recording.watch(driver.traffic)
                     found = await self._views(driver, recording, flow, http, result, tell)
                     await self._downloads(driver, recording, result, tell)
                     if pdfs:

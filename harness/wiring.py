@@ -81,6 +81,10 @@ def _request_event(entry: Mapping[str, Any]) -> dict[str, Any]:
         "nearest": list(entry.get("nearest") or ()),
         "output": {"digest": str((capture or {}).get("digest") or ""), "text": ""},
         "error": entry["verdict"] == "miss",
-        "meta": {"status": entry["status"], "irrelevant": bool(entry.get("irrelevant"))},
+        "meta": {
+            "status": entry["status"],
+            "irrelevant": bool(entry.get("irrelevant")),
+            **({"ambiguous": True} if entry.get("ambiguous") else {}),
+        },
         "aside": {"order": entry["seq"]},
     }

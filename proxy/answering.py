@@ -17,12 +17,12 @@ from proxy.ledger import Ledger, encode
 from proxy.misses import Missed, body_entry, masked_key, masked_url, missed_of, near_entry
 from proxy.permissions import is_preflight, permission
 from proxy.pieces import cut, read_head, stored_pieces
-from proxy.replies import Hot, Line, Memo, Reply, failure
+from proxy.replies import Hot, Line, Memo, Reply, failure, flagged
 from snapshots import encodings
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.errors import DamagedInput
-from snapshots.request import Headers, Request
+from snapshots.request import Request
 from snapshots.sessions import Change
 from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS
@@ -166,7 +166,7 @@ class Answerer:
         capture = lookup.capture
         assert capture is not None
         if (capture.original[2] if capture.original else capture.length) > STREAMED:
-            reply, how = self._large(request, capture, verdict, derived)
+            reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
             return reply, how, None
         hot = self.kept.load(capture)
         stored = hot.response
@@ -175,7 +175,7 @@ class Answerer:
             [n.lower() for n, _ in request.headers]
         )
         if plain_get:
-            ready = hot.replies.get((verdict, decoded))
+            ready = hot.replies.get((verdict, decoded, lookup.ambiguous))
             if ready is not None:
                 return ready, _joined(derived, hot.aged), hot
         conditional = stored.status in (206, 304, 412, 416) or request.method == "HEAD"
@@ -196,14 +196,16 @@ class Answerer:
         recorded = hot.recorded or Request(capture.method, capture.url)
         made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged)
-        fields = self._flagged(made.headers, verdict, capture, how)
+        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous)
         reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body))
         if not made.derived and not derived and plain_get:
-            hot.replies[verdict, decoded] = reply
+            hot.replies[verdict, decoded, lookup.ambiguous] = reply
             self.kept.grow(hot, len(reply.body) if decoded else 0)
         return reply, how, hot
 
-    def _large(self, request: Request, capture: Capture, verdict: str, derived: str) -> tuple[Reply, str]:
+    def _large(
+        self, request: Request, capture: Capture, verdict: str, derived: str, doubted: bool
+    ) -> tuple[Reply, str]:
         """A body that is read and sent bit by bit."""
         stored, found = read_head(self.snapshot, capture)
         headers = with_ages(stored.headers, capture.timestamp)
@@ -225,7 +227,7 @@ class Answerer:
                 decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
-        fields = self._flagged(made.headers, verdict, capture, how)
+        fields = flagged(made.headers, verdict, capture, how, doubted)
 
         def pieces() -> Iterator[bytes]:
             for part in made.parts:
@@ -240,21 +242,13 @@ class Answerer:
 
     # Flags and ledger
 
-    def _flagged(self, fields: Headers, verdict: str, capture: Capture | None, derived: str = "") -> Headers:
-        more = [("Stillweb-Verdict", verdict)]
-        if capture is not None:
-            more.append(("Stillweb-Capture", f"{capture.filename}:{capture.offset}"))
-        if derived:
-            more.append(("Stillweb-Derived", derived))
-        return (*fields, *more)
-
     def _made(self, response: Response, verdict: str, capture: Capture | None = None) -> Reply:
         """A reply from an answer that is no capture's."""
         fields = responses.clean(response.headers)
         names = {n.lower() for n, _ in fields}
         if "content-length" not in names and response.status not in responses.BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
-        return Reply(response.status, response.reason, self._flagged(fields, verdict, capture), response.body)
+        return Reply(response.status, response.reason, flagged(fields, verdict, capture), response.body)
 
     def virtual(self, request: Request, line: Line, response: Response) -> Reply:
         """The reply to what a virtual host answered."""

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from snapshots.sessions import Session
 
 
+def flagged(
+    fields: Headers, verdict: str, capture: Capture | None, derived: str = "", doubted: bool = False
+) -> Headers:
+    """Header fields with those that say how the answer was found; `doubted` where the ledger calls it ambiguous."""
+    more = [("Stillweb-Verdict", verdict)]
+    if capture is not None:
+        more.append(("Stillweb-Capture", f"{capture.filename}:{capture.offset}"))
+    if derived:
+        more.append(("Stillweb-Derived", derived))
+    if doubted:
+        more.append(("Stillweb-Ambiguous", "true"))
+    return (*fields, *more)
+
+
 class Reply:
     """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
 
@@ -101,6 +115,6 @@ class Hot:
         self.aged = aged  # whether its cookies were given an age
         self.plain: bytes | None = None
         self.recorded: Request | None = None
-        self.replies: dict[tuple[str, bool], Reply] = {}
+        self.replies: dict[tuple[str, bool, bool], Reply] = {}
         self.memos: list[tuple[str, bytes]] = []
         self.size = len(response.body) + 2048

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_text import Sections, argument_error, contract, said
 from harness.tools.contract import ToolResult
+from harness.tools.store import worse
 from proxy.browser import complete
 from proxy.sight import state_of
 from snapshots.profile import Profile
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 CONTRACT = "playwright-mcp@0.0.79"
-_ORDER = ("exact", "canonical", "varies", "rendered", "rule", "synthetic", "miss")
 
 
 @dataclass(eq=False)
@@ -89,7 +90,7 @@ class BrowserSession(Browsing):
         assert self.traffic is not None
         answers = self.traffic.answers[since:]
         verdicts = [one.verdict.partition(":")[0] for one in answers if one.verdict]
-        worst = max(verdicts, key=lambda v: _ORDER.index(v) if v in _ORDER else 0, default=None)
+        worst = functools.reduce(worse, verdicts) if verdicts else None
         is_error = bool(reply.sections.errors)
         meta: dict[str, Any] = {
             "contract": CONTRACT,
@@ -99,6 +100,9 @@ class BrowserSession(Browsing):
         }
         if self.tabs and self.tab.url != "about:blank":
             meta["address"] = reply.address or self.tab.url
+        if self.doubted:
+            meta["ambiguous"] = True
+            self.doubted = False
         if missed:
             meta["missed"] = missed
         return ToolResult([{"type": "text", "text": reply.sections.text()}, *reply.images], is_error, meta)

@@ -28,7 +28,7 @@ from snapshots.profile import Profile
 from snapshots.view import id_in
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Locator, Page
+    from playwright.async_api import BrowserContext, Locator, Page, Response
 
     from snapshots.snapshot import Snapshot
 
@@ -68,6 +68,7 @@ class Browsing:
     traffic: Traffic | None = None
     told: int = 0  # answers that calls have told of
     told_missed: int = 0  # and of the gateway's misses
+    doubted: bool = False  # whether the gateway called an answer ambiguous that no call has told of
     ahead: Counter[str] = field(default_factory=Counter)  # of these, what the browser has not told of yet
     workspace: Path = field(default_factory=Path.cwd)  # whose files may be given to pages
     _lock: asyncio.Lock | None = None
@@ -88,6 +89,7 @@ class Browsing:
     async def _close(self) -> None:
         context, self.context = self.context, None
         self.tabs, self.current, self.told = [], 0, 0
+        self.doubted = False
         self.ahead.clear()
         if context is not None:
             await context.close()
@@ -143,6 +145,7 @@ class Browsing:
             self.context = await self.shared.spares.take(self.name, self.gateway, self.profile)
             self.context.set_default_timeout(ACTION_MS)
             self.traffic = Traffic(self.context)
+            self.context.on("response", self._answered)
             self.context.on("page", self._opened)
             for page in self.context.pages:
                 self._opened(page)
@@ -150,6 +153,9 @@ class Browsing:
         if not self.tabs:
             await self.context.new_page()
             self.current = 0
+
+    def _answered(self, response: Response) -> None:
+        self.doubted = self.doubted or "stillweb-ambiguous" in response.headers
 
     def _opened(self, page: Page) -> None:
         tab = Tab(page)

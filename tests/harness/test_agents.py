@@ -19,6 +19,7 @@ from snapshots.capture import Exchange
 from snapshots.errors import UsageError
 from snapshots.request import Request
 from snapshots.writer import Writer
+from tests.proxy.frozen import Site
 from tests.support.runs import bird_task, make_run, write_script
 from tests.support.waiting import until
 
@@ -289,6 +290,24 @@ def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_pat
         assert calls["http://shelf.example/other"]["nearest"][0]["url"] == "http://shelf.example/birds"
     assert score_run(files.path) == []
     assert certify(files.path, times=1).differences == ()
+
+
+def test_what_the_recording_does_not_decide_is_in_a_programs_trace(tmp_path, monkeypatch):
+    site = Site(tmp_path / "site")
+    site.add("http://shelf.example/list?sort=a&sort=b", b"a, then b")
+    with site.open():
+        pass
+    code = (
+        "import urllib.request\n"
+        "for order in ('a&sort=b', 'b&sort=a'):\n"
+        "    urllib.request.urlopen('http://shelf.example/list?sort=' + order).read()"
+    )
+    files = program_run(tmp_path, tmp_path / "site", code, monkeypatch)
+    calls = read_trace(files.trace_path("one", 1)).of("tool_call")
+    assert [(call["verdict"], call["meta"].get("ambiguous")) for call in calls] == [
+        ("exact", None),
+        ("canonical", True),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,23 @@ def test_a_repeated_request_has_the_same_ledger_entry_but_for_its_number(gateway
     }
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_an_answer_that_the_recording_does_not_decide_says_so(tmp_path: Path, large: bool) -> None:
+    """As its ledger line does: another order of a name that comes twice, small or streamed, asked for again or not."""
+    site = Site(tmp_path / "s")
+    site.add("https://a.test/list?sort=a&sort=b", bytes(20_000_000) if large else b"a, then b")
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "s") as c:
+        for order, told in (
+            ("a&sort=b", None),
+            ("b&sort=a", "true"),
+            ("a&sort=b", None),
+            ("b&sort=a", "true"),
+        ):
+            answer = c.get(f"https://a.test/list?sort={order}")
+            assert answer.headers.get("stillweb-ambiguous") == told
+            assert gateway.ledger.entries()[-1]["ambiguous"] is (told is not None)
+
+
 def test_the_sessions_name_is_percent_decoded(gateway: Gateway) -> None:
     name = "a task/7 é"
     url = gateway.proxy_url(name)

@@ -63,6 +63,7 @@ def fill(site: Recorder) -> None:
     asked = "fetch('https://api.test/posted', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{}'})"
     site.add(f"{SITE}/preflight", f"<script>{asked}.catch(() => 0)</script>")
     site.add(f"{SITE}/later", "<button onclick=\"fetch('/lost/later').then((r) => r.ok)\">Go</button>")
+    site.add(f"{SITE}/list?sort=a&sort=b", "<title>List</title><p>a, then b")
     site.add(f"{SITE}/many", "".join(f"<img src=/lost/{n:02}>" for n in range(30)))
 
 
@@ -98,6 +99,15 @@ def test_what_the_browser_hides_from_a_page_of_another_origin_is_told(
     shown = call("browser_navigate", url=f"{SITE}/{name}")
     assert shown.meta["missed"] == [lost]
     assert events(shown.text) == [f"- Failed to load: {lost} (fetch)"]
+
+
+def test_what_the_recording_does_not_decide_is_told_beside_the_page(call: Call) -> None:
+    asked = {f"{SITE}/list?sort=b&sort=a": True, f"{SITE}/list?sort=a&sort=b": None}
+    for url, doubted in asked.items():
+        shown = call("browser_navigate", url=url)
+        assert not shown.is_error
+        assert shown.meta.get("ambiguous") is doubted
+        assert "ambiguous" not in shown.text
 
 
 def test_each_tool_tells_what_it_caused(call: Call) -> None:

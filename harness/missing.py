@@ -63,7 +63,7 @@ def record_misses(
 def _body(entry: dict[str, Any]) -> bytes | None:
     """The body that was sent; None where the ledger does not have it."""
     if "body" in entry:
-        return str(entry["body"]).encode()
+        return str(entry["body"]).encode("utf-8", "surrogatepass")
     if "body_base64" in entry:
         try:
             return base64.b64decode(entry["body_base64"], validate=True)

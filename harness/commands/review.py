@@ -38,8 +38,15 @@ def command(
     if reviews is not None:
         click.echo(f"{import_reviews(run, reviews)} reviews taken")
     elif agree:
-        for pair in agreement(run):
-            click.echo(str(pair))
+        pairs = agreement(run)
+        for pair in pairs:
+            kappa = "undefined" if pair.kappa is None else f"{pair.kappa:.3f}"
+            disputed = f"; disputed: {', '.join(pair.disputed)}" if pair.disputed else ""
+            click.echo(
+                f"{' and '.join(pair.reviewers)}: {pair.agreed} of {pair.both} agreed, Cohen's kappa {kappa}{disputed}"
+            )
+        if not pairs:
+            click.echo("no two reviewers yet")
     elif export is not None:
         click.echo(str(export_review(run, export)))
     else:

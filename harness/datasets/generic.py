@@ -42,11 +42,12 @@ def build(record: Record) -> Task:
     scorer = record.text("scorer", required=False) or ("table" if "table" in data else "exact")
     if "table" in data:
         reference = _table(data["table"])
-        options.setdefault("rubric", _side_car(record, reference))
-    elif any(name in data for name in _SIDE_CAR):
-        options.setdefault("rubric", _side_car(record, str(reference)))
+    if "table" in data or any(name in data for name in _SIDE_CAR):
+        options.setdefault("rubric", _side_car(record))
     if reference is None and scorer != "page" and ":" not in scorer:
         raise RecordError("answer", f"is missing, and scorer {scorer!r} needs one")
+    if reference == [] and scorer in ("exact", "judge"):
+        raise RecordError(answers[0], "names no answer")
     given = data.get("id")
     task_id = str(given) if given is not None else hashlib.sha256(question.encode()).hexdigest()[:16]
     return Task(
@@ -75,7 +76,7 @@ def _table(value: Any) -> str:
     return "\n".join("|".join(str(cell) for cell in row) for row in value) or "NONE"
 
 
-def _side_car(record: Record, reference: str) -> dict[str, Any]:
+def _side_car(record: Record) -> dict[str, Any]:
     columns = record.value("columns", list)
     if columns is None:
         raise RecordError("columns", "a table needs the names of its columns")

@@ -60,7 +60,7 @@ def load_run_file(path: str | Path) -> RunFile:
     """Reads and checks a run file (YAML). DamagedInput names the member that is missing, unknown or wrong."""
     try:
         document = yaml.safe_load(Path(path).read_text("utf-8-sig"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DamagedInput(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):
         raise DamagedInput(f"{path}: must be a mapping with models, datasets and run")

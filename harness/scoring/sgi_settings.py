@@ -25,12 +25,11 @@ def find_environment(name: str) -> Path:
         raise MissingCapability(
             f"SGI_CONDA_ENV {name!r}: there is no conda; name the folder of a virtual environment instead"
         )
-    listed = subprocess.run(
-        [conda, "env", "list", "--json"], capture_output=True, text=True, timeout=60, check=False
-    )
+    words = [conda, "env", "list", "--json"]
     try:
+        listed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         folders = json.loads(listed.stdout)["envs"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OSError, subprocess.TimeoutExpired) as error:
         raise MissingCapability(f"SGI_CONDA_ENV: `{conda} env list --json` says nothing readable") from error
     for entry in folders:
         if Path(entry).name == name:

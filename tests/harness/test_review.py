@@ -26,6 +26,7 @@ from harness.runner import run_attempts, start_run
 from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import DamagedInput, UsageError
+from tests.harness.commands.calling import call
 from tests.support.pages import chromium
 from tests.support.runs import make_run, write_script
 from tests.support.waiting import HANG
@@ -142,7 +143,8 @@ def test_the_last_review_of_a_reviewer_counts(files):
     assert latest_reviews(read_trace(path))["ada"]["class"] == "self-rewriting"
 
 
-def test_two_reviewers_agreement_over_what_both_judged(files):
+def test_two_reviewers_agreement_over_what_both_judged(files, capsys):
+    assert call(capsys, "review", files.path, "--agreement") == (0, "no two reviewers yet\n")
     for name, ada, bob in (
         ("wrong", "drift", "drift"),
         ("silent", "drift", "self-rewriting"),
@@ -160,6 +162,8 @@ def test_two_reviewers_agreement_over_what_both_judged(files):
         ("silent/1",),
     )
     assert found.kappa == 0.0
+    said = "ada and bob: 1 of 2 agreed, Cohen's kappa 0.000; disputed: silent/1\n"
+    assert call(capsys, "review", files.path, "--agreement") == (0, said)
 
 
 @pytest.mark.parametrize(

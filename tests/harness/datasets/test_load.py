@@ -330,6 +330,7 @@ def test_generic_records(tmp_path: Path) -> None:
     [
         ({"question": "q", "answer": "a", "colour": 1}, "colour"),
         ({"question": "q"}, "answer"),
+        ({"question": "q", "answer": []}, "answer"),
         ({"question": 1, "answer": "a"}, "question"),
         ({"question": "q", "table": [["a"]]}, "columns"),
         ({"question": "q", "table": [["a|b"]], "columns": ["x"]}, "table[0]"),

@@ -190,5 +190,8 @@ def test_environments_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Mon
         find_environment("dryexp")
     (tmp_path / "dryexp" / "bin").mkdir(parents=True)
     (tmp_path / "dryexp" / "bin" / "python").symlink_to(sys.executable)
+    conda.write_text("no program\x00")
+    with pytest.raises(MissingCapability, match="says nothing readable"):
+        find_environment("dryexp")
     conda.write_text(f'#!/bin/sh\necho \'{{"envs": ["{tmp_path}/dryexp"]}}\'\n')
     assert find_environment("dryexp") == tmp_path / "dryexp" / "bin" / "python"

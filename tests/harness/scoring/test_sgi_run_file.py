@@ -37,6 +37,12 @@ def test_the_run_file_of_the_guide(tmp_path: Path) -> None:
     assert load_run_file(path).limit is None
 
 
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_bytes(b"models: \xff")
+    with pytest.raises(DamagedInput, match=r"run\.yaml: not YAML"):
+        load_run_file(tmp_path / "run.yaml")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

@@ -30,6 +30,7 @@ from harness.summary import score_run, summarise
 from harness.task import Task, TaskSet
 from harness.trace import Trace, canonical, digest, hashed_part, read_trace
 from harness.workshop import read_rubrics
+from snapshots.appending import write_whole
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 
 VERSION = 1
@@ -139,9 +140,7 @@ def write_certificate(path: Path) -> dict[str, Any]:
     certificate = make_certificate(path)
     text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / "certificate.json"
     if not kept.exists() or kept.read_text(encoding="utf-8", errors="replace") != text:
-        part = path / "certificate.json.new"
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, kept)
+        write_whole(kept, [text.encode()])
     return certificate
 
 

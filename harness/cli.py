@@ -153,7 +153,12 @@ def _exit_code(error: BaseException) -> int | None:
         ):
             if error.filename is None:
                 return None
-            _say(f"error: {os.fsdecode(error.filename)}: {error.strerror}")
+            name = os.fsdecode(error.filename)
+            folder = os.path.dirname(name)
+            if isinstance(error, FileNotFoundError) and folder and not os.path.isdir(folder):
+                _say(f"error: {name}: there is no directory {folder}")
+            else:
+                _say(f"error: {name}: {error.strerror}")
             return 2
         case BaseExceptionGroup() if len(error.exceptions) == 1:
             return _exit_code(error.exceptions[0])

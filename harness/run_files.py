@@ -25,6 +25,7 @@ from typing import Any, Literal
 from harness.attempt import Limits
 from harness.task import Task
 from harness.trace import Trace, read_trace
+from snapshots.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.locking import lock_directory
 
@@ -241,6 +242,4 @@ def json_line(value: Any) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".new")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, [text.encode()])

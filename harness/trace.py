@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from harness.schema import problem
+from snapshots.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
 
 SCHEMA = "stillweb-trace"
@@ -221,6 +222,4 @@ def append_event(path: Path, kind: str, /, **members: Any) -> int:
 
 def replace_events(path: Path, events: Iterable[Event]) -> None:
     """Writes a trace anew (header first), atomically."""
-    part = path.with_name(path.name + ".new")
-    part.write_bytes(b"".join(_line(event) for event in events))
-    os.replace(part, path)
+    write_whole(path, map(_line, events))

@@ -88,7 +88,7 @@ def full_disk(path: Path, error: OSError) -> MissingCapability:
 def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
     """Writes a file beside its place and moves it there, so that it is never seen half written.
 
-    Returns its size. Raises MissingCapability on a full disk.
+    Returns its size. Raises MissingCapability on a full disk, and OSError with this path for any other reason.
     """
     temporary = path.with_name(f".{path.name}.new")
     size = 0
@@ -101,6 +101,8 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             raise full_disk(path, error) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            error.filename = str(path)  # for whom that is told, it is this one that can't be written
         raise
     return size
 

@@ -129,4 +129,6 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             raise full_disk(target, error) from error
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename = str(target)
         raise

@@ -15,7 +15,7 @@ def command() -> None:
     """Build long-context prompts (BrowseComp Long Context) from a snapshot."""
 
 
-@command.command("build")
+@command.command("build", short_help="One line for each row: its prompt.")
 @click.argument("snapshots", nargs=-1, required=True)
 @click.option("--tasks", "source", required=True, help="The rows (JSONL, JSON or Parquet).")
 @click.option("--budget", default="128k", show_default=True, help="Tokens: a number, or with k or M.")

@@ -14,7 +14,7 @@ def command() -> None:
     """Side-cars: the scoring rules of a task set, compiled from its rubrics, in a file that a person edits."""
 
 
-@command.command("compile")
+@command.command("compile", short_help="Compile what can be read by rule.")
 @click.argument("tasks")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
 def compile_(tasks: str, out: Path) -> None:
@@ -36,7 +36,7 @@ def compile_(tasks: str, out: Path) -> None:
     click.echo(f"{out}: {len(rubrics)} side-cars")
 
 
-@command.command("lint")
+@command.command("lint", short_help="Say where a rubric can't be scored by.")
 @click.argument("tasks")
 @click.option("--rubrics", type=click.Path(exists=True), help="Side-cars to check; compiled ones otherwise.")
 @click.option("--notes", is_flag=True, help="Also the sentences that no rule read; they are no findings.")

@@ -9,7 +9,6 @@ how it looks; the review page uses the same parts.
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from harness.report.sheet import Sheet, sheet_of
 from harness.run_files import RunFiles
 from harness.summary import Summary, summarise
 from harness.trace import Trace
+from snapshots.appending import write_whole
 from snapshots.errors import DamagedInput
 
 _HERE = Path(__file__).parent
@@ -100,9 +100,7 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
         settings=settings,
         problems=problems,
     )
-    part = out.with_name(out.name + ".new")
-    part.write_text(page, encoding="utf-8")
-    os.replace(part, out)
+    write_whole(out, [page.encode()])
     return out
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.small_site import make, sound, urls
+from tests.harness.small_site import make, run_words, sound, urls
 from tests.proxy.origin import Origin
 from tests.support.command_line import stillweb
 
@@ -145,3 +145,11 @@ def test_what_the_machine_refuses_is_a_line_and_a_bug_is_a_traceback(
         (line,) = [line for line in done.stderr.splitlines() if line]
         assert line.startswith("stillweb: ")
         assert said in line
+
+
+def test_a_report_without_room_leaves_nothing_half_written(tmp_path: Path) -> None:
+    assert stillweb(*run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")).code == 0
+    before = sorted((tmp_path / "run").iterdir())
+    done = stillweb("report", tmp_path / "run", **limited(10_000))
+    assert (done.code, "report.html: File too large" in done.said) == (4, True)
+    assert sorted((tmp_path / "run").iterdir()) == before

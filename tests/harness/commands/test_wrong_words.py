@@ -28,6 +28,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["lookup", "nothing-knows://this/place", "https://a.test/0"], 2, "nothing-knows://this/place: "),
         (["replay", "SITE", "curl", "https://a.test/0"], 2, "a program to run comes after '--': -- curl"),
         (["replay", "no-such-site", "--", "true"], 2, "no-such-site: no such file"),
+        (["seal", "SITE", "-o", "no/such/site.wacz"], 2, "no/such/site.wacz: there is no directory no/such"),
+        (["fetch", "SITE", "https://a.test/0", "-o", "no/such/text"], 2, "there is no directory no/such"),
         (["check", "SITE", "--html", "no/such/page.html"], 2, "there is no directory no/such"),
         (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
         (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
@@ -65,3 +67,11 @@ def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:
     path = make(tmp_path / "s", count=2)
     assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err
     assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err
+
+
+def test_a_report_that_can_not_be_written_is_named_as_it_was_asked_for(tmp_path: Path) -> None:
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
+    assert stillweb(*words).code == 0
+    done = stillweb("report", tmp_path / "run", "-o", tmp_path / "no" / "report.html")
+    assert done.code == 2
+    assert f"{tmp_path / 'no' / 'report.html'}: there is no directory {tmp_path / 'no'}" in done.said

@@ -214,7 +214,12 @@ class Gateway:
             task.add_done_callback(tasks.discard)
 
         def heard(worker: Worker) -> None:
-            if not workers.heard(worker, own):
+            try:
+                there = workers.heard(worker, own)
+            except OSError as error:
+                hub.failed(error)
+                return
+            if not there:
                 loop.remove_reader(worker.channel)
                 hub.failures.append(worker.lost)
                 if self._on_loss is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from proxy.http1 import MAX_HEAD
@@ -23,14 +24,19 @@ def hand(over: socket.socket, fd: int, session: str, data: bytes) -> None:
 
 
 def taken(over: socket.socket) -> tuple[socket.socket, str, bytes] | None:
-    """What has been handed over, None if there is nothing. Raises EOFError when the other process is gone."""
+    """What has been handed over, None if there is nothing. Raises EOFError when the other process is gone.
+
+    And OSError for a connection that is lost, since this process may open no more files.
+    """
     try:
         data, fds, _, _ = socket.recv_fds(over, MESSAGE, 1, socket.MSG_DONTWAIT)
     except BlockingIOError:
         return None
     except OSError:
-        fds = []
+        raise EOFError from None
     if not fds:
+        if data:  # recvmsg(2), MSG_CTRUNC: the message comes, its descriptor doesn't
+            raise OSError(errno.EMFILE, "a connection was closed unanswered: too many open files")
         raise EOFError
     session, _, data = data.partition(b"\n")
     sock = socket.socket(fileno=fds[0])

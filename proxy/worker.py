@@ -107,6 +107,9 @@ async def serve(hub: Hub, channel: socket.socket, questions: socket.socket) -> N
         except EOFError:
             stop.set()  # the parent has closed, or is gone
             return
+        except OSError as error:
+            hub.failed(error)
+            return
         if given is not None:
             sock, session, data = given
             mine.add(session)

@@ -227,7 +227,7 @@ class Workers:
         return [why for worker in self.all if (why := worker.stop())]
 
     def heard(self, worker: Worker, own: Own) -> bool:
-        """Takes what a worker gives back; False when it is gone."""
+        """Takes what a worker gives back; False when it is gone. Raises OSError for a connection that is lost."""
         try:
             given = handing.taken(worker.channel)
         except EOFError:

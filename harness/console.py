@@ -44,8 +44,8 @@ def say_damage(snapshot: Snapshot) -> None:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Advance]:
-    """A bar on standard error; where that is no terminal, one line at the end."""
+def progress(title: str, *, unit: str = "") -> Iterator[Advance]:
+    """A bar on standard error; where that is no terminal, one line at the end. `unit`: of what is counted, if no title says it."""
     if not _terminal():
         state = [0, 0]
 
@@ -53,7 +53,7 @@ def progress(title: str) -> Iterator[Advance]:
             state[:] = [done, total]
 
         yield count
-        say(f"{title}: {state[0]} of {state[1]}" if state[1] else f"{title}: done")
+        say(f"{title}: {state[0]} of {state[1]} {unit}".rstrip() if state[1] else f"{title}: done")
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

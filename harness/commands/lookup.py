@@ -76,6 +76,8 @@ def command(
         if found.capture is not None:
             for name, value in answer["capture"].items():
                 click.echo(f"  {name}: {value}")
+        if found.capture is None and not answer["nearest"]:
+            click.echo("  near: nothing")
         for near in answer["nearest"]:
             click.echo(f"  near: {near['method']} {near['url']}")
             for line in near["differs"]:

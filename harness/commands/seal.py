@@ -37,7 +37,7 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
         raise GateFailed(
             f"{snapshot}: {len(known)} records hold a secret; record anew, or say --keep-secrets"
         )
-    with progress("sealing") as advance:
+    with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, progress=advance)
     if search_index:
         from harness.search_ready import make_search_ready

@@ -30,7 +30,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     """
     from snapshots.verifying import verify
 
-    with progress("verifying") as advance:
+    with progress("verifying", unit="bytes") as advance:
         problems = verify(snapshot, progress=advance)
     leaks = _leaks(snapshot) if secrets and not problems else []
     if as_json:

@@ -87,7 +87,7 @@ def _seal(site: Path) -> Path:
     from snapshots.verifying import verify
     from snapshots.wacz import seal
 
-    with progress("   seal") as advance:
+    with progress("   seal", unit="bytes") as advance:
         sealed = seal(site, progress=advance)
     problems = verify(sealed.path)
     if problems:

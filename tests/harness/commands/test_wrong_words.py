@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["seal", "SITE", "-o", "no/such/site.wacz"], 2, "no/such/site.wacz: there is no directory no/such"),
         (["fetch", "SITE", "https://a.test/0", "-o", "no/such/text"], 2, "there is no directory no/such"),
         (["check", "SITE", "--html", "no/such/page.html"], 2, "there is no directory no/such"),
+        (["lookup", "SITE", "https://a.test/0", "-d", os.fsdecode(b"\xff")], 1, ""),
         (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
         (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
     ],
@@ -75,3 +77,8 @@ def test_a_report_that_can_not_be_written_is_named_as_it_was_asked_for(tmp_path:
     done = stillweb("report", tmp_path / "run", "-o", tmp_path / "no" / "report.html")
     assert done.code == 2
     assert f"{tmp_path / 'no' / 'report.html'}: there is no directory {tmp_path / 'no'}" in done.said
+
+
+def test_a_site_that_was_never_recorded_has_nothing_near(site: Path) -> None:
+    done = stillweb("lookup", site, "https://elsewhere.test/0")
+    assert (done.code, done.out) == (1, "miss\n  near: nothing\n")

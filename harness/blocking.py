@@ -97,11 +97,31 @@ def _check_name(host: Any) -> None:
             raise blocked.refuse(f"looking up {text}")
 
 
+def _check_owner(host: Any) -> None:
+    """The name that belongs to an address is asked of the network, too; servers ask for their own."""
+    text = str(host or "")
+    if is_loopback(text.lower()) or text in ("0.0.0.0", "::", socket.gethostname()):
+        return
+    for blocked in Blocked._active:
+        if text.lower() not in {allowed.rpartition(":")[0] or allowed for allowed in blocked.allowed}:
+            raise blocked.refuse(f"looking up {text}")
+
+
+_LOOK_UPS = {  # function of the module socket -> what its first argument is checked by
+    "getaddrinfo": _check_name,
+    "gethostbyname": _check_name,
+    "gethostbyname_ex": _check_name,
+    "gethostbyaddr": _check_owner,
+    "getnameinfo": lambda address: _check_owner(address[0]),
+}
+
+
 def _install() -> None:
     real = Blocked._real
     for name in ("connect", "connect_ex", "sendto", "sendmsg"):
         real[name] = getattr(socket.socket, name)
-    real["getaddrinfo"] = socket.getaddrinfo
+    for name in _LOOK_UPS:
+        real[name] = getattr(socket, name)
 
     def connect(self: socket.socket, address: Any) -> Any:
         _check_address(address)
@@ -119,13 +139,18 @@ def _install() -> None:
         _check_address(rest[2] if len(rest) > 2 else None)
         return real["sendmsg"](self, buffers, *rest)
 
-    def getaddrinfo(host: Any, *rest: Any, **more: Any) -> Any:
-        _check_name(host)
-        return real["getaddrinfo"](host, *rest, **more)
+    def looking(name: str, check: Callable[[Any], None]) -> Callable[..., Any]:
+        def look_up(host: Any, *rest: Any, **more: Any) -> Any:
+            if name != "getnameinfo" or not rest or not rest[0] & socket.NI_NUMERICHOST:
+                check(host)
+            return real[name](host, *rest, **more)
+
+        return look_up
 
     for function in (connect, connect_ex, sendto, sendmsg):
         setattr(socket.socket, function.__name__, function)
-    socket.getaddrinfo = getaddrinfo
+    for name, check in _LOOK_UPS.items():
+        setattr(socket, name, looking(name, check))
 
 
 def _restore() -> None:
@@ -134,4 +159,5 @@ def _restore() -> None:
         delattr(socket.socket, name)
         if getattr(socket.socket, name) is not Blocked._real[name]:
             setattr(socket.socket, name, Blocked._real[name])
-    socket.getaddrinfo = Blocked._real["getaddrinfo"]
+    for name in _LOOK_UPS:
+        setattr(socket, name, Blocked._real[name])

@@ -179,11 +179,11 @@ class RunFiles:
         """The tasks of the run."""
         path = self.path / "tasks.jsonl"
         found: list[Task] = []
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    found.append(Task.from_json(json.loads(line)))
-                except ValueError as error:
+                    found.append(Task.from_json(json.loads(line.decode("utf-8", "strict"))))
+                except (ValueError, RecursionError) as error:
                     raise DamagedInput(f"{path}:{number}: not JSON: {error}") from error
                 except DamagedInput as error:
                     raise DamagedInput(f"{path}:{number}: {error}") from error

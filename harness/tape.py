@@ -332,7 +332,7 @@ def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
 
     The text names the member and, in a string, the character.
     """
-    if type(taped) is not type(now):
+    if type(taped) is not type(now):  # 0 and 0.0, too, which are not written alike
         return 0, f"{path or 'the body'} is {_short(taped)} on the tape, now {_short(now)}"
     if isinstance(taped, dict):
         same = 0
@@ -342,7 +342,7 @@ def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
                 return same, f"{inner} is {_short(taped[name])} on the tape, now it is not there"
             if name not in taped:
                 return same, f"{inner} is not on the tape, now {_short(now[name])}"
-            if taped[name] != now[name]:
+            if canonical(taped[name]) != canonical(now[name]):
                 more, text = difference(taped[name], now[name], inner)
                 return same + more, text
             same += len(str(taped[name]))
@@ -350,7 +350,7 @@ def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
     if isinstance(taped, list):
         same = 0
         for i, (old, new) in enumerate(zip(taped, now, strict=False)):
-            if old != new:
+            if canonical(old) != canonical(new):
                 more, text = difference(old, new, f"{path}[{i}]")
                 return same + more, text
             same += len(str(old))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def command(
     paths, url = split_address(snapshots, "a URL")
     body = b""
     if data is not None:
-        body = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
+        body = Path(data[1:]).read_bytes() if data.startswith("@") else os.fsencode(data)
     pairs = []
     for header in headers:
         name, colon, value = header.partition(":")

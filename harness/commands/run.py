@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.commands.finite import FiniteRange
 from harness.commands.show import show_summary
 from harness.console import say, say_damage
 
@@ -71,13 +72,13 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     "--max-calls", type=click.IntRange(0), default=200, show_default=True, help="Tool calls of an attempt."
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens of an attempt.")
-@click.option("--max-money", type=click.FloatRange(0), help="Money of an attempt; needs --prices.")
+@click.option("--max-money", type=FiniteRange(0), help="Money of an attempt; needs --prices.")
 @click.option(
     "--prices",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML: model: {input: …, output: …, cached: …}, per million tokens.",
 )
-@click.option("--timeout", type=float, help="Seconds of an attempt.")
+@click.option("--timeout", type=FiniteRange(0, min_open=True), help="Seconds of an attempt.")
 @click.option(
     "--mode",
     type=click.Choice(["faithful", "fixed"]),

@@ -372,6 +372,35 @@ def test_what_a_snapshot_lies_over_is_not_recorded_into_it(project, origin):
     assert captured(project) == ["old", "taken"]
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("gethostbyname", ["outside.example"]),
+        ("gethostbyname_ex", ["outside.example"]),
+        ("gethostbyaddr", ["192.0.2.1"]),
+        ("getnameinfo", [("192.0.2.1", 80), 0]),
+    ],
+)
+def test_every_way_to_ask_for_a_name_is_blocked(name, given):
+    before = getattr(socket, name)
+    with (
+        Blocked() as blocked,
+        pytest.raises(NetworkBlocked, match=r"looking up (outside\.example|192\.0\.2\.1)"),
+    ):
+        getattr(socket, name)(*given)
+    assert len(blocked.attempts) == 1
+    assert getattr(socket, name) is before
+
+
+def test_servers_may_ask_for_their_own_name():
+    with Blocked() as blocked:
+        assert socket.gethostbyname("localhost")
+        assert socket.getfqdn("127.0.0.1")
+        assert socket.getfqdn("0.0.0.0")
+        assert socket.getnameinfo(("192.0.2.1", 80), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+    assert blocked.attempts == []
+
+
 def test_blocking_is_undone_and_names_stay_free_for_this_machine():
     before = (socket.socket.connect, socket.getaddrinfo)
     with Blocked() as outer, Blocked(["127.0.0.1:1"]):

@@ -44,6 +44,15 @@ def test_a_damaged_manifest_is_named(tmp_path, text, message):
         RunFiles(tmp_path).manifest()
 
 
+@pytest.mark.parametrize("line", [b"\xff\n", b"{\n", b"[" * 100_000 + b"\n"])
+def test_a_damaged_line_of_the_tasks_is_named(tmp_path, line):
+    files = make_run(tmp_path, ["right"], run=False)
+    with (files.path / "tasks.jsonl").open("ab") as file:
+        file.write(line)
+    with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: not JSON"):
+        files.tasks()
+
+
 def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
     half = Task("half", "\ud83d?", "x", "exact")
     settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "x"}}), contracts=(SHELF,))

@@ -128,6 +128,8 @@ def test_the_tape_opens_as_any_snapshot_does(tmp_path):
             "a[0].b differs at character 2: 'xyz' on the tape, now 'xya'",
         ),
         ({"a": "1"}, {"a": 1}, 'a is "1" on the tape, now 1'),
+        ({"temperature": 0}, {"temperature": 0.0}, "temperature is 0 on the tape, now 0.0"),
+        ({"a": [1, True]}, {"a": [1, 1]}, "a[1] is true on the tape, now 1"),
     ],
 )
 def test_a_difference_is_named_with_its_place(taped, now, text):

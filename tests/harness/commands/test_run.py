@@ -23,6 +23,24 @@ def command(folder: Path, *records: str, answer: str = "x") -> list[object]:
     return ["run", "--tasks", tasks, "--agent", agent, "-o", folder / "run"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--timeout", "nan"),
+        ("--timeout", "0"),
+        ("--timeout", "-5"),
+        ("--timeout", "inf"),
+        ("--max-money", "nan"),
+    ],
+)
+def test_a_limit_that_nothing_can_be_counted_to_is_refused_before_a_run_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
+) -> None:
+    code, _ = call(capsys, *command(tmp_path, json.dumps(RIGHT)), *words)
+    assert code == 2
+    assert not (tmp_path / "run").exists()
+
+
 def test_records_that_could_not_be_read_stay_in_sight(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
 # PYTHON=python3.12 chooses the Python (3.11 to 3.14).
-# With --peers also what the tests compare with: .venv-peers (other people's readers and servers), curl, wget, Node and MCP's
-# own clients for it (tests/interop/clients/node_modules).
+# With --peers also what the tests compare with: .venv-peers (other people's readers and servers), Git, curl, wget, Node and
+# MCP's own clients for it (tests/interop/clients/node_modules).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -77,7 +77,7 @@ if ! .venv/bin/python -c 'import sys; from proxy.browser import find_browser; fi
 fi
 if [ "${1:-}" = --peers ]; then
   missing=()
-  for pair in curl:curl wget:wget node:nodejs npm:npm openssl:openssl ps:procps ip:iproute2; do
+  for pair in git:git curl:curl wget:wget node:nodejs npm:npm openssl:openssl ps:procps ip:iproute2; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
   done
   if [ ${#missing[@]} -gt 0 ]; then

@@ -83,9 +83,11 @@ def test_importing_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
 
 
 def tracked() -> list[Path]:
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    if not (ROOT / ".git").exists():
+        pytest.skip("a copy without Git: nothing of it is committed")
+    # the checkout may be another user's, as in a container
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
 

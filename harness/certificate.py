@@ -139,8 +139,9 @@ def write_certificate(path: Path) -> dict[str, Any]:
     """Makes the certificate and keeps it with the run, where it is not there already: a run may lie where nobody writes."""
     certificate = make_certificate(path)
     text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / "certificate.json"
-    if not kept.exists() or kept.read_text(encoding="utf-8", errors="replace") != text:
-        write_whole(kept, [text.encode()])
+    data = text.encode("utf-8", "backslashreplace")  # half a surrogate pair as JSON escapes it
+    if not kept.exists() or kept.read_bytes() != data:
+        write_whole(kept, [data])
     return certificate
 
 
@@ -234,7 +235,11 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
 
 def shuffled(jobs: list[Job], seed: str) -> list[Job]:
     """Jobs in an order that a seed decides, the same on every machine."""
-    return sorted(jobs, key=lambda job: sha256(f"{seed} {job.task_id} {job.attempt}".encode()).digest())
+
+    def place(job: Job) -> bytes:
+        return sha256(f"{seed} {job.task_id} {job.attempt}".encode("utf-8", "surrogatepass")).digest()
+
+    return sorted(jobs, key=place)
 
 
 def first_difference(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -101,6 +102,11 @@ def main(argv: list[str] | None = None) -> int:
         # as Ctrl-C does, so that programs and browsers that were started are ended, too
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     output = sys.stdout
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # what a page or a task says may be more than a terminal can show
+            stream.reconfigure(errors="backslashreplace")
     try:
         result = cli.main(args=argv, prog_name="stillweb", standalone_mode=False)
         code = result if isinstance(result, int) else 0

@@ -86,7 +86,7 @@ def review_html(
 
 def export_review(path: Path, out: Path) -> Path:
     """Writes the page as one file that needs no server."""
-    out.write_text(review_html(path), encoding="utf-8")
+    out.write_text(review_html(path), encoding="utf-8", errors="backslashreplace")
     return out
 
 

@@ -80,7 +80,7 @@ def start_run(
     if fresh and rubrics:
         side_cars = {name: as_json(rubric) for name, rubric in rubrics.items()}
         text = json.dumps(side_cars, ensure_ascii=False, indent=1) + "\n"
-        (path / "rubrics.json").write_text(text, encoding="utf-8")
+        (path / "rubrics.json").write_text(text, encoding="utf-8", errors="backslashreplace")
     files.create(
         settings,
         chosen,

@@ -100,7 +100,7 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
         settings=settings,
         problems=problems,
     )
-    write_whole(out, [page.encode()])
+    write_whole(out, [page.encode("utf-8", "backslashreplace")])  # an answer may hold half a surrogate pair
     return out
 
 

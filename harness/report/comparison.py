@@ -25,7 +25,8 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
         left -= len(beside)
         told.append((pair, [(_sheet(one, "one"), _sheet(two, "two")) for one, two in beside]))
     worse, more = told, len(comparison.worse) - len(told)
-    out.write_text(render("compare.html", comparison=comparison, worse=worse, more=more), encoding="utf-8")
+    page = render("compare.html", comparison=comparison, worse=worse, more=more)
+    out.write_text(page, encoding="utf-8", errors="backslashreplace")
     return out
 
 

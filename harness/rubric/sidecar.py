@@ -257,4 +257,5 @@ def load_rubrics(path: str | Path) -> dict[str, Rubric]:
 def save_rubrics(path: str | Path, rubrics: Mapping[str, Rubric]) -> None:
     """Writes side-cars so that `load_rubrics` gives them back; sorted by base task, indented for editing."""
     document = {"version": 1, "rubrics": {base: rubrics[base].to_json() for base in sorted(rubrics)}}
-    Path(path).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    Path(path).write_text(text, "utf-8", "backslashreplace")  # half a surrogate pair as JSON escapes it

@@ -9,6 +9,7 @@ import pytest
 
 from harness.cli import main
 from harness.datasets import load_tasks
+from harness.rubric import load_rubrics
 from snapshots.errors import DamagedInput
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
@@ -117,6 +118,31 @@ def test_records_that_can_not_be_read_are_no_pass(tmp_path: Path, capsys: pytest
     code, out = call(capsys, *words, "--json")
     assert (code, len(json.loads(out)["refused"])) == (1, 1)
     assert call(capsys, "rubric", "lint", path)[0] == 1
+
+
+def test_half_a_surrogate_pair_ends_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON can hold it, and a model may write it; a file in UTF-8 and a terminal can't."""
+    plain = {"id": "t\ud800", "question": "q \ud800", "answer": "x \ud800"}
+    row = ROW | {"task_id": "l\ud800", "rubric": {"normalization": {"schema": ["x\ud800", "y"]}}}
+    agent = tmp_path / "agent.yaml"
+    agent.write_text("agent: script\ndefault: {answer: '1|{{ task.question }}'}\n")
+    for name, told in (("plain", plain), ("row", row)):
+        path, run = tmp_path / f"{name}.jsonl", tmp_path / name
+        path.write_text(json.dumps(told) + "\n")
+        assert call(capsys, "run", "--tasks", path, "--agent", f"script:{agent}", "-o", run)[0] == 0
+        for words in (
+            ("report", run),
+            ("report", run, "--as", "inspect"),
+            ("review", run, "--export", tmp_path / "review.html"),
+            ("compare", run, run, "--html", tmp_path / "compare.html"),
+            ("certify", run, "--times", 1),
+            ("score", run),
+        ):
+            assert call(capsys, *words)[0] == 0, words
+        code, out = call(capsys, "score", run, "--json")
+        assert (code, json.loads(out)["attempts"]) == (0, 1)
+    assert call(capsys, "rubric", "compile", tmp_path / "row.jsonl", "-o", tmp_path / "r.json")[0] == 0
+    assert load_rubrics(tmp_path / "r.json")["l\ud800"].columns == ("x\ud800", "y")
 
 
 def test_a_side_car_that_the_file_lacks_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,19 +82,32 @@ class CommandAgent:
         )
 
     def identity(self) -> dict[str, Any]:
-        """Kind, and the digests of the command's words and of those among them that are files here."""
-        words = [Path(word).name if os.sep in word else word for word in self.command]
-        files = {
-            Path(word).name: sha256(Path(word).read_bytes()).hexdigest()
-            for word in self.command[1:]
-            if Path(word).is_file()
-        }
+        """Kind, and the digests of the command's words, of those among them that are files here, and of the variables."""
+        variables = {name: _placeless(value) for name, value in self.env.items()}
         return {
             "kind": "command",
-            "command": words,
-            "files": files,
+            "command": [_placeless(word) for word in self.command],
+            "files": self._files(),
             "prompts": digest([self.stdin, self.answer]),
+            **({"env": digest(variables)} if variables else {}),
+            **({"pass_env": sorted(self.pass_env)} if self.pass_env else {}),
         }
+
+    def _files(self) -> dict[str, str]:
+        """File name -> SHA-256 (hex). The program itself only if it is a script, whose first line names a place."""
+        found: dict[str, str] = {}
+        for number, word in enumerate(self.command):
+            path = Path(word)
+            if not path.is_file() or (number == 0 and os.sep not in word):
+                continue
+            data = path.read_bytes()
+            if number == 0:
+                if not data.startswith(b"#!"):
+                    continue
+                data = data.partition(b"\n")[2]
+            name = path.name if path.name not in found else f"{path.name} {number}"
+            found[name] = sha256(data).hexdigest()
+        return found
 
     async def run(self, attempt: Attempt) -> str | None:
         """Runs the program. UsageError when it can't be started or ends with another code than 0."""
@@ -144,6 +157,11 @@ class CommandAgent:
     def _trace_requests(self, attempt: Attempt) -> None:
         for members in attempt.requests() if attempt.requests else ():
             attempt.tool_called(**members)
+
+
+def _placeless(word: str) -> str:
+    """A word without the folder of what it may name: that is of this machine."""
+    return Path(word).name if os.sep in word else word
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

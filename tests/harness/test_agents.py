@@ -1,5 +1,6 @@
 """Agents: scripts and what they take out of texts, programs behind the gateway, and how each is named."""
 
+import json
 import re
 import sys
 from datetime import UTC, date, datetime
@@ -354,6 +355,32 @@ def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapsh
 
     pid = int((folder / "agent.pid").read_text())
     assert until(lambda: ended(pid))
+
+
+def test_another_program_has_another_identity(tmp_path):
+    """A run that is gone on with must not mix two."""
+    program, other = tmp_path / "agent.sh", tmp_path / "other"
+    other.mkdir()
+    seen = []
+
+    def note(command: list[object], **members: object) -> None:
+        agent = load_agent("command:x", command=[str(word) for word in command], **members)
+        seen.append(json.dumps(agent.identity()))
+
+    for text in ("#!/bin/sh\necho 1\n", "#!/bin/sh\necho 2\n"):
+        program.write_text(text)
+        (other / "agent.sh").write_text(text)
+        note([program])
+        note(["sh", "agent.sh", tmp_path / "agent.sh", other / "agent.sh"])
+    note([program], env={"MODE": "a"})
+    note([program], env={"MODE": "b"})
+    note([program], pass_env=["MODE"])
+    assert len(set(seen)) == len(seen)
+    program.write_text("#!/usr/bin/env sh\necho 2\n")
+    note([program])
+    note([other / "agent.sh"])
+    assert seen[-1] == seen[-2] == seen[2]
+    assert str(tmp_path) not in "".join(seen)
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):

@@ -165,7 +165,7 @@ def test_all_processes_are_isolated(tmp_path: Path) -> None:
         "import os, time, urllib.request as u; from pathlib import Path; parent = os.getppid();"
         "children = Path(f'/proc/{parent}/task/{parent}/children').read_text();"
         "print(u.urlopen('https://a.test/0').status);"
-        f"Path({str(pids)!r}).write_text(f'{parent} {children} .')\n"
+        f"Path({str(pids)!r}).write_text(str(parent) + ' ' + children + ' .')\n"
         f"while not Path({str(go)!r}).exists(): time.sleep(0.01)"
     )
     words = ("--isolate", "--workers", "2", "--", sys.executable, "-c", program)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from harness.commands.program import WithProgram, program_of
-from harness.console import say, say_damage
+from harness.console import counted, say, say_damage
 
 
 @click.command("replay", cls=WithProgram)
@@ -120,7 +120,8 @@ def command(
         )
     if misses:
         say(
-            f"{len(misses)} requests were not in the snapshot; first: {misses[0]['method']} {misses[0]['url']}"
+            f"{counted(len(misses), 'request')} {'was' if len(misses) == 1 else 'were'} not in the snapshot; first: "
+            f"{misses[0]['method']} {misses[0]['url']}"
         )
     if max_misses is not None and len(misses) > max_misses:
         return 1

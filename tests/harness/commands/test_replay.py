@@ -122,7 +122,7 @@ def test_a_signal_to_all_processes_ends_them_in_order(
     os.killpg(started.process.pid, number)
     done = started.end()
     assert done.code == code
-    assert "1 requests were not in the snapshot" in done.err
+    assert "1 request was not in the snapshot" in done.err
 
 
 def test_nothing_is_left_of_a_killed_server(served: tuple[Started, str, list[int]]) -> None:

@@ -40,17 +40,21 @@ def lint(
     findings: list[Finding] = []
     for base, variants in groups.items():
         findings += _variants(base, variants)
-        for task in variants[:1]:
-            if rubrics is not None and base not in rubrics and "rubric" not in task.options:
-                findings.append(
-                    Finding(base, "side-car missing", "error", "no side-car; it would be compiled anew")
-                )
-            rubric = (rubrics or {}).get(base) or compile_rubric(task)
-            findings += _side_car(base, rubric, variants, edited=rubrics is not None)
-        for task in variants:
-            findings += _reference(base, task, (rubrics or {}).get(base) or compile_rubric(task))
+        for number, task in enumerate(variants):
+            own = (rubrics or {}).get(
+                task.id
+            )  # a form's own goes before that of its base, as when it is scored
+            rubric = own or (rubrics or {}).get(base) or compile_rubric(task)
+            lacking = rubrics is not None and not own and base not in rubrics
+            if lacking and "rubric" not in task.options:
+                message = "no side-car; it would be compiled anew"
+                findings.append(Finding(base, "side-car missing", "error", message))
+            if number == 0 or own:
+                findings += _side_car(base, rubric, variants, edited=rubrics is not None)
+            findings += _reference(base, task, rubric)
     if rubrics is not None:
-        for base in sorted(set(rubrics) - set(groups)):
+        known = {task.id for variants in groups.values() for task in variants} | set(groups)
+        for base in sorted(set(rubrics) - known):
             findings.append(Finding(base, "unused side-car", "warning", "no task of the set has this base"))
     return [finding for finding in dict.fromkeys(findings) if notes or finding.level != "note"]
 

@@ -213,6 +213,16 @@ def test_lint_of_a_file_finds_missing_unused_and_stale_side_cars() -> None:
     assert checks([task()], rubrics) == set()
     assert checks([task()], {}) == {"side-car missing"}
     assert checks([task()], rubrics | {"other": rubrics["lake_001"]}) == {"unused side-car"}
+    by_form = {
+        "lake_001": rubrics["lake_001"],
+        "lake_001-g": replace(
+            rubrics["lake_001"], columns=tuple("abcde"), row_key=("a",), fields={}, sources={}
+        ),
+    }
+    assert checks([task(), task("lake_001-g")], by_form) == set()
+    by_form["lake_001-g"] = replace(by_form["lake_001-g"], columns=("a", "b"))
+    assert checks([task(), task("lake_001-g")], by_form) == {"reference width"}
+    assert checks([task("lake_001-g")], {"lake_001-g": rubrics["lake_001"]}) == set()
     stale = replace(rubrics["lake_001"], sources={"row_key": "A sentence of last year."})
     assert checks([task()], {"lake_001": stale}) == {"stale link"}
 

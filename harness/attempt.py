@@ -127,14 +127,19 @@ class Attempt:
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
     _state: State = field(default_factory=lambda: EMPTY)
     _contracts: dict[str, str] | None = None
+    _under_way: int = 0  # tool calls that an agent makes at once
 
     async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
         """Calls a tool and traces the call. LimitReached before a call over the limit."""
         self._stop()
-        if self.limits.calls is not None and self.spent.calls >= self.limits.calls:
+        if self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
             raise LimitReached("calls", self.limits.calls)
         begin = time.perf_counter()
-        result = await self.tools.call(name, arguments)
+        self._under_way += 1
+        try:
+            result = await self.tools.call(name, arguments)
+        finally:
+            self._under_way -= 1
         seconds = time.perf_counter() - begin
         if self._contracts is None:
             self._contracts = {spec.name: spec.contract for spec in self.tools.list()}

@@ -155,11 +155,9 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
     if capture is not None:
         meta["digest"] = capture.digest
     warnings: list[str] = []
-    try:
-        body = encodings.decode(response.body, response.header("content-encoding"))
-    except encodings.EncodingProblem as error:
-        body = _as_far_as_it_goes(response)
-        warnings.append(f"{BROKEN}{error}")
+    body, problem = unpacked(response)
+    if problem:
+        warnings.append(f"{BROKEN}{problem}")
     label = response.header("content-type")
     kind, warning = kind_of(body, label)
     if warning:
@@ -169,6 +167,14 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
     if kind == HTML:
         return _html(url, body, label, warnings, meta)
     return None
+
+
+def unpacked(response: Response) -> tuple[bytes, str]:
+    """A body without its content encoding, as far as it goes where that is broken, and what is wrong with it ("")."""
+    try:
+        return encodings.decode(response.body, response.header("content-encoding")), ""
+    except encodings.EncodingProblem as error:
+        return _as_far_as_it_goes(response), str(error)
 
 
 def _as_far_as_it_goes(response: Response) -> bytes:

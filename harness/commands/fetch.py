@@ -104,7 +104,8 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
 
 def _html(snapshot: Snapshot, address: str) -> str | None:
     from harness.tools.store import Store
-    from snapshots import charsets, encodings
+    from snapshots import charsets
+    from snapshots.text import unpacked
     from snapshots.view import id_in
 
     view = snapshot.view(address)
@@ -117,5 +118,7 @@ def _html(snapshot: Snapshot, address: str) -> str | None:
     if found.capture is None or found.redirects:
         return None
     response = snapshot.read(found.capture)
-    body = encodings.decode(response.body, response.header("content-encoding"))
+    body, problem = unpacked(response)
+    if problem:
+        say(f"stillweb: {address}: read as far as it can be unpacked: {problem}")
     return charsets.decode(body, response.header("content-type")).text

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from typing import Any
 
 from harness.tools.contract import Contract, Part, ToolResult, load, said
 from harness.tools.serper import script_json
 from harness.tools.store import Found, Visit, worse
-from snapshots import encodings
 from snapshots.pdf_text import ordered_info, page_image
-from snapshots.text import PDF, FrozenText
+from snapshots.text import PDF, FrozenText, unpacked
 
 CONTRACT = "pdf-reader@2.0.8"
 MOST_RANGE = 10_000  # pages of an open range such as "3-"
@@ -42,7 +42,7 @@ class PdfTool:
         for source in arguments["sources"]:
             found = Found("")
             try:
-                data, texts, found = self._source(source, arguments, visit)
+                data, texts, count, found = self._source(source, arguments, visit)
             except _Missing as missing:
                 found = missing.found
                 results.append(self._failed(source, missing))
@@ -50,7 +50,7 @@ class PdfTool:
                 results.append(self._failed(source, refused))
                 found.verdict = "exact"  # the argument is at fault, nothing was asked for
             else:
-                pages_read += sum(1 for part in texts if part["type"] == "text")
+                pages_read += count
                 results.append({"source": _name(source), "success": True, "data": data})
                 parts += texts
             meta["verdict"] = worse(meta["verdict"], found.verdict)
@@ -72,7 +72,7 @@ class PdfTool:
 
     def _source(
         self, source: dict[str, Any], arguments: dict[str, Any], visit: Visit
-    ) -> tuple[dict[str, Any], list[Part], Found]:
+    ) -> tuple[dict[str, Any], list[Part], int, Found]:
         try:
             wanted = wanted_pages(source.get("pages"), self.contract)
         except ValueError as error:
@@ -93,7 +93,7 @@ class PdfTool:
         else:
             chosen = list(range(1, total + 1)) if _flag(arguments, "include_full_text", False) else []
         if not chosen:
-            return data, [], found
+            return data, [], 0, found
         # the real tool joins the lines of a page without anything between in its JSON, and by line breaks after it
         texts = [{"page": n, "text": pages[n - 1].replace("\n", "")} for n in chosen]
         if wanted is not None:
@@ -108,6 +108,9 @@ class PdfTool:
                 for n, image in images.items()
                 for width, height in [png_size(image)]
             ]
+            if undrawn := [n for n in chosen if n not in images]:
+                told = self.contract.say("undrawn", pages=", ".join(map(str, undrawn)))
+                data["warnings"] = [*data.get("warnings", ()), told]
         parts: list[Part] = []
         for n in chosen:
             if pages[n - 1].strip():
@@ -116,7 +119,7 @@ class PdfTool:
                 parts.append(
                     {"type": "image", "data": base64.b64encode(images[n]).decode(), "mimeType": "image/png"}
                 )
-        return data, parts, found
+        return data, parts, len(chosen), found
 
     def _load(self, source: dict[str, Any], visit: Visit) -> tuple[FrozenText, Found]:
         say = self.contract.say
@@ -140,10 +143,13 @@ class PdfTool:
         return text, found
 
     def _images(self, found: Found, pages: list[int], visit: Visit) -> dict[int, bytes]:
-        """Pictures of whole pages: they show scans, figures and tables alike."""
-        response = visit.read(found)
-        body = encodings.decode(response.body, response.header("content-encoding"))
-        return {n: page_image(body, n) for n in pages[:IMAGES_PER_CALL]}
+        """Pictures of whole pages: they show scans, figures and tables alike. None of what can't be drawn."""
+        body, _ = unpacked(visit.read(found))
+        images: dict[int, bytes] = {}
+        for n in pages[:IMAGES_PER_CALL]:
+            with contextlib.suppress(ValueError):
+                images[n] = page_image(body, n)
+        return images
 
 
 class _Missing(Refused):

@@ -1,5 +1,6 @@
 """Agents: scripts and what they take out of texts, programs behind the gateway, and how each is named."""
 
+import asyncio
 import json
 import re
 import sys
@@ -21,7 +22,7 @@ from snapshots.errors import UsageError
 from snapshots.request import Request
 from snapshots.writer import Writer
 from tests.proxy.frozen import Site
-from tests.support.runs import bird_task, make_run, write_script
+from tests.support.runs import SHELF, bird_task, make_run, write_script
 from tests.support.waiting import until
 
 MARKDOWN = "words\n\n| id | name |\n|---|:--:|\n| 1 | a \\| b |\n| 2 |  |\n\nmore\n\nx | y\n--|--\n3 | 4\n"
@@ -291,6 +292,32 @@ def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_pat
         assert calls["http://shelf.example/other"]["nearest"][0]["url"] == "http://shelf.example/birds"
     assert score_run(files.path) == []
     assert certify(files.path, times=1).differences == ()
+
+
+class AtOnce:
+    """An agent of one's own that makes ten calls at a time."""
+
+    name = "at-once"
+
+    def identity(self):
+        return {"kind": "at-once"}
+
+    async def run(self, attempt):
+        calls = (attempt.call("fetch", {"url": "https://shelf.example/"}) for _ in range(10))
+        await asyncio.gather(*calls, return_exceptions=True)
+        return "x"
+
+
+def test_calls_at_once_keep_the_limit_too(tmp_path):
+    settings = Settings(
+        agent="tests.harness.test_agents:AtOnce",
+        contracts=(SHELF,),
+        tool_options={"wait": 0.01},
+        limits=Limits(calls=3),
+    )
+    files = start_run(tmp_path / "run", settings, [bird_task("one")])
+    run_attempts(files.path, display=SilentDisplay())
+    assert len(read_trace(files.trace_path("one", 1)).of("tool_call")) == 3
 
 
 def test_what_the_recording_does_not_decide_is_in_a_programs_trace(tmp_path, monkeypatch):

@@ -24,6 +24,8 @@ def path(tmp_path: Path) -> Path:
         latin = (PAGE % (4, "")).encode("latin-1")
         record(writer, f"{SITE}/", latin, headers=(("Content-Type", "text/html; charset=iso-8859-1"),))
         record(writer, f"{SITE}/moved", b"", status=302, headers=(("Location", "/"),))
+        mislabelled = (("Content-Type", "text/html; charset=utf-8"), ("Content-Encoding", "gzip"))
+        record(writer, f"{SITE}/never-packed", (PAGE % (4, "")).encode(), headers=mislabelled)
         record(writer, f"{SITE}/plain", b"<html><p>Nothing</html>")
         dom = (PAGE % (5, "<table><tr><td>a<td>b</table>")).encode()
         writer.view(View(VIEW, f"{SITE}/", f"{SITE}/", "Mills", STEPS), {"dom": dom, "text": b"x"})
@@ -31,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_table_of_a_page_is_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for address in (f"{SITE}/", f"{SITE}/moved"):
+    for address in (f"{SITE}/", f"{SITE}/moved", f"{SITE}/never-packed"):
         code, out = call(capsys, "fetch", path, address, "--what", "tables")
         assert (code, out) == (0, 'Name,Sails\n"North, old",4\n')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from hypothesis import strategies as st
 from harness.tools import Toolset, load
 from harness.tools.read_pdf import wanted_pages
 from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
-from tests.harness.tools.frozen import BIRDS, REPORT, SITE
+from tests.harness.tools.frozen import BIRDS, REPORT, SITE, Recorder
+from tests.snapshots.making import freeze_texts
+from tests.snapshots.test_text import make_pdf
 
 
 def data_of(result: Any) -> dict[str, Any]:
@@ -161,6 +165,32 @@ def test_the_limit_of_pages(snapshot: Snapshot) -> None:
     assert over.is_error
     assert over.meta["limit"] == "pages"
     assert not asyncio.run(session.call("read_pdf", {"sources": [{"url": REPORT, "pages": "2-3"}]})).is_error
+
+
+def test_pages_without_text_count_as_pages(snapshot: Snapshot) -> None:
+    session = Toolset(snapshot, ["pdf-reader"], limits={"pages": 1}).session("s")
+    sources = [{"url": REPORT, "pages": [1, 4]}]
+    over = asyncio.run(session.call("read_pdf", {"sources": sources, "include_images": True}))
+    assert (over.is_error, over.meta.get("asked")) == (True, 2)
+
+
+def test_pictures_that_are_not_there_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a body that was never packed as it says, and of more pages than a call draws."""
+    with Writer.open(tmp_path / "s") as writer:
+        packed = (("Content-Encoding", "gzip"),)
+        pages = make_pdf("Page one", "Page two")
+        Recorder(writer).add(f"{SITE}/gz.pdf", pages, "application/pdf", headers=packed)
+        freeze_texts(writer)
+    given = {"sources": [{"url": f"{SITE}/gz.pdf"}], "include_full_text": True, "include_images": True}
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        session = Toolset(snapshot, ["pdf-reader"]).session("s")
+        whole = asyncio.run(session.call("read_pdf", given))
+        assert [part["type"] for part in whole.content] == ["text", "text", "image", "text", "image"]
+        assert "warnings" not in data_of(whole)
+        monkeypatch.setattr("harness.tools.read_pdf.IMAGES_PER_CALL", 1)
+        cut = asyncio.run(session.call("read_pdf", given))
+    assert [part["type"] for part in cut.content] == ["text", "text", "image", "text"]
+    assert data_of(cut)["warnings"] == ["No picture of pages 2."]
 
 
 def test_page_texts() -> None:

@@ -60,6 +60,9 @@ def lint(
 
 
 def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) -> Iterator[Finding]:
+    if "separators" in rubric.assumed:
+        message = "the rubric gives one text for fields and records; supposed: | and a line break"
+        yield Finding(base, "separators alike", "error", message)
     if "columns" in rubric.assumed:
         yield Finding(base, "schema missing", "error", "the rubric names no columns; they were numbered")
     if "row_key" in rubric.assumed:

@@ -110,8 +110,11 @@ def compile_rubric(task: Task) -> Rubric:
     settings: Mapping[str, Any] = rules if isinstance(rules, Mapping) else {}
     separator = _separator(settings.get("field_separator"), "|")
     records = _separator(settings.get("record_separator"), "\n")
-    rows = _reference_rows(task, separator, records)
     assumed: list[str] = []
+    if separator == records:
+        separator, records = "|", "\n"
+        assumed.append("separators")
+    rows = _reference_rows(task, separator, records)
     columns = _columns(settings.get("schema"))
     if not columns:
         columns = tuple(f"column {i + 1}" for i in range(max(map(len, rows), default=1)))

@@ -89,7 +89,7 @@ def _records(text: str, separator: str) -> list[str]:
 def _raw(text: str, rubric: Rubric) -> Table | None:
     lines = _records(text, rubric.record_separator)
     separator = rubric.field_separator
-    if len(rubric.columns) > 1 and not any(separator in line for line in lines):
+    if not lines or (len(rubric.columns) > 1 and not any(separator in line for line in lines)):
         return None
     rows = [tuple(cell.strip() for cell in line.split(separator)) for line in lines]
     header = rubric.header != "forbidden" and _is_header(rows[0], rubric)

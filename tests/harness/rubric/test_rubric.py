@@ -186,6 +186,7 @@ def test_what_no_sentence_says_is_supposed_and_said() -> None:
     ("tasks", "check"),
     [
         ([task(schema=None)], "schema missing"),
+        ([task(record_separator="|")], "separators alike"),
         ([task(row_key=...)], "key undefined"),
         ([task(ordering=...)], "order undefined"),
         ([task(), task("lake_001-g", row_key="Use name as the row key.")], "variants disagree"),

@@ -55,6 +55,13 @@ def test_commas_of_a_pipe_table_stay_in_their_cell() -> None:
     assert table.rows == (("1", "a, b, c, d", "e"),)
 
 
+def test_separators_alone_are_no_table() -> None:
+    odd = Rubric(columns=("id",), row_key=("id",), record_separator=";")
+    for level in LEVELS:
+        table = parse_table(";;", odd, level)
+        assert table is None or table.rows == ()
+
+
 def test_raw_takes_every_line_as_a_row() -> None:
     table = parse_table("Here:\n1|a|b", RUBRIC, "raw")
     assert table is not None

@@ -272,12 +272,12 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
 async def network_requests(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_network_requests."""
     pattern = given.get("filter")
-    if pattern and not is_pattern(pattern):
+    try:
+        matches = re.compile(pattern) if pattern else None
+    except re.error:
         message = said("problem", message="Invalid regular expression", path="filter")
-        raise Problem(said("invalid", name="browser_network_requests", problems=message))
-    reply.result(
-        await session.tab.network(bool(given.get("static")), re.compile(pattern) if pattern else None)
-    )
+        raise Problem(said("invalid", name="browser_network_requests", problems=message)) from None
+    reply.result(await session.tab.network(bool(given.get("static")), matches))
 
 
 async def network_request(session: Browsing, given: dict[str, Any], reply: Reply) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -212,6 +213,8 @@ def find(snapshot: str, text: str | None, regex: str | None) -> str:
 
 
 def _received(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity"
     names = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
@@ -225,7 +228,8 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
     }  # fmt: skip
     if expected in kinds:
         right = isinstance(value, kinds[expected]) and not (
-            isinstance(value, bool) and expected in ("number", "integer")
+            expected in ("number", "integer")
+            and (isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)))
         )
         if not right:
             what = "number" if expected == "integer" else str(expected)

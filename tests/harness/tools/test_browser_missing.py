@@ -110,6 +110,22 @@ def test_what_the_recording_does_not_decide_is_told_beside_the_page(call: Call) 
         assert "ambiguous" not in shown.text
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("browser_tabs", {"action": "select", "index": float("inf")}, "expected number, received Infinity"),
+        ("browser_resize", {"width": float("inf"), "height": 3}, "expected number, received Infinity"),
+        ("browser_wait_for", {"time": float("nan")}, "expected number, received NaN"),
+        ("browser_snapshot", {"depth": float("-inf")}, "expected number, received Infinity"),
+        ("browser_network_requests", {"filter": "/(?i)a/"}, "Invalid regular expression"),
+    ],
+)
+def test_numbers_and_patterns_that_are_none_are_told(call: Call, name: str, given: dict[str, object], says: str) -> None:  # fmt: skip
+    shown = call(name, **given)
+    assert shown.is_error
+    assert says in shown.text
+
+
 def test_each_tool_tells_what_it_caused(call: Call) -> None:
     def told(name: str, **given: object) -> list[str]:
         return events(call(name, **given).text)

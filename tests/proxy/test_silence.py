@@ -16,6 +16,7 @@ import pytest
 from proxy import silence
 from proxy.browser import complete
 from proxy.checking import check
+from proxy.freeze import Patience
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder
 from proxy.silence import Said, Silence
@@ -25,6 +26,7 @@ from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.proxy.streaming import streaming_site
+from tests.support.waiting import HANG
 
 HELD = 2 * silence.LISTEN  # s that a frame is on its way, as where a browser's process has no turn
 TEXT_FRAME = b"\x81"
@@ -80,7 +82,9 @@ def test_a_view_holds_what_was_on_its_way(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(
             recorder, "proxy_url", lambda *name: real(*name).replace(f":{recorder.port}", f":{port}")
         )
-        (result,) = Fetcher(recorder, writer, profile).fetch([f"{base}/"], parse_steps("[{click: More}]"))
+        monkeypatch.setattr(silence, "LATE", HANG)
+        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG))
+        (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
         assert result.ok, result.error
     with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
         texts = [(snapshot.resource("text", view.address) or b"").decode() for view in snapshot.views()]

@@ -16,6 +16,7 @@ from wsproto.events import AcceptConnection, CloseConnection, Event, Request, Te
 from proxy.browser import complete
 from proxy.checking import check
 from proxy.conversations import Conversation, Player, conversation, conversations, same
+from proxy.freeze import Patience
 from proxy.gateway import Gateway
 from proxy.recorder import Recorder
 from proxy.redacting import ExchangeRedactor
@@ -42,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     path = tmp_path_factory.mktemp("streams") / "s"
     profile = complete(Profile())
     with streaming_site() as base, Writer.open(path, profile=profile) as writer, Recorder(writer) as recorder:
-        fetcher = Fetcher(recorder, writer, profile)
+        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG))
         (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
         assert result.ok, result.error
         assert len(result.views) == 2
@@ -53,7 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def test_views_with_streams_are_reached_again(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
-        report = check(snapshot, gateway)
+        report = check(snapshot, gateway, patience=Patience(stuck=HANG))
         assert [view.text_changes for view in report.views] == [[], []]
         assert [(v.text, v.aria, v.missed, v.error) for v in report.views] == [(1.0, 1.0, [], None)] * 2
         texts = [(snapshot.resource("text", view.address) or b"").decode() for view in snapshot.views()]

@@ -130,8 +130,11 @@ class Stateless:
         if method == "tools/call":
             return await self._call(session, params)
         if method == "prompts/get" and prompts:
+            arguments = params.get("arguments") or {}
+            if not isinstance(arguments, dict) or not all(isinstance(v, str) for v in arguments.values()):
+                raise Refusal(INVALID_PARAMS, "prompts/get needs a name and an object of texts")
             try:
-                return await prompt(toolset, session, str(params.get("name")), params.get("arguments") or {})
+                return await prompt(toolset, session, str(params.get("name")), arguments)
             except ValueError as error:
                 raise Refusal(INVALID_PARAMS, str(error)) from error
         raise Refusal(METHOD_NOT_FOUND, "Method not found", method)
@@ -198,9 +201,10 @@ class HttpFront:
     async def _reply(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, Any] | None]:
         try:
             message = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return 400, Refusal(-32700, "Parse error").reply(None)
-        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        sound = isinstance(message, dict) and isinstance(message.get("method"), str)
+        if not sound or message.get("jsonrpc") != "2.0":
             return 400, Refusal(INVALID_REQUEST, "Invalid request").reply(None)
         reply = await self._stateless.answer(message, headers=headers)
         if reply is None:

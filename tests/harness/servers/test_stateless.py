@@ -125,6 +125,8 @@ def test_sessions_are_told_apart_by_name(snapshot: Snapshot) -> None:
         (request("tools/call", name=5), -32602),
         ({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {}}}, -32602),
         (request("prompts/get", name="fetch"), -32602),
+        (request("prompts/get", name="fetch", arguments=["url"]), -32602),
+        (request("prompts/get", name="fetch", arguments={"url": 5}), -32602),
     ],
 )
 def test_refusals(snapshot: Snapshot, message: dict[str, Any], code: int) -> None:
@@ -159,6 +161,8 @@ def test_over_http_headers_must_agree(snapshot: Snapshot) -> None:
                 ({**right, "Mcp-Method": "nope"}, json.dumps({**call, "method": "nope"})),
                 (right, "junk"),
                 (right, "[]"),
+                (right, "[" * 100_000),
+                (right, json.dumps({**call, "method": ["tools/call"]})),
                 (right, json.dumps({"jsonrpc": "2.0", "method": "notifications/x"})),
             ):
                 reply = await client.post("/mcp", content=body, headers=headers)
@@ -166,6 +170,6 @@ def test_over_http_headers_must_agree(snapshot: Snapshot) -> None:
         return out
 
     results = asyncio.run(run())
-    assert [status for status, _ in results] == [200, 400, 404, 400, 400, 202]
+    assert [status for status, _ in results] == [200, 400, 404, 400, 400, 400, 400, 202]
     assert "Gentoo" in results[0][1]["result"]["content"][0]["text"]
     assert results[1][1]["error"]["code"] == HEADER_MISMATCH

@@ -112,7 +112,7 @@ def _judge_key(messages: Sequence[Message], model: str, temperature: float) -> s
 
 
 def _recorded_page(trace: Trace) -> Page | None:
-    found = {e["expression"]: e for e in trace.of("evidence") if e["kind"] == "page"}
+    found = {e.get("expression"): e for e in trace.of("evidence") if e["kind"] == "page"}
     if not found:
         return None
 
@@ -122,7 +122,7 @@ def _recorded_page(trace: Trace) -> Page | None:
             raise StillwebError(f"{trace.path}: the trace does not hold the value of {expression!r}")
         if event.get("problem"):
             raise StillwebError(event["problem"])
-        return event["value"]
+        return event.get("value")
 
     return page
 

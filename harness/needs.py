@@ -42,8 +42,13 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
             all_texts = all_texts or verdict == "synthetic"
             if verdict and verdict.partition(":")[0] not in _SURE:
                 paths |= set(_asked(event))
-            paths |= {str(near["url"]) for near in event.get("nearest") or () if near.get("url")}
-            paths |= {str(url) for url in (event.get("meta") or {}).get("missed", ())}
+            paths |= {
+                str(near["url"])
+                for near in event.get("nearest") or ()
+                if isinstance(near, dict) and near.get("url")
+            }
+            missed = (event.get("meta") or {}).get("missed")
+            paths |= {str(url) for url in (missed if isinstance(missed, list) else ())}
     paths |= {f"{u.scheme}://{u.netloc}/robots.txt" for url in paths if (u := urlsplit(url)).netloc}
     return Needs(frozenset(captures), frozenset(addresses), frozenset(paths), all_texts)
 

@@ -125,7 +125,7 @@ def _misreading(rows: list[list[Event]]) -> list[Hint]:
         for cell in row:
             given, wanted = _events(cell.get("seen")), _events(cell.get("reference_seen"))
             if not cell["right"] and cell["value"] and (both := given & wanted):
-                text = f"row {number}, {cell['column']}: {cell['value']!r} and {cell['reference']!r} are in the same output"
+                text = f"row {number}, {cell['column']}: {cell['value']!r} and {cell.get('reference')!r} are in the same output"
                 hints.append(Hint("in-page misreading", text, tuple(sorted(both))))
     return hints
 

@@ -166,7 +166,8 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
     """
     scorer = find_scorer(task.scorer)
     try:
-        return _sound(scorer(task, answer, context or Context()))
+        found = _sound(scorer(task, answer, context or Context()))
+        return found if isinstance(SCORERS.get(task.scorer), str) else _as_read_back(found)
     except StillwebError:
         raise
     except Exception as error:  # foreign code or odd texts: the failure is told and counted, the rest goes on
@@ -174,15 +175,27 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
 
 
 def _sound(found: Score) -> Score:
-    """The score, if it is one whose numbers and detail a trace can hold, as it is read back. Raises ValueError or TypeError."""
+    """The score, if it is one whose numbers and detail a trace can hold. Raises ValueError or TypeError."""
     if not isinstance(found, Score) or found.status not in STATUSES:
         raise TypeError(f"gave no score: {found!r:.200}")
     for name, value in found.metrics.items():
         if value is not None and not math.isfinite(value):
             raise ValueError(f"the metric {name!r} is {value}")
+    json.dumps(found.to_json(), allow_nan=False)
+    return found
+
+
+def _as_read_back(found: Score) -> Score:
+    """A score of a scorer of one's own as a trace gives it back: true is 1, a number as a key its text. Raises TypeError."""
+    for name in ("problems", "columns", "cells"):
+        if not isinstance(found.detail.get(name, []), list | tuple):
+            raise TypeError(f"detail[{name!r}] is no list")
+    for cell in (cell for row in found.detail.get("cells", ()) for cell in row):
+        texts = all(isinstance(cell.get(name), str | None) for name in ("value", "reference", "normalised"))
+        if not texts or not isinstance(cell.get("right"), bool) or not isinstance(cell.get("column"), str):
+            raise TypeError(f"detail['cells'] holds what is no cell: {cell!r:.200}")
     metrics = {name: float(v) if isinstance(v, bool) else v for name, v in found.metrics.items()}
-    text = json.dumps(Score(metrics, found.status, found.detail).to_json(), allow_nan=False)
-    return Score.from_json(json.loads(text))  # true is 1, a number as a key its text
+    return Score.from_json(json.loads(json.dumps(Score(metrics, found.status, found.detail).to_json())))
 
 
 def unscored(task: Task, status: Status, reason: str) -> Score:

@@ -44,15 +44,28 @@ PLAIN: dict[str, Any] = {
     "reply": {"text": "x", "tool_calls": []},
     "usage": {"input": 2, "output": 3},
 }
+# As tools of one's own may, and a person who writes the event by hand.
+OWN: list[dict[str, Any]] = [
+    {**UNREADABLE, "arguments": {}, "nearest": ["https://a.test/", 5], "meta": {"missed": 3}},
+    {"event": "evidence", "kind": "page"},
+]
+REVIEW: dict[str, Any] = {
+    "event": "review",
+    "reviewer": "ada",
+    "class": "drift",
+    "decisive_event": 1,
+    "nearest_class": "self-rewriting",
+    **dict.fromkeys(("cause", "evidence", "why_not"), "x"),
+}
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> RunFiles:
     made = make_run(tmp_path, ["right"])
     trace = read_trace(made.trace_path("right", 1))
-    events = [*trace.events[:-2], UNREADABLE, PLAIN, *trace.events[-2:]]
-    assert not any(map(check_event, events))
+    events = [*trace.events[:-2], UNREADABLE, PLAIN, *OWN, *trace.events[-2:], REVIEW]
     numbered = [{**event, "n": n} for n, event in enumerate(events, 1)]
+    assert not any(map(check_event, numbered))
     replace_events(trace.path, [trace.header, *numbered])
     return made
 
@@ -66,6 +79,7 @@ def test_every_reader_reads_a_call_without_what_it_may_lack(files: RunFiles, tmp
     assert len(read_outcomes(files.path)) == 1
     assert score_run(files.path) == []
     assert needs_of_run(files.path, snapshot).captures
+    assert "ada" in review_html(files.path, everything=True)
     (asked,) = tasks_as_asked(files.path)
     assert asked.meta["searches"] == []
     assert affected_by_run(files.path, Diff(snapshot, "two")) == []

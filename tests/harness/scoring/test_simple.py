@@ -168,6 +168,24 @@ def test_a_score_is_what_a_trace_gives_back(monkeypatch: pytest.MonkeyPatch) -> 
     assert got.detail == {"10": "a", "2": "b", "c": ["d"]}
 
 
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {"problems": "none"},
+        {"columns": 3},
+        {"cells": 5},
+        {"cells": [5]},
+        {"cells": [["x"]]},
+        {"cells": [[{"column": "a", "value": 5, "right": True}]]},
+        {"cells": [[{"column": "a", "value": "5"}]]},
+    ],
+)
+def test_a_detail_that_no_report_can_show_is_named(detail: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCORERS, "mine", lambda task, answer, context: Score({"right": 1.0}, detail=detail))
+    with pytest.raises(UsageError, match=r"scorer mine: (Type|Attribute)Error"):
+        score(Task("t", "?", None, "mine"), "x")
+
+
 def test_registering_a_scorer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SCORERS, "length", "x:y")
     monkeypatch.setitem(METRICS, "length", ())

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.robotparser import RobotFileParser
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -16,6 +15,7 @@ from proxy.moves import forbidden_request
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Request, Route
+    from protego import Protego
 
     from proxy.storing import Records
     from snapshots.profile import Profile
@@ -45,7 +45,7 @@ class Manners:
         self.delay = delay
         self.prefix = prefix
         self._next_time: dict[str, float] = {}
-        self._robots: dict[str, RobotFileParser | None] = {}
+        self._robots: dict[str, Protego | None] = {}
 
     async def wait_turn(self, url: str) -> None:
         """Wait until the URL's host may be asked again."""
@@ -65,26 +65,24 @@ class Manners:
         if site not in self._robots:
             self._robots[site] = await self._robots_of(site)
         rules = self._robots[site]
-        return rules is None or rules.can_fetch("stillweb", url)
+        return rules is None or rules.can_fetch(url, "stillweb")
 
-    async def _robots_of(self, site: str) -> RobotFileParser | None:
+    async def _robots_of(self, site: str) -> Protego | None:
         import httpx
+        from protego import Protego
 
         proxy_url = self.recorder.proxy_url(f"{self.prefix}-robots")
-        rules = RobotFileParser()
+        nothing = Protego.parse("User-agent: *\nDisallow: /")
         async with client(proxy_url, self.recorder.ca_path, self.profile) as http:
             try:
                 answer = await http.get(f"{site}/robots.txt")
             except httpx.HTTPError:
-                rules.parse(["User-agent: *", "Disallow: /"])
-                return rules
+                return nothing
         if answer.status_code >= 500:
-            rules.parse(["User-agent: *", "Disallow: /"])
-            return rules
+            return nothing
         if answer.status_code >= 400:
             return None
-        rules.parse(answer.text.splitlines())
-        return rules
+        return Protego.parse(answer.text)
 
 
 class Guard:

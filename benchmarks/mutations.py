@@ -39,7 +39,9 @@ SLOW = (
 FIRST = [
     *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "fragments",
-                                     "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions")),
+                                     "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
+                                     "preconditions", "spans", "languages")),
+    "tests/proxy/test_parts.py",
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
@@ -81,6 +83,7 @@ SAME = {
     "matching.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
     "matching.py _remember: if len(self._hot) >= HOT": "bounds memory",
     "matching.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
+    "preconditions.py preconditions_of: if not found": "shortcut",
     "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }
 

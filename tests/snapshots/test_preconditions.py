@@ -54,6 +54,10 @@ def test_what_is_sure_is_so_for_every_server_and_what_is_none_for_none_or_a_refu
     assert min(counts.values()) > 100
 
 
+def test_the_same_conditions_have_the_same_answer_whatever_it_was() -> None:
+    assert {judge(told, told, said) for told in ALL for said in (200, 404, 409, 412, 428)} == {FITS}
+
+
 @pytest.mark.parametrize(
     ("asked", "recorded", "said", "expected"),
     [
@@ -74,6 +78,9 @@ def test_what_is_sure_is_so_for_every_server_and_what_is_none_for_none_or_a_refu
         ({"If-Match": '"b"'}, {"If-Match": '"a"'}, 412, FAILS),
         ({"If-Match": '"a"'}, {"If-Match": '"a", "b"'}, 412, FITS),
         ({}, {"If-Match": '"a"'}, 412, FAILS),
+        ({"If-None-Match": "*"}, {"If-None-Match": '"a"'}, 412, FITS),
+        ({"If-None-Match": "*", "If-Match": '"a"'}, {"If-None-Match": '"a"'}, 412, FAILS),  # in other words
+        ({}, {"If-None-Match": "*"}, 201, UNSURE),
         ({"If-Match": '"a"'}, {}, 428, FAILS),
         ({"If-Match": '"a"'}, {"If-Match": '"b"'}, 409, FAILS),
         ({"If-Match": '"a"'}, {"If-Match": '"b"'}, 403, UNSURE),
@@ -104,8 +111,11 @@ def test_the_very_same_condition_is_taken_before_one_that_tells_as_much(method: 
 
 def test_a_get_is_answered_whatever_its_condition() -> None:
     """What it comes to is worked out from the answer (412, 304), by `proxy.responses`."""
-    over = matcher((Request("GET", "http://a.test/doc", (("If-Match", '"a"'),)), html("one")))
-    assert Replay(over).ask(Request("GET", "http://a.test/doc", (("If-Match", '"b"'),))) == "one"
+    asked = Request("GET", "http://a.test/doc", (("If-Match", '"b"'),))
+    for more in ((), (("Vary", "Accept"),)):
+        over = matcher((Request("GET", "http://a.test/doc", (("If-Match", '"a"'),)), html("one", 200, *more)))
+        replay = Replay(over)
+        assert (replay.ask(asked), replay.last.ambiguous) == ("one", False)
 
 
 def test_a_miss_names_the_condition() -> None:

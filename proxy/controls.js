@@ -8,6 +8,9 @@
     return box.right + scrollX <= (rtl ? page.clientWidth - page.scrollWidth : 0) || box.bottom + scrollY <= 0;
   };
   const shown = (e) => (e.checkVisibility ? e.checkVisibility({ visibilityProperty: true }) : true) && e.getClientRects().length > 0;
+  const passed = (e) => getComputedStyle(e).pointerEvents === "none"; // a click goes through it, to what lies behind
+  const reached = (e) => shown(e) && !passed(e) &&
+    [e, ...e.querySelectorAll("*")].some((x) => { const box = x.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
   const all = []; // in the order of the document, what is in open shadow roots with its host
   const gather = (root) => { for (const e of root.querySelectorAll("*")) { all.push(e); if (e.shadowRoot) gather(e.shadowRoot); } };
   gather(document);
@@ -93,7 +96,8 @@
     if (e.disabled || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) continue;
     const type = e.localName === "input" ? e.type : e.localName;
     const visible = shown(e) && !outside(e);
-    if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(shown))) continue;
+    if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(reached))) continue;
+    if (visible && !/^(select|textarea|input)$/.test(e.localName) && passed(e)) continue;
     if (covered && !layered(e)) continue;
     const role = e.getAttribute("role");
     if (type === "select") {

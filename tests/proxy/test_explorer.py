@@ -283,6 +283,23 @@ def test_under_a_dialog_only_the_dialog_is_operated(tmp_path: Path) -> None:
     assert sorted(ways) == ["Details", "Details > Close", "More", "More > Details", "More > More"]
 
 
+def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Path) -> None:
+    """Switches of a theme for narrow screens: a check box that nobody sees, with labels that nobody can click."""
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        shown = """<title>Theme</title><input type=checkbox id=search style="display: none">
+            <label for=search style="pointer-events: none">Search</label><label for=search style="display: block; width: 0; height: 0"></label>
+            <button style="opacity: 0; pointer-events: none">Clear</button>
+            <input type=checkbox id=more style="opacity: 0" onchange="p.hidden = !checked"><label for=more>More</label><p id=p hidden>more</p>"""
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/theme", Limits(views=9, depth=1, obey_robots=False))
+    assert graph.ended == "all was tried"
+    assert not graph.failed
+    assert [json.loads(way) for way in graph.done] == [[{"check": {"label": "More"}}]]
+
+
 def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

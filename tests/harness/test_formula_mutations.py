@@ -106,8 +106,8 @@ def statistics(m: ModuleType) -> None:
 def comparisons(m: ModuleType) -> None:
     outcomes = [m.Outcome("t", "t", n, {"x": value}, "scored") for n, value in enumerate((1.0, None, 0.5))]
     lost = m.Outcome("t", "t", 4, {}, "timeout")
-    assert m._by_task(outcomes, "x", {"t"})[0]["t"][1] == 0.5
-    assert m._by_task([*outcomes, lost], "x", {"t"})[0]["t"][1] == 0.375
+    assert m._by_task(outcomes, "x", {"t"}, 1.0)[0]["t"][1] == 0.5
+    assert m._by_task([*outcomes, lost], "x", {"t"}, 1.0)[0]["t"][1] == 0.375
     few = [m.Outcome(f"t{n}", f"t{n}", 1, {"x": 1.0}, "scored") for n in range(6)]
     none = [m.Outcome(f"t{n}", f"t{n}", 1, {"x": 0.0}, "scored") for n in range(6)]
     assert m.failed_gates(m.compare(few, none), ["regressed"]) == ["regressed: difference -1, p 0.03125"]

@@ -71,6 +71,13 @@ class Settings:
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise DamagedInput(f"{where}: unknown setting {unknown[0]!r}")
+        for name, member in value.items():
+            kind = _KINDS[name]
+            sound = isinstance(member, kind) and not (isinstance(member, bool) and kind is int)
+            if kind is list:
+                sound = sound and all(isinstance(one, str) for one in member)
+            if not sound:
+                raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
         ready = dict(value)
         ready["snapshots"] = tuple(value.get("snapshots", ()))
         ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
@@ -89,6 +96,16 @@ class Settings:
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not n.endswith(self.PLACE_VARIABLES)}
         return value
+
+
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
+    **dict.fromkeys(("snapshots", "contracts"), list),
+    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices"), dict),
+    **dict.fromkeys(("synthetic_search", "fold_case"), bool),
+    "epochs": int,
+    "tape_path": str | None,
+}
 
 
 def trace_name(task_id: str, attempt: int) -> str:

@@ -36,6 +36,19 @@ def test_task_ids_make_safe_and_different_file_names():
             '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "limits": {"years": 1}}}',
             "limits: .*years",
         ),
+        *(
+            (
+                json.dumps({"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", name: value}}),
+                f"run.json: setting '{name}' must not be",
+            )
+            for name, value in {
+                "epochs": "2",
+                "agent": 7,
+                "snapshots": "s",
+                "contracts": [5],
+                "limits": None,
+            }.items()
+        ),
     ],
 )
 def test_a_damaged_manifest_is_named(tmp_path, text, message):

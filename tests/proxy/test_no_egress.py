@@ -36,6 +36,7 @@ MODULES = (
     "addresses",
     "hub",
     "listening",
+    "open_files",
     "workers",
     "children",
     "handing",

@@ -157,7 +157,7 @@ def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str
     """Judge model -> {base_url, key variable}; None is for every other model. {} when no task needs a judge.
 
     SGI_JUDGE_MODEL_n go with SGI_JUDGE_BASE_URL_n and SGI_JUDGE_API_KEY_n; all others with GRADER_BASE_URL and
-    GRADER_API_KEY, else OPENAI_BASE_URL and OPENAI_API_KEY.
+    GRADER_API_KEY, else OPENAI_BASE_URL and OPENAI_API_KEY. Raises UsageError for a model at two endpoints.
     """
     judged = {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
     if not any(task.scorer in judged for task in tasks):
@@ -169,10 +169,10 @@ def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str
         for n in (1, 2, 3):
             if url := env.get(f"SGI_JUDGE_BASE_URL_{n}"):
                 name = f"SGI_JUDGE_MODEL_{n}"
-                found[env.get(name) or DEFAULTS[name]] = {
-                    "base_url": url,
-                    "key_variable": f"SGI_JUDGE_API_KEY_{n}",
-                }
+                model = env.get(name) or DEFAULTS[name]
+                if model in found and found[model]["base_url"] != url:
+                    raise UsageError(f"{name}: {model} is another judge, too, at another endpoint")
+                found[model] = {"base_url": url, "key_variable": f"SGI_JUDGE_API_KEY_{n}"}
         if len(found) == 4 and not any(task.scorer in judged - {"sgi-idea-generation"} for task in tasks):
             del found[None]  # nobody else is asked
     return found

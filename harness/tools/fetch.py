@@ -7,6 +7,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from harness.tools import jina
 from harness.tools.contract import Contract, ToolResult, checker, load, said
 from harness.tools.store import Found, Visit, client_text
 from snapshots.encodings import EncodingProblem
@@ -176,11 +177,9 @@ class FetchTool:
 
     def _read_for(self, url: str, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult | None:
         """What Jina's reader, at its real address, makes of a frozen page; None where it would be a miss."""
-        from harness.tools.hosts import READER_HOST, read
-
-        if visit.live or urlsplit(url).hostname != READER_HOST:
+        if visit.live or urlsplit(url).hostname != jina.HOST:
             return None
-        response = read(Request("GET", url, ()), visit)
+        response = jina.answer(Request("GET", url, ()), visit)
         verdict = response.header("stillweb-verdict")
         meta: dict[str, Any] = {"verdict": verdict, "captures": [], "address": url, "url": url}
         if verdict == "miss":

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
-from harness.tools.contract import load
 from harness.tools.exa import HOST as EXA_HOST
 from harness.tools.exa import answer as exa
-from harness.tools.finding import missed, page, recorded, with_verdict
+from harness.tools.finding import missed, with_verdict
+from harness.tools.jina import HOST as READER_HOST
+from harness.tools.jina import answer as read
 from harness.tools.serper import (
     SCRAPE_HOST,
     SEARCH_HOST,
@@ -29,7 +29,6 @@ from snapshots.request import Request
 if TYPE_CHECKING:
     from harness.tools.toolset import Toolset
 
-READER_HOST = "r.jina.ai"
 MOST_SESSIONS = 4096
 
 VirtualHost = Callable[[Request, str], Response]
@@ -93,70 +92,3 @@ class _Visits:
                     self._known.popitem(last=False)
             self._known.move_to_end(name)
             return visit
-
-
-def read(request: Request, visit: Visit) -> Response:
-    """Jina's reader: `GET https://r.jina.ai/<url>`, or a POST with `url` in a JSON body. Recorded answers first."""
-    known, found = recorded(request, visit)
-    if known is not None:
-        return known
-    contract = load("jina-reader")
-    url = target_of(request)
-    as_json = "json" in (request.header("accept") or "")
-    if url is None:
-        return with_verdict(
-            json_response(
-                _failure(contract.strings["invalid"], 400, 40001, "ParamValidationError"), 400, "Bad Request"
-            ),
-            "exact",
-        )
-    text, found = page(url, visit)
-    verdict = found.verdict
-    if text is None:
-        if found.capture is None:
-            return missed(request, found)
-        message = contract.say("unreadable", url=url)
-        return with_verdict(
-            json_response(
-                _failure(message, 422, 42206, "AssertionFailureError"), 422, "Unprocessable Entity"
-            ),
-            verdict,
-        )
-    if as_json:
-        data = {"title": text.title, "description": "", "url": url, "content": text.markdown}
-        return with_verdict(json_response({"code": 200, "status": 20000, "data": data}), verdict)
-    pages = contract.say("pages", pages=len(text.pages)) if text.pages is not None else ""
-    body = contract.say("page", title=text.title, url=url, more=pages, content=text.markdown).encode(
-        "utf-8", "replace"
-    )
-    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))))
-    return with_verdict(Response(200, "OK", fields, body), verdict)
-
-
-def target_of(request: Request) -> str | None:
-    """The page that a reader request asks for; None when it names none."""
-    if request.method == "POST":
-        url = (parse_object(request.body) or {}).get("url")
-    else:
-        rest = request.url.split("/", 3)[3] if request.url.count("/") > 2 else ""
-        url = unquote(rest) if "://" not in rest and "%3A" in rest.upper() else rest
-        if url and "://" not in url:
-            url = "https://" + url
-    if not isinstance(url, str):
-        return None
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # brackets that hold no address
-        return None
-    return url if parts.scheme in ("http", "https") and parts.hostname else None
-
-
-def _failure(message: str, code: int, status: int, name: str) -> dict[str, Any]:
-    return {
-        "data": None,
-        "code": code,
-        "name": name,
-        "status": status,
-        "message": message,
-        "readableMessage": f"{name}: {message}",
-    }

@@ -115,6 +115,10 @@ def test_endpoints_follow_the_documented_variables() -> None:
         "one": {"base_url": "https://j.test/v1", "key_variable": "SGI_JUDGE_API_KEY_1"},
     }
     assert judge_endpoints(env, [Task("w", "?", {}, "sgi-wet-experiment")]) == {}
+    twice = {f"SGI_JUDGE_MODEL_{n}": "same" for n in (1, 2)}
+    twice |= {f"SGI_JUDGE_BASE_URL_{n}": f"https://j{n}.test/v1" for n in (1, 2)}
+    with pytest.raises(UsageError, match="SGI_JUDGE_MODEL_2: same"):
+        judge_endpoints(twice, [Task("i", "?", RECORD, "sgi-idea-generation")])
 
 
 # deep research

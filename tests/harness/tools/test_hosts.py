@@ -7,7 +7,7 @@ import json
 import pytest
 
 from harness.tools import Toolset, http_hosts
-from harness.tools.hosts import target_of
+from harness.tools.jina import target_of
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SEARCH_BODY, SITE, VIEW, json_bytes

@@ -94,7 +94,7 @@ def seal(
         report.rules = snapshot.rules.to_json()
         report.captures = sum(1 for _ in snapshot.captures())
         report.views = len(snapshot.views())
-        report.texts = snapshot.count_texts()
+        report.texts = snapshot.count_texts() - len(report.missing)  # they have a record that says why
     container = open_directory(root)
     try:
         pack(container, target, progress)

@@ -291,9 +291,8 @@ class Case:
         """Why the test fails, whatever it asserts itself: too many misses, or a way round the snapshot."""
         misses = self.misses()
         if len(misses) > self.max_misses:
-            return (
-                f"{len(misses)} requests are not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
-            )
+            many = "1 request is" if len(misses) == 1 else f"{len(misses)} requests are"
+            return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
         if self.blocked.attempts:
             return "the network is blocked in this test; it tried\n" + "\n".join(self.blocked.attempts)
         return None

@@ -145,7 +145,7 @@ def test_a_miss_fails_a_test_that_passed_and_names_what_was_near(project):
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*stillweb: 1 requests are not in the snapshot (0 allowed)",
+            "*stillweb: 1 request is not in the snapshot (0 allowed)",
             f"*miss: GET {URL}?page=2",
             f"*nearest: GET {URL}, which differs in *page*",
         ]

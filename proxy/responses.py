@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 from proxy import ranges
 from snapshots import encodings
 from snapshots.capture import Response
+from snapshots.dates import not_after
 from snapshots.request import Headers, Request
 from snapshots.spans import UNKNOWN, Span, parse, recorded_span
 
@@ -231,7 +231,7 @@ def _must_hold(stored: Response, request: Request, recorded: Request | None) -> 
         if (own is not None and _in_tags(own, tags)) or _same(request, recorded, "if-none-match"):
             return
     elif request.header("if-modified-since") is not None and (
-        _not_newer(stored.header("last-modified"), request.header("if-modified-since"))
+        not_after(stored.header("last-modified"), request.header("if-modified-since"))
         or _same(request, recorded, "if-modified-since")
     ):
         return
@@ -252,13 +252,13 @@ def _condition(stored: Response, request: Request) -> int | None:
     else:
         unmodified = request.header("if-unmodified-since")
         modified = stored.header("last-modified")
-        if unmodified is not None and modified is not None and not _not_newer(modified, unmodified):
+        if unmodified is not None and modified is not None and not not_after(modified, unmodified):
             return 412
     tags = request.header("if-none-match")
     if tags is not None:
         return 304 if tags.strip() == "*" or (tag is not None and _in_tags(tag, tags)) else None
     since = request.header("if-modified-since")
-    if since is not None and _not_newer(stored.header("last-modified"), since):
+    if since is not None and not_after(stored.header("last-modified"), since):
         return 304
     return None
 
@@ -270,17 +270,6 @@ def _tags(field: str) -> list[str]:
 def _in_tags(tag: str, field: str) -> bool:
     """Weak comparison (RFC 9110, 8.8.3.2)."""
     return tag.strip().removeprefix("W/") in [t.removeprefix("W/") for t in _tags(field)]
-
-
-def _not_newer(modified: str | None, since: str | None) -> bool:
-    if modified is None or since is None:
-        return False
-    if modified == since:
-        return True
-    try:
-        return parsedate_to_datetime(modified) <= parsedate_to_datetime(since)
-    except (ValueError, TypeError):
-        return False
 
 
 def _if_range(value: str | None, stored: Response) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 
 def iso_date(moment: datetime | str | None) -> str:
@@ -24,3 +25,13 @@ def parse_timestamp(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def not_after(one: str | None, other: str | None) -> bool:
+    """Whether a date of a header field is no later than another; the same text is not later, what is no date is."""
+    if one is None or other is None:
+        return False
+    try:
+        return one == other or parsedate_to_datetime(one) <= parsedate_to_datetime(other)
+    except (ValueError, TypeError, OverflowError):  # the last for numbers beyond all bounds
+        return False

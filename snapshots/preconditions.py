@@ -7,11 +7,11 @@ follows for that one's; where the opposite follows, or nothing of a refusal, it 
 from __future__ import annotations
 
 import re
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import NamedTuple
 
 from snapshots.conditions import FAILS, FITS, UNSURE
+from snapshots.dates import not_after
 from snapshots.request import Headers
 
 FIELDS = ("if-match", "if-none-match", "if-unmodified-since")
@@ -74,7 +74,7 @@ def _fails_too(asked: Preconditions, recorded: Preconditions) -> bool:
         return False  # it might be refused for that, with another text
     if recorded.none_match is not None:
         return asked.none_match == "*" or _tags(recorded.none_match) <= _tags(asked.none_match)
-    return asked.none_match is None and _not_after(asked.unmodified, recorded.unmodified)
+    return asked.none_match is None and not_after(asked.unmodified, recorded.unmodified)
 
 
 def _still_matches(asked: str | None, held: str | None) -> int:
@@ -96,7 +96,7 @@ def _still_none(asked: str | None, held: str | None) -> int:
 
 
 def _still_unmodified(asked: str | None, held: str | None) -> int:
-    return FITS if asked == held or (asked is not None and _not_after(held, asked)) else UNSURE
+    return FITS if asked == held or (asked is not None and not_after(held, asked)) else UNSURE
 
 
 def _tags(field: str | None) -> frozenset[str]:
@@ -106,15 +106,3 @@ def _tags(field: str | None) -> frozenset[str]:
 
 def _opaque(field: str) -> frozenset[str]:
     return frozenset(tag.removeprefix("W/") for tag in _tags(field))
-
-
-def _not_after(one: str | None, other: str | None) -> bool:
-    """Whether a date is no later than another; what is no date is not."""
-    try:
-        return (
-            one is not None
-            and other is not None
-            and parsedate_to_datetime(one) <= parsedate_to_datetime(other)
-        )
-    except (ValueError, TypeError):
-        return False

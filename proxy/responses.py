@@ -123,7 +123,7 @@ def plan(
         _must_hold(stored, request, recorded)
         return Answer(status, reason, _without_length(headers), (), 0)
     if status == 206:
-        return _recorded_part(stored, headers, size, request, decoded)
+        return _recorded_part(stored, headers, size, request, recorded, decoded)
     if status == 416:
         if request.header("range") is None or not _same(request, recorded, "range"):
             raise Refusal("the capture answered a Range that could not be satisfied")
@@ -190,19 +190,32 @@ def _of_part(headers: Headers) -> Headers:
 
 
 def _recorded_part(
-    stored: Response, headers: Headers, size: int | None, request: Request, decoded: bool
+    stored: Response,
+    headers: Headers,
+    size: int | None,
+    request: Request,
+    recorded: Request | None,
+    decoded: bool,
 ) -> Answer:
-    """A recorded 206 answers only what lies within it."""
+    """A recorded 206 answers the very same Range, whatever came of it, and one that lies within it."""
     value = request.header("range")
     if value is None:
         raise Refusal("only a part of the body was recorded (206), and the whole is asked for")
     if decoded:
         raise Refusal("the recorded part (206) is content-encoded, and the client can't read that encoding")
+    have = recorded_span(stored.header("content-range"))
+    several = have is None and (stored.header("content-type") or "").lower().startswith(
+        "multipart/byteranges"
+    )
+    if size is None or not (several or (have is not None and have[1] - have[0] == size)):
+        raise Refusal("the recorded 206 does not say which part it is")
+    whole = () if request.method == "HEAD" else ((0, size),)
+    if recorded is not None and all(request.header(n) == recorded.header(n) for n in ("range", "if-range")):
+        return Answer(206, stored.reason, _with_length(headers, size), whole, size if whole else 0)
     if not _if_range(request.header("if-range"), stored):
         raise Refusal("only a part of the body was recorded (206), and If-Range asks for the whole")
-    have = recorded_span(stored.header("content-range"))
-    if have is None or size is None or have[1] - have[0] != size:
-        raise Refusal("the recorded 206 does not say which part it is")
+    if have is None:
+        raise Refusal("several parts of the body were recorded (206), and others are asked for")
     start, stop, total = have
     spans = parse(value, total if total >= 0 else UNKNOWN)
     if total < 0 and spans and (spans[0][1] == UNKNOWN or value.partition("=")[2].strip().startswith("-")):

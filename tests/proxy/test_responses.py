@@ -288,6 +288,29 @@ def test_a_recorded_part_of_unknown_place_is_refused() -> None:
             answer(broken, get(Range="bytes=100-110"))
 
 
+@pytest.mark.parametrize(
+    ("place", "asked"),
+    [
+        ("bytes 0-99/1024", {"Range": "bytes=0-"}),  # a server that sends little at once
+        ("bytes 0-99/*", {"Range": "bytes=0-"}),  # or does not know the end
+        ("bytes 0-99/1024", {"Range": "bytes=0-99", "If_Range": 'W/"v1"'}),  # or takes a weak tag
+        (None, {"Range": "bytes=0-9,50-59"}),
+    ],
+)
+def test_the_very_same_range_gets_what_was_recorded(place: str | None, asked: dict[str, str]) -> None:
+    kind = "Content-Type", "multipart/byteranges; boundary=b"
+    fields = (kind, ("Content-Length", "100")) if place is None else (("Content-Range", place),)
+    recorded = Response(206, "Partial Content", (*fields, ("ETag", 'W/"v1"')), WHOLE[:100])
+    made = answer(recorded, get(**asked), get(**asked))
+    assert (made.status, made.body, made.header("content-range")) == (206, WHOLE[:100], place)
+    for other in ({}, {"Range": "bytes=1-"}, {"Range": "bytes=0-9,51-59"}, {**asked, "If_Range": DATE}):
+        with pytest.raises(Refusal):
+            answer(recorded, get(**other), get(**asked))
+    cut_short = Response(206, "Partial Content", (("Content-Range", "bytes 0-199/1024"),), WHOLE[:100])
+    with pytest.raises(Refusal):
+        answer(cut_short, get(**asked), get(**asked))
+
+
 def test_a_recorded_304_is_for_who_has_that_copy() -> None:
     recorded = Response(304, "Not Modified", (("ETag", TAG),), b"")
     assert answer(recorded, get(If_None_Match=TAG)).status == 304

@@ -49,6 +49,9 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
             recorded = now.read_request(capture)
             if [recorded.header(n) for n in names] == wanted:
                 same.append(capture)
+    if whole and same:  # a whole that lies over a part answers for it
+        over = max(layer_of(c.filename) for c in whole)
+        same = [c for c in same if layer_of(c.filename) >= over]
     return same or whole or _parts_around(captures, now)
 
 

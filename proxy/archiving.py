@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from snapshots.capture import Capture, Exchange
-from snapshots.errors import MissingCapability, StillwebError
+from snapshots.errors import MissingCapability
 from snapshots.request import Headers, Request
 
 SPOOL_BYTES = 1 << 20  # bodies up to this stay in memory until they are written
@@ -232,6 +232,7 @@ class Archivist:
         self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(waiter)
+        self._release()  # where the last one was written in this very moment nobody else would tell
         return waiter
 
     def _behind(self, share: float) -> bool:
@@ -263,8 +264,8 @@ class Archivist:
                 self._writing_since = item.queued_at
                 self._write(item)
                 self._done_bytes += size
-            else:
-                item()
+            elif item is not _IDLE:
+                self._call(item)
             if item is not _IDLE:
                 self._done += 1
                 if self._waiting and self._loop is not None:
@@ -272,7 +273,21 @@ class Archivist:
                         self._loop.call_soon_threadsafe(self._release)
             if self._on_status and time.monotonic() - shown >= STATUS_SECONDS:
                 shown = time.monotonic()
-                self._on_status()
+                try:
+                    self._on_status()
+                except Exception as e:  # noqa: BLE001 -- the caller's: no reason to lose what is recorded
+                    self._on_status = None
+                    self._failed("recorder", f"its status could not be shown: {e!r}")
+
+    def _call(self, item: Callable[[], None]) -> None:
+        """Something other than an exchange is written: with the same care, as the thread must live on."""
+        try:
+            if self.error is None:
+                item()
+                return
+        except Exception as e:  # noqa: BLE001 -- kept, so that close() raises it in the caller's thread
+            self.error = _told(e)
+        self._failed("recorder", f"not archived: {self.error}")
 
     def _release(self) -> None:
         if not self._behind(RELEASED):
@@ -299,22 +314,20 @@ class Archivist:
             LookupError,
         ) as e:  # an exchange that no archive can hold, such as a broken header
             self._failed(draft.url, f"not archived: {e}")
-        except StillwebError as e:
-            self._stop(draft, e)
-        except OSError as e:
-            reason = e.strerror or str(e)
-            self._stop(
-                draft, MissingCapability(f"the archive can't be written ({reason}); what is in it is kept")
-            )
-        except Exception as e:  # noqa: BLE001 -- a bug: kept, so that close() raises it in the caller's thread
-            self._stop(draft, e)
+        except Exception as e:  # noqa: BLE001 -- a full disk or a bug: close() raises it in the caller's thread
+            self.error = _told(e)
+            self._failed(draft.url, f"not archived: {self.error}")
         finally:
             draft.discard()
             log.written += 1
 
-    def _stop(self, draft: Draft, error: Exception) -> None:
-        self.error = error
-        self._failed(draft.url, f"not archived: {error}")
+
+def _told(error: Exception) -> Exception:
+    """What ended the writing, in words for people where it is the disk's."""
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return MissingCapability(f"the archive can't be written ({reason}); what is in it is kept")
+    return error
 
 
 def _IDLE() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 
 from proxy import archiving
 from proxy.archiving import Archivist, Draft
+from snapshots.errors import MissingCapability
 from tests.support import waiting
 
 
@@ -83,6 +85,69 @@ def test_answers_wait_while_the_queue_is_long_and_go_on_when_it_is_not(
         await asyncio.wait_for(asyncio.ensure_future(room), waiting.HANG)
         for _ in range(8):
             writer.let.release()
+
+    asyncio.run(run())
+    archivist.close()
+
+
+def test_a_record_that_finds_the_disk_full_ends_the_recording_and_not_its_thread() -> None:
+    failures: list[tuple[str, str]] = []
+    archivist = Archivist(
+        SlowWriter(), redact=None, failed=lambda *said: failures.append(said), on_status=None
+    )
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    archivist.put(full)
+    archivist.put(lambda: pytest.fail("nothing is written behind it"))
+    archivist.put(draft())
+    assert waiting.until(lambda: archivist.queued == 0), "what comes after it waits for ever"
+    archivist.close()
+    assert isinstance(archivist.error, MissingCapability)
+    assert "No space left" in str(archivist.error)
+    assert [url for url, _ in failures] == ["recorder", "recorder", "https://a.example/0"]
+
+
+def test_a_status_that_can_not_be_shown_loses_nothing() -> None:
+    failures: list[tuple[str, str]] = []
+    writer = SlowWriter()
+
+    def show() -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    archivist = Archivist(writer, redact=None, failed=lambda *said: failures.append(said), on_status=show)
+    assert waiting.until(lambda: bool(failures))
+    writer.let.release()
+    archivist.put(draft())
+    assert waiting.until(lambda: archivist.queued == 0)
+    archivist.close()
+    assert archivist.error is None
+    (_, shown), (_, lost) = failures
+    assert "Broken pipe" in shown
+    assert "not kept" in lost
+
+
+def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "QUEUE_ITEMS", 0)
+    writer = SlowWriter()
+    archivist = Archivist(writer, redact=None, failed=lambda *_: None, on_status=None)
+    behind = archivist._behind
+
+    def late(share: float) -> bool:
+        found = behind(share)
+        if share == 1.0:  # the thread that asks is held up here, while the other one writes all there is
+            writer.let.release()
+            assert waiting.until(lambda: archivist.queued == 0)
+        return found
+
+    monkeypatch.setattr(archivist, "_behind", late)
+
+    async def run() -> None:
+        archivist.put(draft())
+        room = archivist.room()
+        assert room is not None
+        await asyncio.wait_for(asyncio.ensure_future(room), waiting.HANG)
 
     asyncio.run(run())
     archivist.close()

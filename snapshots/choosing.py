@@ -15,7 +15,7 @@ from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
 from snapshots.evidence import vary_of
 from snapshots.fragments import HARD, asks_for_fragment
 from snapshots.kinship import akin, kinship
-from snapshots.languages import NEAR, OTHER, SAME
+from snapshots.languages import EQUAL, NEAR, OTHER
 from snapshots.layers import layer_of
 from snapshots.repeating import repeated_pairs
 from snapshots.request import Request
@@ -86,9 +86,9 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
         # The values seen did decide. Only one that asks for the same in other words may stand in; unsure is one of
         # another region, where it was not seen that regions decide.
         graded = [(min(kinship(n, a, b) for n, a, b in apart), c, apart) for c, apart in near]
-        kin = [c for grade, c, _ in graded if grade != OTHER]
-        best = SAME if any(grade == SAME for grade, _, _ in graded) else NEAR
-        near = [(c, apart) for grade, c, apart in graded if grade == best]
+        best = max(grade for grade, _, _ in graded)
+        near = [(c, apart) for grade, c, apart in graded if grade == best != OTHER]
+        kin = [c for grade, c, _ in graded if grade >= (EQUAL if best == EQUAL else NEAR)]
         now.loose = decides(kin, now)
         if not near or (best == NEAR and now.loose):
             now.why.append("header")

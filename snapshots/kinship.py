@@ -13,11 +13,11 @@ from snapshots.slots import CREDENTIALS
 
 def akin(name: str, one: str, other: str) -> bool:
     """Whether two values of a request field, recorded and asked, ask for the same in other words."""
-    return kinship(name, one, other) == SAME
+    return kinship(name, one, other) >= SAME
 
 
 def kinship(name: str, one: str, other: str) -> int:
-    """How near two values of a request field are, recorded and asked: SAME in other words, NEAR (another region) or OTHER."""
+    """How near two values of a request field are, recorded and asked: EQUAL to SAME in other words, NEAR (another region) or OTHER."""
     if found := PSEUDONYM_TEXT.search(one):
         # a secret that was replaced can't be compared, unless it proves to be another one
         return SAME if other != "" and not (MASK in other and split(found[0])) else OTHER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-SAME, NEAR, OTHER = 2, 1, 0
+EQUAL, SAME, NEAR, OTHER = 3, 2, 1, 0
 
 _TRADITIONAL = ("au", "bn", "gb", "gf", "hk", "id", "mo", "pa", "pf", "ph", "sr", "th", "tw", "us", "vn")
 # Languages that are written in several scripts: the usual one, and of regions where it is another (CLDR 48, likely
@@ -80,11 +80,11 @@ def _tag(name: str) -> Tag:
 def nearness(one: str, other: str) -> int:
     """How near two fields are: SAME in other words (`fr`, `fr-CA`), NEAR (`en-US`, `en-GB`) or OTHER (`zh-TW`, `zh-CN`).
 
-    A bare `zh` has its usual script, and is near to the other.
+    EQUAL are those that are the same whatever region decides (`en-US`, `en-US,en;q=0.9`). A bare `zh` has its usual script, and is near to the other.
     """
     mine, theirs = wanted(one), wanted(other)
     if not mine or not theirs:
-        return SAME if mine == theirs else OTHER
+        return EQUAL if mine == theirs else OTHER
     first, second = mine[0], theirs[0]
     if first.language != second.language:
         return OTHER
@@ -94,4 +94,6 @@ def nearness(one: str, other: str) -> int:
         return NEAR
     # What is wanted after it counts where there is no such language.
     after = [list(dict.fromkeys(tag.language for tag in tags)) for tags in (mine, theirs)]
-    return SAME if all(a == b for a, b in zip(*after, strict=False)) else NEAR
+    if any(a != b for a, b in zip(*after, strict=False)):
+        return NEAR
+    return EQUAL if first == second else SAME

@@ -35,6 +35,7 @@ def test_a_whole_that_lies_over_a_part_answers_for_it(fields: dict[str, str], ol
     assert (replay.ask(get(URL, **fields)), replay.last.verdict) == ("new", "exact")
     replay = Replay(matcher(*below))
     assert replay.ask(get(URL, **fields)) == old.body.decode()
-    assert replay.last.capture is not None and replay.last.capture.status == old.status
+    assert replay.last.capture is not None
+    assert replay.last.capture.status == old.status
     above = [Recorded(get(URL), whole("new")), Recorded(get(URL, **fields), old, layer=2)]
     assert Replay(matcher(*above)).ask(get(URL, **fields)) == old.body.decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.languages import NEAR, OTHER, SAME, nearness, wanted
+from snapshots.languages import EQUAL, NEAR, OTHER, SAME, nearness, wanted
 from tests.support.memory_store import Replay, get, html, matcher
 
 URL = "http://a.test/p"
@@ -44,9 +44,24 @@ URL = "http://a.test/p"
     ],
 )
 def test_nearness(one: str, other: str, expected: int) -> None:
-    assert nearness(one, other) == expected
-    assert nearness(other, one) == expected
-    assert nearness(one, one) == SAME
+    assert min(nearness(one, other), SAME) == expected
+    assert nearness(other, one) == nearness(one, other)
+    assert nearness(one, one) == EQUAL
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("en-US", "en-US,en;q=0.9", True),
+        ("fr", "fr,en;q=0.5", True),
+        ("zh-TW", "zh_hant_TW", True),
+        ("fr", "fr-FR", False),
+        ("zh", "zh-Hans", False),
+        ("en-US, fr", "en-US, de", False),
+    ],
+)
+def test_equal_are_those_that_no_region_tells_apart(one: str, other: str, equal: bool) -> None:
+    assert (nearness(one, other) == EQUAL) is equal
 
 
 def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
@@ -66,6 +81,11 @@ def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
         ({"zh-TW": "T", "zh-HK": "H"}, "zh-Hant", "T?"),
         ({"zh-TW": "T", "zh-HK": "H"}, "zh-MO", "miss"),  # the regions seen did decide
         ({"zh-TW": "T", "zh-HK": "T", "zh-CN": "C"}, "zh-MO", "T"),  # and here did not
+        ({"en-US": "A", "en-GB": "B"}, "en-US,en;q=0.9", "A"),  # in other words, of the region itself
+        ({"en-US": "A", "en": "E"}, "en-US,en;q=0.9", "A"),
+        ({"en-US,en;q=0.9": "A", "en-US": "E"}, "en-US,en;q=0.5", "A?"),
+        ({"en-US": "A", "en-GB": "B"}, "en", "A?"),
+        ({"en-US": "A", "en-GB": "B"}, "en-AU", "miss"),
         ({"en-US": "A"}, "en-GB", "A?"),
         ({"en-US": "A", "fr": "F"}, "en-GB", "A?"),
         ({"en-US": "A", "en": "E", "fr": "F"}, "en-GB", "E?"),

@@ -8,7 +8,8 @@
 
 Its environment has the proxy and the certificates set (proxy.clients), so that all its requests are answered from
 the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
-STILLWEB_TASK_ID, STILLWEB_ATTEMPT. Both the requests and the tool calls are in the trace.
+STILLWEB_TASK_ID, STILLWEB_ATTEMPT. Both the requests and the tool calls are in the trace. An attempt is done when its
+program has ended: children that still hold its output after LEFT_SECONDS are ended.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _PASSED = (
     "PYTHONHASHSEED",
     "TZ",
 )
+LEFT_SECONDS = 5.0  # how long a program's children may hold its output when it has ended
+LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
 _MOST_ERRORS = 4000  # bytes of standard error told when the program fails
 
 
@@ -117,29 +120,33 @@ class CommandAgent:
         environment = {name: os.environ[name] for name in (*_PASSED, *self.pass_env) if name in os.environ}
         environment |= dict(attempt.environment)
         environment |= {"STILLWEB_TASK_ID": task.id, "STILLWEB_ATTEMPT": str(attempt.number), **self.env}
-        process = await self._start(environment)
+        transport, program = await self._start(environment)
         try:
-            output, errors = await process.communicate(text.encode("utf-8", "surrogatepass"))
+            if (stdin := transport.get_pipe_transport(0)) is not None:
+                stdin.write(text.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]  # it is for writing
+                stdin.close()
+            await program.ended.wait()
+            # what it began may still be writing for it (`> >(tee log)`), or be a server that never ends
+            _, left = await asyncio.wait([program.closed], timeout=LEFT_SECONDS)
+            if left:
+                attempt.trace.write("evidence", kind="note", text=LEFT)
         finally:
-            await _end(process)  # however it ended, its children end with it
+            await _end(transport, program)  # however it ended, its children end with it
             self._trace_requests(attempt)
-        if process.returncode:
+        output, errors = bytes(program.written[1]), bytes(program.written[2])
+        if code := transport.get_returncode():
             tail = errors[-_MOST_ERRORS:].decode("utf-8", "replace").strip()
-            raise UsageError(
-                f"{self.command[0]} ended with code {process.returncode}: {tail or 'no message'}"
-            )
+            raise UsageError(f"{self.command[0]} ended with code {code}: {tail or 'no message'}")
         answer = output.decode("utf-8", "replace").strip()
         if self.answer == "last-line":
             answer = answer.splitlines()[-1] if answer else ""
         return answer or None
 
-    async def _start(self, environment: dict[str, str]) -> asyncio.subprocess.Process:
+    async def _start(self, environment: dict[str, str]) -> tuple[asyncio.SubprocessTransport, _Program]:
         starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(
+            asyncio.get_running_loop().subprocess_exec(
+                _Program,
                 *self.command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
                 env=environment,
                 start_new_session=True,
             )
@@ -149,7 +156,7 @@ class CommandAgent:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             with contextlib.suppress(OSError):
-                await _end(await starting)
+                await _end(*await starting)
             raise
         except OSError as error:
             raise UsageError(f"{self.command[0]}: can't be started: {error.strerror}") from error
@@ -164,8 +171,32 @@ def _placeless(word: str) -> str:
     return Path(word).name if os.sep in word else word
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+class _Program(asyncio.SubprocessProtocol):
+    """What a program has written so far, by file descriptor; when it ended, and when nobody holds its pipes any more."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
+        self.ended = asyncio.Event()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """More of its output."""
+        self.written[fd] += data
+
+    def process_exited(self) -> None:
+        """Its children may live on."""
+        self.ended.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended, and all its pipes are closed."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def _end(transport: asyncio.SubprocessTransport, program: _Program) -> None:
     """Ends a process and all that it started."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+    if transport.get_returncode() is None:
+        await program.ended.wait()
+    transport.close()

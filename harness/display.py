@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
@@ -13,8 +14,12 @@ if TYPE_CHECKING:
     from harness.attempt import Attempt
 
 
+QUIET_SECONDS = 60.0  # after which lines say what is still running
+MOST_NAMED = 5
+
+
 class Display(Protocol):
-    """A context manager that is told what happens."""
+    """A context manager that is told what happens; `changed` also when an attempt begins."""
 
     def __enter__(self) -> Any: ...
     def __exit__(
@@ -54,13 +59,18 @@ class Totals:
 
 
 def describe(outcome: Outcome) -> str:
-    """One attempt in a line: its name, status, metrics and what went wrong."""
+    """One attempt in a line: its name, status, metrics, and the answer or what went wrong."""
     names = [name for name in outcome.metrics if not name.startswith(("raw_", "forgiven_"))]
     shown = [f"{name} {_number(outcome.metrics[name])}" for name in names[:4]]
     if outcome.misses:
         shown.append(f"{outcome.misses} misses")
     if outcome.error:
         shown.append(one_line(outcome.error))
+    elif outcome.answer is not None:
+        text = "".join(
+            c if c.isprintable() or c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in outcome.answer
+        )
+        shown.append(f"answer: {one_line(text, 80)}")
     return f"{outcome.job.task_id}/{outcome.job.attempt}  {outcome.status}  {', '.join(shown)}"
 
 
@@ -81,20 +91,32 @@ def _number(value: float | None) -> str:
 
 
 class PlainDisplay:
-    """Lines on a stream (standard error)."""
+    """Lines on a stream (standard error): one an attempt, and one each `quiet` seconds in which none ended."""
 
-    def __init__(self, stream: TextIO | None = None, *, each: bool = True) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, each: bool = True, quiet: float = QUIET_SECONDS
+    ) -> None:
         self.totals = Totals()
         self._stream = stream
         self._each = each
         self._told = False
+        self._quiet = quiet
+        self._running: dict[str, Attempt] = {}
+        self._news = threading.Condition()
+        self._over = False
+        self._watch: threading.Thread | None = None
 
     def __enter__(self) -> Self:
+        self._watch = threading.Thread(target=self._watching, name="stillweb-display", daemon=True)
+        self._watch.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._note(over=True)
+        if self._watch:
+            self._watch.join()
         if self.totals.total and not self._told and (self.totals.done or kind is None):
             self._told = True
             self._say(self.totals.line())
@@ -104,16 +126,43 @@ class PlainDisplay:
         self.totals.total = total
 
     def changed(self, attempt: Attempt) -> None:
-        """Not shown."""
+        """Named among those still running."""
+        self._running[attempt.session] = attempt
 
     def left(self, attempt: Attempt, seconds: float) -> None:
-        """Not shown."""
+        """Named no more."""
+        self._running.pop(attempt.session, None)
 
     def finished(self, outcome: Outcome) -> None:
         """A line."""
         self.totals.add(outcome)
+        self._note()
         if self._each:
             self._say(f"[{self.totals.done}/{self.totals.total}] {describe(outcome)}")
+
+    def _note(self, *, over: bool = False) -> None:
+        with self._news:
+            self._over = over
+            self._news.notify_all()
+
+    def _watching(self) -> None:
+        times = 0
+        with self._news:
+            while not self._over:
+                if self._news.wait(self._quiet):
+                    times = 0
+                elif self.totals.total:
+                    times += 1
+                    self._say(self._still(times * self._quiet))
+
+    def _still(self, seconds: float) -> str:
+        running = [
+            f"{one.task.id}/{one.number} ({one.spent.steps} model calls, {one.spent.calls} tool calls)"
+            for one in list(self._running.values())
+        ]
+        named = ", ".join(running[:MOST_NAMED]) or "attempts elsewhere"
+        more = f" and {len(running) - MOST_NAMED} more" if len(running) > MOST_NAMED else ""
+        return f"[{self.totals.done}/{self.totals.total}] none ended for {seconds:g} s; still running: {named}{more}"
 
     def _say(self, line: str) -> None:
         stream = self._stream or sys.stderr
@@ -123,6 +172,9 @@ class PlainDisplay:
 
 class SilentDisplay(PlainDisplay):
     """Counts and says nothing."""
+
+    def __enter__(self) -> Self:
+        return self
 
     def _say(self, line: str) -> None:
         return
@@ -136,7 +188,6 @@ class LiveDisplay(PlainDisplay):
         from rich.console import Console
         from rich.live import Live
 
-        self._running: dict[str, Attempt] = {}
         self._live = Live(
             console=Console(stderr=True), refresh_per_second=4, get_renderable=self._table, transient=True
         )
@@ -150,14 +201,6 @@ class LiveDisplay(PlainDisplay):
     ) -> None:
         self._live.stop()
         super().__exit__(kind, error, trace)
-
-    def changed(self, attempt: Attempt) -> None:
-        """Shown at the next refresh."""
-        self._running[attempt.session] = attempt
-
-    def left(self, attempt: Attempt, seconds: float) -> None:
-        """The row goes."""
-        self._running.pop(attempt.session, None)
 
     def finished(self, outcome: Outcome) -> None:
         """A line above the table."""

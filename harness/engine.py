@@ -35,6 +35,7 @@ class Outcome:
     cost: float | None = 0.0
     misses: int = 0
     error: str | None = None
+    answer: str | None = None
 
 
 Work = Callable[[Job], Awaitable[Outcome]]

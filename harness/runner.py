@@ -267,6 +267,8 @@ async def run_one(
             on_change=display.changed if display else None,
             stop=known.stops.get((task.id, job.attempt)) if known else None,
         )
+        if display:
+            display.changed(attempt)
         reason = (unsolvable or {}).get(task.id) or task.meta.get("unsolvable")
         if reason:
             played: Played = (None, "unsolvable", str(reason))
@@ -290,6 +292,7 @@ async def run_one(
         spent.cost,
         spent.misses,
         played[2] or _reason(score),
+        played[0],
     )
 
 

@@ -14,7 +14,7 @@ from snapshots.conditional import same_preconditions, whole_or_asked
 from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
 from snapshots.evidence import vary_of
 from snapshots.fragments import HARD, asks_for_fragment
-from snapshots.kinship import akin, kinship
+from snapshots.kinship import kinship, known_alike
 from snapshots.languages import EQUAL, NEAR, OTHER
 from snapshots.layers import layer_of
 from snapshots.repeating import repeated_pairs
@@ -82,27 +82,33 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
         if len({frozenset(answers) for answers in said.values()}) > 1:
             now.why.append("header")  # it is none of those who were answered differently
             return []
+    seen = captures  # what tells whether a value decides
     if decides(captures, now):
         # The values seen did decide. Only one that asks for the same in other words may stand in; unsure is one of
         # another region, where it was not seen that regions decide.
         graded = [(min(kinship(n, a, b) for n, a, b in apart), c, apart) for c, apart in near]
         best = max(grade for grade, _, _ in graded)
         near = [(c, apart) for grade, c, apart in graded if grade == best != OTHER]
-        kin = [c for grade, c, _ in graded if grade >= (EQUAL if best == EQUAL else NEAR)]
-        now.loose = decides(kin, now)
+        seen = [c for grade, c, _ in graded if grade >= (EQUAL if best == EQUAL else NEAR)]
+        now.loose = decides(seen, now)
         if not near or (best == NEAR and now.loose):
             now.why.append("header")
             return []
-        now.loose = now.loose or (best == NEAR and len({vary_of(c) for c in kin}) < 2)
     fewest = min(len(apart) for _, apart in near)
     near = [(c, apart) for c, apart in near if len(apart) == fewest]
     now.header = near[0][1][0][0]
     near = [(c, apart) for c, apart in near if apart[0][0] == now.header]
     # Whether a server that was told who asks would have said the same to nobody, or to another, was not seen;
-    # nor what it says for a value that asks for something else, unless others were answered alike.
-    alike = len({vary_of(c) for c in captures}) > 1
-    apart = [one for _, differing in near for one in differing]
-    now.loose = now.loose or any(n == CREDENTIALS or not (alike or akin(n, a, b)) for n, a, b in apart)
+    # nor what it says for a value that asks for something else, unless one as far from it was answered alike.
+    values: dict[str, set[str]] = {}
+    for name, value in {pair for c in seen for pair in vary_of(c)}:
+        values.setdefault(name, set()).add(value)
+    ways = {tuple(apart) for _, apart in near}
+    now.loose = (
+        now.loose
+        or any(name == CREDENTIALS for way in ways for name, _, _ in way)
+        or not any(all(known_alike(n, a, b, values[n]) for n, a, b in way) for way in ways)
+    )
     return [c for c, _ in near]
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.languages import OTHER, SAME, nearness
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.slots import CREDENTIALS
-
-
-def akin(name: str, one: str, other: str) -> bool:
-    """Whether two values of a request field, recorded and asked, ask for the same in other words."""
-    return kinship(name, one, other) >= SAME
 
 
 def kinship(name: str, one: str, other: str) -> int:
@@ -25,6 +20,19 @@ def kinship(name: str, one: str, other: str) -> int:
         return nearness(one, other)
     plain = _KIN.get(name)
     return SAME if plain is not None and plain(one) == plain(other) else OTHER
+
+
+def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bool:
+    """Whether two values of a request field are known to get the same, where those seen did.
+
+    They ask for the same in other words, or one that was seen is as far from the recorded one; none says nothing.
+    """
+    grade = kinship(name, recorded, asked)
+    return grade >= SAME or any(
+        "" != value != recorded != ""
+        and (PSEUDONYM_TEXT.search(value) is not None or kinship(name, recorded, value) <= grade)
+        for value in seen
+    )
 
 
 def _kind(value: str) -> str:

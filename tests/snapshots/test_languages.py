@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snapshots.languages import EQUAL, NEAR, OTHER, SAME, nearness, wanted
+from snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher
 
 URL = "http://a.test/p"
@@ -85,6 +86,14 @@ def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
         ({"en-US": "A", "en": "E"}, "en-US,en;q=0.9", "A"),
         ({"en-US,en;q=0.9": "A", "en-US": "E"}, "en-US,en;q=0.5", "A?"),
         ({"en-US": "A", "en-GB": "B"}, "en", "A?"),
+        ({"en-US": "A", "en-US,en;q=0.9": "A"}, "fr", "A?"),  # two that ask for English say nothing of French
+        ({"en-US": "A", "en-GB": "A"}, "fr", "A?"),
+        ({"en-US": "A", "": "A"}, "fr", "A?"),
+        ({"en-US": "A", "de": "A"}, "fr", "A"),
+        ({"en-US": "A", "de": "A"}, "", "A"),
+        ({"en-US": "A", "en-GB": "A"}, "en-AU", "A"),
+        ({"en-US": "A", "en": "A"}, "en-AU", "A"),
+        ({"en-US": "A", "en-US,en;q=0.9": "A", "fr": "F"}, "en-GB", "A?"),
         ({"en-US": "A", "en-GB": "B"}, "en-AU", "miss"),
         ({"en-US": "A"}, "en-GB", "A?"),
         ({"en-US": "A", "fr": "F"}, "en-GB", "A?"),
@@ -107,3 +116,14 @@ def test_an_answer_for_another_script_or_region_is_not_surely_the_one(
     assert said + ("?" if replay.last.ambiguous else "") == expected
     sure = Replay(over, accept="rule+unambiguous").ask(get(URL, accept_language=asked))
     assert sure == ("miss" if "?" in expected else expected)
+
+
+def test_two_browsers_that_got_the_same_say_nothing_of_a_telephone() -> None:
+    def asked(agent: str) -> Request:
+        return get(URL, user_agent=f"Mozilla/5.0 {agent}")
+
+    vary = ("Vary", "User-Agent")
+    for agents, sure in ((("Chrome", "Firefox"), False), (("Chrome", "Mobile/1"), True)):
+        replay = Replay(matcher(*[(asked(agent), html("A", 200, vary)) for agent in agents]))
+        assert (replay.ask(asked("Mobile/2")), replay.last.ambiguous) == ("A", not sure)
+        assert (replay.ask(asked("Edge")), replay.last.ambiguous) == ("A", False)

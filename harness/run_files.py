@@ -135,6 +135,18 @@ class RunFiles:
         """Where the run's model calls lie or will lie."""
         return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
 
+    def claim(self) -> None:
+        """Makes the directory; UsageError where it is full of other things, which a run's files would lie among or replace."""
+        if not (self.path / "run.json").exists() and self.path.exists():
+            if not self.path.is_dir():
+                raise UsageError(f"{self.path}: is no directory; name another one with -o")
+            begun = ("tape", *(("traces", "tasks.jsonl", "rubrics.json") if self.traces.is_dir() else ()))
+            if any(one.name not in begun and not one.name.startswith(".") for one in self.path.iterdir()):
+                raise UsageError(f"{self.path}: is not empty and no run; name another directory with -o")
+        self.traces.mkdir(
+            parents=True, exist_ok=True
+        )  # first of all: by it one is known that was killed next
+
     def create(self, settings: Settings, tasks: Iterable[Task], hashes: Mapping[str, Any]) -> None:
         """Writes a new run's files, or checks that the ones there are of the same run.
 
@@ -144,7 +156,7 @@ class RunFiles:
         if (self.path / "run.json").exists():
             self._same(settings, lines, hashes)
             return
-        self.traces.mkdir(parents=True, exist_ok=True)
+        self.claim()
         _write(self.path / "tasks.jsonl", "".join(line + "\n" for line in lines))
         self.write_manifest(settings, hashes)
 

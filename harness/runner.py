@@ -76,7 +76,7 @@ def start_run(
         raise UsageError("there is no task to run")
     files = RunFiles(path)
     fresh = not (path / "run.json").exists()
-    path.mkdir(parents=True, exist_ok=True)
+    files.claim()
     if fresh and rubrics:
         side_cars = {name: as_json(rubric) for name, rubric in rubrics.items()}
         text = json.dumps(side_cars, ensure_ascii=False, indent=1) + "\n"

@@ -90,3 +90,27 @@ def test_a_damaged_task_file_names_its_line(tmp_path):
     (files.path / "tasks.jsonl").write_text(text[0] + "\n" + json.dumps(broken) + "\n")
     with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: field 'question' is missing"):
         files.tasks()
+
+
+def test_a_directory_full_of_other_things_is_refused_and_left_as_it_was(tmp_path):
+    """The tasks of a person who said `-o .` were replaced by the run's own."""
+    agent = write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "tasks.jsonl").write_text("mine")
+    with pytest.raises(UsageError, match="is not empty and no run; name another directory with -o"):
+        start_run(folder, Settings(agent=agent), [Task("a", "?")])
+    assert [(one.name, one.read_text()) for one in folder.iterdir()] == [("tasks.jsonl", "mine")]
+    with pytest.raises(UsageError, match=r"tasks\.jsonl: is no directory"):
+        start_run(folder / "tasks.jsonl", Settings(agent=agent), [Task("a", "?")])
+
+
+def test_an_empty_directory_a_tape_and_a_run_killed_at_its_start_are_taken(tmp_path):
+    agent = write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
+    folder = tmp_path / "run"
+    (folder / "tape").mkdir(parents=True)
+    files = start_run(folder, Settings(agent=agent), [Task("a", "?")], rubrics={"a": {}})
+    for _ in range(2):
+        start_run(folder, Settings(agent=agent), [Task("a", "?")], rubrics={"a": {}})
+        (folder / "run.json").unlink(missing_ok=True)  # killed before it was written
+    assert files.traces.is_dir()

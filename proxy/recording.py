@@ -234,7 +234,9 @@ class RecordingAddon:
             self._failed(draft.url, f"web socket: {len(messages)} messages are too many to be replayed")
         more: dict[str, object] = {}
         if flow.websocket.closed_by_client is False and flow.websocket.close_code is not None:
-            more["close"] = [flow.websocket.close_code, flow.websocket.close_reason or ""]
+            reason = (flow.websocket.close_reason or "").encode()
+            told = self._secrets.told(reason) if self._secrets is not None else reason
+            more["close"] = [flow.websocket.close_code, told.decode()]
         if draft.looked is not None:
             more["looked"] = draft.looked
         if flow.response is not None and "Sec-WebSocket-Protocol" in flow.response.headers:
@@ -262,7 +264,8 @@ class RecordingAddon:
                     text = secrets.message(draft.url, text, from_client=message.from_client)
                 entry["text"] = text
             else:
-                entry["base64"] = base64.b64encode(message.content).decode("ascii")
+                data = secrets.told(message.content) if secrets is not None else message.content
+                entry["base64"] = base64.b64encode(data).decode("ascii")
             said.append(entry)
         url = secrets.url(draft.url) if secrets is not None else draft.url
         return url, {

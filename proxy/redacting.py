@@ -51,6 +51,10 @@ class ExchangeRedactor:
             data = self._redactor.response(Response(200, "OK", JSON, data)).body
         return data.decode("utf-8", "surrogateescape")
 
+    def told(self, data: bytes) -> bytes:
+        """Bytes of a web socket that are no text, without the secrets known by now."""
+        return self._redactor.body(data)
+
     def url(self, url: str) -> str:
         """A URL without its secrets, for lists that people see."""
         return self._redactor.url(url)

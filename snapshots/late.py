@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snapshots.errors import DamagedInput
-from snapshots.leaks import VIEWED, body_pieces, shown
+from snapshots.leaks import VIEWED, body_pieces, said, shown
 
 if TYPE_CHECKING:
     from snapshots.capture import Capture
@@ -38,7 +38,7 @@ class Late:
 
 
 def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
-    """Records that hold a secret which the redactor knows by now, in recorded order; then views."""
+    """Records that hold a secret which the redactor knows by now, in recorded order; then views and web sockets."""
     if not redactor.count:
         return []
     found: list[Late] = []
@@ -52,6 +52,9 @@ def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
             data = snapshot.resource(kind, view.address)
             if data and redactor.knows([data]):
                 found.append(Late(shown(view.url), f"urn:{kind}:{view.address}", f"view's {kind}"))
+    for address, value in snapshot.conversations():
+        if redactor.knows([b"\n".join(data for _, data in said(value))]):
+            found.append(Late(shown(address), f"metadata of {shown(address)}", "web socket's messages"))
     return list(dict.fromkeys(found))
 
 

@@ -6,10 +6,11 @@ others made. It reports, and changes nothing.
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from snapshots import credentials, encodings
@@ -46,7 +47,8 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
     """Every secret that a snapshot seems to hold, by file and offset; empty when the gate may open.
 
     Private keys, well-known key and token formats anywhere; credentials in headers, session cookies, named query
-    values and form fields that are no pseudonyms. What a view shows is looked through, too; there `file` names the record.
+    values and form fields that are no pseudonyms. What a view shows and what web sockets said is looked through, too;
+    there `file` names the record.
     """
     found: list[Leak] = []
     for number, capture in enumerate(snapshot.captures(), 1):
@@ -66,6 +68,14 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                         f"view's {kind}",
                         sample(value),
                     )
+                )
+    for address, conversation in snapshot.conversations():
+        for number, (mine, data) in enumerate(said(conversation), 1):
+            named = in_fields(data, "application/json") if mine else ()
+            for what, secret in [*named, *in_bytes([data])]:
+                place = f"metadata of {shown(address)}"
+                found.append(
+                    Leak(what, shown(address), place, 0, f"web socket message {number}", sample(secret))
                 )
     unique = {(leak.kind, leak.file, leak.offset, leak.part, leak.sample): leak for leak in found}
     return sorted(
@@ -107,6 +117,24 @@ def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Itera
             pass
     with snapshot.open_body(capture) as body:
         yield from iter(lambda: body.read(PIECE), b"")
+
+
+def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
+    """What was said over a web socket (its metadata record): whether by the client, and the bytes; then why it was closed."""
+    for one in conversation["messages"]:
+        if not isinstance(one, dict):
+            continue
+        if "text" in one:
+            data = str(one["text"]).encode("utf-8", "surrogatepass")
+        else:
+            try:
+                data = base64.b64decode(str(one.get("base64", "")))
+            except ValueError:
+                continue
+        yield one.get("from") == "client", data
+    close = conversation.get("close")
+    if isinstance(close, list) and len(close) == 2:
+        yield False, str(close[1]).encode("utf-8", "surrogatepass")
 
 
 def in_url(url: str) -> Iterator[tuple[str, str]]:

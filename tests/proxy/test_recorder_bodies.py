@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -188,7 +189,7 @@ def test_redaction_can_be_switched_off(lab: Lab, tmp_path: Path) -> None:
 
 def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> None:
     wsproto = pytest.importorskip("wsproto")
-    from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
+    from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request, TextMessage
 
     def serve(server: socket.socket) -> None:
         peer, _ = server.accept()
@@ -201,6 +202,8 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
                         peer.sendall(connection.send(AcceptConnection()))
                     elif isinstance(event, TextMessage):
                         peer.sendall(connection.send(TextMessage(f"echo {event.data}")))
+                    elif isinstance(event, BytesMessage):
+                        peer.sendall(connection.send(BytesMessage(bytes(event.data))))
                     elif isinstance(event, CloseConnection):
                         peer.sendall(connection.send(event.response()))
                         return
@@ -219,16 +222,23 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
             ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
             peer.sendall(ws.send(Request(host="ws.example", target="/chat?x=1")))
             seen: list[str] = []
-            while len(seen) < 2:
+            packed: list[bytes] = []
+            while not packed:
                 ws.receive_data(peer.recv(4096))
                 for event in ws.events():
                     if isinstance(event, AcceptConnection):
                         peer.sendall(ws.send(TextMessage('{"password": "correct-horse-battery"}')))
                     elif isinstance(event, TextMessage):
                         seen.append(event.data)
-                        peer.sendall(
-                            ws.send(TextMessage("hello") if len(seen) == 1 else CloseConnection(1000))
+                        more = (
+                            TextMessage("hello")
+                            if len(seen) == 1
+                            else BytesMessage(b"\0correct-horse-battery")
                         )
+                        peer.sendall(ws.send(more))
+                    elif isinstance(event, BytesMessage):
+                        packed.append(bytes(event.data))
+                        peer.sendall(ws.send(CloseConnection(1000)))
             assert until(lambda: recorder.stats.under_way == 0)
             assert recorder.wait_quiet(seconds=0, timeout=HANG)
             assert recorder.failures == []
@@ -240,9 +250,13 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
     assert address == record["url"] == "http://ws.example/chat?x=1"
     assert record["replayable"] is True
     assert "close" not in record  # it was the client who closed
-    assert [m["from"] for m in record["messages"]] == ["client", "server", "client", "server"]
+    assert [m["from"] for m in record["messages"]] == ["client", "server"] * 3
     assert record["messages"][3]["text"] == "echo hello"
     assert b"correct-horse-battery" not in raw_bytes(tmp_path / "s")
+    assert packed == [b"\0correct-horse-battery"]  # the client gets the real thing
+    sent, echoed = (base64.b64decode(m["base64"]) for m in record["messages"][4:])
+    assert sent == echoed
+    assert sent.startswith(b"\0stillweb-secret-")
 
 
 def test_a_body_of_200_megabytes_in_flat_memory(lab: Lab, tmp_path: Path) -> None:

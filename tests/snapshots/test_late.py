@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,27 @@ def record(path: Path, redactor: Redactor, *, first: bytes, headers: Headers = H
             if number == 0:
                 view = View("http://a.test/", "http://a.test/", "http://a.test/", "A", ())
                 writer.view(view, {"text": f"your code: {TOKEN}".encode(), "dom": b"<p>nothing</p>"})
+
+
+def test_what_a_web_socket_said_before_a_secret_was_known_is_named(tmp_path: Path) -> None:
+    redactor = Redactor(b"k" * 32)
+    packed = base64.b64encode(b"\x00" + TOKEN.encode()).decode()
+    for name, said in (
+        ("text", {"text": f"your code: {TOKEN}"}),
+        ("bytes", {"base64": packed}),
+        ("no", {"text": ""}),
+    ):
+        with Writer.open(tmp_path / "s") as writer:
+            url = f"http://a.test/{name}?ticket=1"
+            writer.metadata(url, {"url": url, "messages": [{"from": "server", **said}]})
+    redactor.learn(TOKEN)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = late.find(snapshot, redactor)
+    assert [(one.part, one.url) for one in found] == [
+        ("web socket's messages", "http://a.test/bytes"),
+        ("web socket's messages", "http://a.test/text"),
+    ]
+    assert TOKEN not in "".join(map(str, found))
 
 
 def test_what_was_stored_before_a_secret_was_known_is_named(tmp_path: Path) -> None:

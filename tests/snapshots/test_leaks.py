@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,3 +111,24 @@ def test_pieces_hide_nothing(size: int) -> None:
         else [data[:6010], data[6010:6011], data[6011:]]
     )
     assert {kind for kind, _ in in_bytes(pieces)} == {"JSON web token", "AWS access key"}
+
+
+def test_what_web_sockets_said_is_looked_through(tmp_path: Path) -> None:
+    messages = [
+        {"from": "client", "text": '{"password": "correct-horse-battery"}'},
+        {"from": "server", "text": '{"password": "must be longer"}'},
+        {"from": "server", "base64": base64.b64encode(b"\x00" + AWS.encode()).decode()},
+        {"from": "server", "base64": "no base64"},
+        "another tool's",
+    ]
+    with Writer.open(tmp_path / "s") as writer:
+        record = {"url": "http://a.test/ws", "messages": messages, "close": [1000, JWT]}
+        writer.metadata("http://a.test/ws?ticket=1", record)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = scan(snapshot)
+    assert [(leak.kind, leak.part) for leak in found] == [
+        ("member password", "web socket message 1"),
+        ("AWS access key", "web socket message 3"),
+        ("JSON web token", "web socket message 5"),  # the reason for which it was closed
+    ]
+    assert {leak.url for leak in found} == {"http://a.test/ws"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from harness.tools.jina import answer as read
 from harness.tools.serper import (
     SCRAPE_HOST,
     SEARCH_HOST,
-    Searcher,
     SearchLimit,
     json_response,
     parse_object,
@@ -29,8 +27,6 @@ from snapshots.request import Request
 if TYPE_CHECKING:
     from harness.tools.toolset import Toolset
 
-MOST_SESSIONS = 4096
-
 VirtualHost = Callable[[Request, str], Response]
 
 
@@ -41,54 +37,44 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
     """
     visits = _Visits(toolset)
 
-    def limited(message: str) -> Response:
-        value = {"message": message, "statusCode": 429}
-        return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
-
-    def serper(request: Request, session: str) -> Response:
-        body = parse_object(request.body) or {}
-        try:
-            toolset.searcher.check(body)
-        except SearchLimit as error:
-            return limited(str(error))
-        response, found = toolset.searcher.ask(request, visits.get(session))
+    def serper(request: Request, visit: Visit) -> Response:
+        toolset.searcher.check(parse_object(request.body) or {})
+        response, found = toolset.searcher.ask(request, visit)
         return with_verdict(response, found.verdict) if response is not None else missed(request, found)
 
-    def reader(request: Request, session: str) -> Response:
-        return read(request, visits.get(session))
-
-    def other(answer: Callable[[Request, Visit, Searcher], Response]) -> VirtualHost:
+    def served(answer: Callable[[Request, Visit], Response]) -> VirtualHost:
         def host(request: Request, session: str) -> Response:
             try:
-                return answer(request, visits.get(session), toolset.searcher)
+                return answer(request, visits.get(session))
             except SearchLimit as error:
-                return limited(str(error))
+                value = {"message": str(error), "statusCode": 429}
+                return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
 
         return host
 
     return {
-        SEARCH_HOST: serper,
-        SCRAPE_HOST: serper,
-        READER_HOST: reader,
-        TAVILY_HOST: other(tavily),
-        EXA_HOST: other(exa),
+        SEARCH_HOST: served(serper),
+        SCRAPE_HOST: served(serper),
+        READER_HOST: served(read),
+        TAVILY_HOST: served(lambda request, visit: tavily(request, visit, toolset.searcher)),
+        EXA_HOST: served(lambda request, visit: exa(request, visit, toolset.searcher)),
     }
 
 
 class _Visits:
-    """The sessions of programs, made at their first request."""
+    """The sessions of programs, made at their first request.
+
+    None is forgotten, as the gateway forgets none of its own: begun anew it would be answered otherwise.
+    """
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Visit] = OrderedDict()
+        self._known: dict[str, Visit] = {}
 
     def get(self, name: str) -> Visit:
         with self._lock:
             visit = self._known.get(name)
             if visit is None:
                 visit = self._known[name] = self._toolset.store.session(name)
-                if len(self._known) > MOST_SESSIONS:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(name)
             return visit

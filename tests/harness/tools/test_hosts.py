@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from harness.tools import Toolset, http_hosts
 from harness.tools.jina import target_of
+from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SEARCH_BODY, SITE, VIEW, json_bytes
 
 
@@ -197,3 +201,30 @@ def test_limits_hold_for_all_services(allowed: Toolset) -> None:
         ask(allowed, "POST", f"{TAVILY}/search", json_bytes({"query": "x", "max_results": 11})).status == 429
     )
     assert ask(allowed, "POST", f"{EXA}/search", json_bytes({"query": "x", "numResults": 11})).status == 429
+
+
+def test_a_session_is_not_forgotten_whoever_asks_between(tmp_path: Path) -> None:
+    """Of 4,097 sessions the first began anew without a word, and was given the first answer again."""
+    url, body = "https://google.serper.dev/search", json_bytes({"q": "tide"})
+    headers = (("Content-Type", "application/json"),)
+    with Writer.open(tmp_path / "twice") as writer:
+        for number in (1, 2):
+            writer.exchange(
+                Exchange(
+                    Request("POST", url, headers, body),
+                    200,
+                    "OK",
+                    headers,
+                    json_bytes({"tide": number}),
+                    datetime(2025, 1, number, tzinfo=UTC),
+                    begin=2 * number,
+                    end=2 * number + 1,
+                )
+            )
+    with Snapshot.open(str(tmp_path / "twice")) as twice:
+        host = http_hosts(Toolset(twice))["google.serper.dev"]
+        request = Request("POST", url, headers, body)
+        assert json.loads(host(request, "one").body) == {"tide": 1}
+        for number in range(4097):
+            host(request, f"other {number}")
+        assert json.loads(host(request, "one").body) == {"tide": 2}

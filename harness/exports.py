@@ -21,6 +21,7 @@ from typing import Any
 from harness.run_files import RunFiles
 from harness.summary import summarise
 from harness.trace import Event, Trace, digest
+from snapshots.appending import write_whole
 
 Attributes = dict[str, str | int | float | bool]
 
@@ -160,10 +161,18 @@ def _tool_attributes(event: Event) -> Attributes:
 
 def export_openinference(path: Path, out: Path) -> Path:
     """Writes one OTLP/JSON request a line for each finished attempt."""
-    with out.open("w", encoding="utf-8") as file:
-        for trace in _finished(path):
-            file.write(json.dumps(openinference(trace), ensure_ascii=True) + "\n")
+    lines = (json.dumps(openinference(trace), ensure_ascii=True) + "\n" for trace in _finished(path))
+    _write(out, (line.encode() for line in lines))
     return out
+
+
+def _write(out: Path, pieces: Iterable[bytes]) -> None:
+    """Whole or not at all; only what is no file (a pipe, /dev/stdout) gets it piece by piece."""
+    if out.exists() and not out.is_file():
+        with out.open("wb") as file:
+            file.writelines(pieces)
+    else:
+        write_whole(out.resolve(), pieces)
 
 
 def _finished(path: Path) -> Iterator[Trace]:
@@ -234,7 +243,7 @@ def export_inspect(path: Path, out: Path) -> Path:
         },
         "samples": samples,
     }
-    out.write_text(json.dumps(log, ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
+    _write(out, [(json.dumps(log, ensure_ascii=True, indent=1) + "\n").encode()])
     return out
 
 

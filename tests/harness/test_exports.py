@@ -1,6 +1,7 @@
 """Exports: traces in OTLP with OpenInference names, runs as inspect logs."""
 
 import json
+import os
 
 import pytest
 
@@ -9,6 +10,7 @@ from harness.exports import export_inspect, export_openinference, openinference
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
 from harness.trace import read_trace
+from snapshots.errors import DamagedInput
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import bird_task, make_run
@@ -99,3 +101,28 @@ def test_models_and_their_tokens_are_in_both(tmp_path, monkeypatch):
         int(named["llm.token_count.prompt_details.cache_read"]["intValue"])
         == of_sample["input_tokens_cache_read"]
     )
+
+
+@pytest.mark.parametrize("export", [export_openinference, export_inspect])
+def test_an_export_that_fails_leaves_the_file_that_was_there(tmp_path, export):
+    files = make_run(tmp_path, NAMES)
+    out = tmp_path / "out"
+    before = export(files.path, out).read_bytes()
+    files.trace_path("wrong", 1).write_text("{broken")
+    with pytest.raises(DamagedInput):
+        export(files.path, out)
+    assert out.read_bytes() == before
+    assert not [one for one in tmp_path.iterdir() if one.name.endswith(".new")]
+
+
+def test_an_export_goes_into_a_pipe_too(tmp_path):
+    files = make_run(tmp_path, ["wrong"])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)  # so that nobody waits; a line is less than a pipe holds
+    try:
+        export_openinference(files.path, pipe)
+        assert os.read(held, 1 << 20).endswith(b"\n")
+    finally:
+        os.close(held)
+    assert pipe.is_fifo()

@@ -269,5 +269,13 @@ def head(status: int, reason: str, headers: Headers) -> bytes:
     text = "\r\n".join(lines) + "\r\n"
     try:
         return text.encode("latin-1")
+    except UnicodeEncodeError:  # of a field of ours, such as the name of an archive; the recorded ones stay
+        return b"".join(field_bytes(line) + b"\r\n" for line in lines)
+
+
+def field_bytes(text: str) -> bytes:
+    """A part of a head as bytes: recorded ones are Latin-1, byte for byte; what is none of that is UTF-8."""
+    try:
+        return text.encode("latin-1")
     except UnicodeEncodeError:
-        return text.encode(errors="surrogateescape")
+        return text.encode("utf-8", "surrogateescape")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -14,7 +15,7 @@ import h2.exceptions
 import h2.settings
 
 from proxy.addresses import target_text
-from proxy.http1 import MAX_BODY, MAX_HEAD
+from proxy.http1 import MAX_BODY, MAX_HEAD, field_bytes
 from proxy.hub import Hub
 from proxy.replies import Line, Reply, failure
 from snapshots.errors import StillwebError
@@ -23,6 +24,13 @@ from snapshots.request import Request
 MAX_STREAMS = 128
 WINDOW = 1 << 20
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+# How h2 tells that the client has reset a stream, which it may do in the same packet: closed, and once another one
+# was opened after it also forgotten.
+_GONE = (
+    h2.exceptions.StreamClosedError,
+    h2.exceptions.NoSuchStreamError,
+    h2.exceptions.StreamIDTooLowError,
+)
 
 
 class Wire(Protocol):
@@ -93,12 +101,17 @@ class Http2:
         """Decrypted bytes of the client."""
         try:
             events = self._h2.receive_data(data)
-            for event in events:
-                self._event(event)
         except h2.exceptions.ProtocolError:
             self._hub.malformed += 1
             self._flush()
             self._connection.close()
+            return
+        try:
+            for event in events:
+                self._event(event)
+        except h2.exceptions.ProtocolError as error:  # ours: the client's own were found above
+            self._hub.failed(error)
+            self._connection.abort()
             return
         self.pump()
 
@@ -118,14 +131,14 @@ class Http2:
                     request.parts.append(data)
                     if request.size > MAX_BODY:
                         del self._incoming[stream]
-                        self._h2.reset_stream(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+                        self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             case h2.events.StreamEnded():
                 self._ended(_stream(event))
             case h2.events.StreamReset():
                 self._incoming.pop(_stream(event), None)
                 self._outgoing.pop(_stream(event), None)
             case h2.events.ConnectionTerminated():
-                if not self._outgoing:
+                if not self._outgoing and not self._tasks:
                     self._connection.close()
 
     def _ended(self, stream: int) -> None:
@@ -172,25 +185,25 @@ class Http2:
     def _send(self, stream: int, reply: Reply) -> None:
         fields = [(b":status", str(reply.status).encode())]
         fields += [
-            (n.lower().encode("latin-1", "replace"), v.strip().encode("latin-1", "replace"))
+            (field_bytes(n.lower()), field_bytes(v.strip(" \t")))
             for n, v in reply.fields
             if n.lower() not in _OWN
         ]
         empty = reply.pieces is None and not reply.body
         try:
             self._h2.send_headers(stream, fields, end_stream=empty)
-        except h2.exceptions.StreamClosedError:
+        except _GONE:
             return  # the client has given it up
         if not empty:
             self._outgoing[stream] = _Outgoing(reply)
 
     def pump(self) -> None:
         """Sends as much as the windows and the transport allow."""
-        try:
-            for stream in list(self._outgoing):
+        for stream in list(self._outgoing):
+            try:
                 self._pump_stream(stream, self._outgoing[stream])
-        except h2.exceptions.StreamClosedError as closed:
-            self._outgoing.pop(closed.stream_id, None)
+            except _GONE:
+                self._outgoing.pop(stream, None)
         self._flush()
 
     def _pump_stream(self, stream: int, out: _Outgoing) -> None:
@@ -227,7 +240,7 @@ class Http2:
             if out.broke is not None:
                 out.broke(error, out.sent)
             self._outgoing.pop(stream, None)
-            self._h2.reset_stream(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
+            self._reset(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
             self._flush()
             return
         out.fetching = False
@@ -236,6 +249,10 @@ class Http2:
         else:
             out.data = memoryview(piece)
         self.pump()
+
+    def _reset(self, stream: int, code: h2.errors.ErrorCodes) -> None:
+        with contextlib.suppress(*_GONE):
+            self._h2.reset_stream(stream, code)
 
     def _flush(self) -> None:
         data = self._h2.data_to_send()

@@ -18,6 +18,8 @@ _STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +(\S.*?)(?: +HTTP/[0-9.]+)?$")
 _TEXTUAL = re.compile(r"text/|json|javascript|ecmascript|xml|x-www-form-urlencoded")
 _BODILESS = frozenset({204, 304})
+# Of ASCII alone: the bytes 85 and A0 are spaces in Latin-1, and ends of letters in UTF-8.
+_SPACE = " \t\r\n\v\f"
 _SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
 
 
@@ -35,25 +37,25 @@ def split(block: bytes) -> tuple[str, Headers, int]:
     head = block[:stop]
     if is_regular(head):
         first, _, rest = head.partition(b"\r\n")
-        return first.decode("latin-1").rstrip(), _fields(rest), start
+        return first.decode("latin-1").rstrip(_SPACE), _fields(rest), start
     lines = head.decode("latin-1").replace("\r", "").split("\n")
     headers: list[tuple[str, str]] = []
     for line in lines[1:]:
         if line[:1] in (" ", "\t") and headers:
             name, value = headers[-1]
-            headers[-1] = (name, f"{value} {line.strip()}")
+            headers[-1] = (name, f"{value} {line.strip(_SPACE)}")
             continue
         name, colon, value = line.partition(":")
         if colon and name.strip():
-            headers.append((name.strip(), value.strip()))
-    return lines[0].rstrip(), tuple(headers), start
+            headers.append((name.strip(), value.strip(_SPACE)))
+    return lines[0].rstrip(_SPACE), tuple(headers), start
 
 
 @lru_cache(maxsize=1024)
 def _fields(lines: bytes) -> Headers:
     """The fields of a regular head without its start line. A client sends the same ones again and again."""
     parts = [line.partition(":") for line in lines.decode("latin-1").split("\r\n")]
-    return tuple([(n, v.strip()) for n, colon, v in parts if colon and n])
+    return tuple([(n, v.strip(_SPACE)) for n, colon, v in parts if colon and n])
 
 
 def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:

@@ -133,6 +133,8 @@ class Answerer:
             site = site_of(request.url)
             # decided by nothing but the request, and by a session that has changed nothing there
             if site not in line.session.sites and hot is not None:
+                if reply.whole is None:
+                    self.kept.grow(hot, len(reply.wire()))
                 self.kept.remember(memo_key, Memo(reply.wire(), tail, line, lookup.capture, site), hot)
         return reply
 

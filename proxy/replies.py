@@ -34,10 +34,10 @@ def flagged(
 class Reply:
     """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
 
-    `broke(error, sent)` is to be called where the pieces can't be had to the end.
+    `broke(error, sent)` is to be called where the pieces can't be had to the end. `whole` is what `wire` has made.
     """
 
-    __slots__ = ("body", "broke", "fields", "length", "pieces", "status", "wire_head")
+    __slots__ = ("body", "broke", "fields", "length", "pieces", "status", "whole", "wire_head")
 
     def __init__(
         self,
@@ -56,10 +56,13 @@ class Reply:
         self.length = length if pieces is not None else len(body)
         self.broke: Callable[[Exception, int], None] | None = None
         self.wire_head = head(status, reason or " ", fields)
+        self.whole: bytes | None = None
 
     def wire(self) -> bytes:
-        """A kept-alive HTTP/1.1 answer as one piece; for whole bodies."""
-        return b"".join((self.wire_head, b"\r\n", self.body))
+        """A kept-alive HTTP/1.1 answer as one piece, always the same one; for whole bodies."""
+        if self.whole is None:
+            self.whole = b"".join((self.wire_head, b"\r\n", self.body))
+        return self.whole
 
 
 def failure(request: Request, status: int, reason: str, why: str) -> Reply:

@@ -72,3 +72,21 @@ def test_hosts_without_number_leave_memory_as_it_is(
             assert c.get("https://one.example/").text == "one"
         assert len(authority._contexts) <= 3
         assert len(g._hub._protocols) <= 3
+
+
+def test_a_capture_asked_for_in_many_forms_is_in_memory_twice_at_most(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Clients that number their requests ask for it in as many forms: what to send is the same each time."""
+    site = Site(tmp_path / "snap")
+    site.add("https://site.example/", b"x" * 50_000)
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, client(g, None) as c:
+        for number in range(20):
+            assert (
+                len(c.get("https://site.example/", headers={"X-Request-Id": f"{number}"}).content) == 50_000
+            )
+        kept = g._hub.answerer.kept
+        wires = [memo.wire for known in kept.memos.values() for memo in known.values()]
+        assert len(wires) == 20
+        assert len({id(wire) for wire in wires}) == 1
+        assert kept.bytes > 100_000  # both are counted

@@ -132,7 +132,7 @@ class Channel(asyncio.Protocol):
     async def _stream(self, reply: Reply, pieces: Iterator[bytes], chunked: bool, keep: bool) -> None:
         sent, length = 0, reply.length
         try:
-            async for piece in self.hub.iterate(pieces):
+            while (piece := await self.hub.next_piece(pieces)) is not None:
                 await self.writable()
                 sent += len(piece)
                 self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)

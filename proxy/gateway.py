@@ -96,6 +96,7 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
+        self._broken: OSError | None = None
 
     # Life
 
@@ -116,6 +117,13 @@ class Gateway:
         )
         self._thread.start()
         started.wait()
+        if self._broken is not None:
+            self._thread.join()
+            self._thread = None
+            self._socket.close()
+            if self._workers is not None:
+                self._workers.stop()
+            raise MissingCapability(f"the gateway can't start: {self._broken.strerror}") from self._broken
         flush_at_sigterm(self.ledger)
         atexit.register(self.close)
         return self
@@ -171,11 +179,17 @@ class Gateway:
                 raise
 
     def _run(self, started: threading.Event) -> None:
-        loop = new_loop()
         try:
-            loop.run_until_complete(self._serve(started))
-        finally:
-            loop.close()
+            loop = new_loop()
+            try:
+                loop.run_until_complete(self._serve(started))
+            finally:
+                loop.close()
+        except OSError as error:
+            if started.is_set():
+                raise
+            self._broken = error  # no more open files, mostly: `start` says it
+            started.set()
 
     async def _serve(self, started: threading.Event) -> None:
         loop = self._loop = asyncio.get_running_loop()
@@ -193,8 +207,7 @@ class Gateway:
         sweeper.cancel()
         server.close()
         self._socket.close()
-        hub.close()
-        await asyncio.sleep(0)  # the connections hear that they are gone
+        await hub.close()
 
     def _receive(self, listener: socket.socket, workers: Workers) -> Reception:
         """Accepts for the workers; what asks for our own pages is answered here."""

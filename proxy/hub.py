@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -152,11 +152,6 @@ class Hub:
         piece: bytes | None = await self.run(next, pieces, None)
         return piece
 
-    async def iterate(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """All pieces of a long body."""
-        while (piece := await self.next_piece(pieces)) is not None:
-            yield piece
-
     def failed(self, error: BaseException | None) -> None:
         """Keeps what broke an answer off, for the status page."""
         self.failures.append(f"{type(error).__name__}: {error}")
@@ -200,11 +195,16 @@ class Hub:
             "seconds": int(time.monotonic() - self.started),
         }
 
-    def close(self) -> None:
-        """Ends all connections."""
+    async def close(self) -> None:
+        """Ends all connections, and all that is under way on the event loop."""
         for connection in list(self.connections):
             connection.abort()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.sleep(0)  # the connections hear that they are gone
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:

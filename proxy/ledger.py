@@ -119,18 +119,31 @@ class Ledger:
     def flush(self) -> None:
         """Writes what is pending now. A failure is kept in `error` and raised by `close`."""
         with self._lock:
-            pending = self._pending
-            lines = [pending.popleft() for _ in range(len(pending))]
-            if not lines:
-                return
-            data = ("\n".join(lines) + "\n").encode()
-            try:
-                while data:
-                    data = data[os.write(self._fd, data) :]
-            except OSError as error:
-                where = self.path or "the temporary file"
-                what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
-                self.error = MissingCapability(f"{where}: the ledger can't be written: {what}")
+            self._write_pending()
+
+    def flush_if_free(self) -> bool:
+        """The same without waiting; False if something is being written already, in whichever thread."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._write_pending()
+        finally:
+            self._lock.release()
+        return True
+
+    def _write_pending(self) -> None:
+        pending = self._pending
+        lines = [pending.popleft() for _ in range(len(pending))]
+        if not lines:
+            return
+        data = ("\n".join(lines) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            where = self.path or "the temporary file"
+            what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
+            self.error = MissingCapability(f"{where}: the ledger can't be written: {what}")
 
     def close(self) -> None:
         """Writes what is pending; the ledger can still be read. Raises what kept lines from being written."""

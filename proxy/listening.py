@@ -56,8 +56,14 @@ def flush_at_sigterm(ledger: Ledger) -> None:
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return
 
+    def again(number: int) -> None:
+        ledger.flush()  # when whoever writes is done
+        os.kill(os.getpid(), number)
+
     def end(number: int, _: FrameType | None) -> None:
-        ledger.flush()
+        if not ledger.flush_if_free():  # perhaps by this very thread: waiting for it here would never end
+            threading.Thread(target=again, args=(number,), daemon=True).start()
+            return
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -136,8 +136,7 @@ async def serve(hub: Hub, channel: socket.socket, questions: socket.socket) -> N
     loop.remove_reader(channel)
     loop.remove_reader(questions)
     sweeper.cancel()
-    hub.close()
-    await asyncio.sleep(0)
+    await hub.close()
 
 
 def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> None:

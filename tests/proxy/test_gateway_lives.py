@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from proxy import gateway as gateway_module
 from proxy.certificates import Authority
 from proxy.gateway import Gateway
 from proxy.ledger import Ledger
+from snapshots.errors import MissingCapability
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, client, drained, head
 from tests.support.waiting import HANG, STARTS, until
@@ -102,3 +106,64 @@ def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
     size, megabytes = map(int, done.stdout.split())
     assert size > 150 << 20
     assert megabytes < 150
+
+
+def test_what_keeps_it_from_starting_is_told(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(gateway_module, "new_loop", none_left)
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", b"x")
+    with site.open() as snapshot, pytest.raises(MissingCapability, match="can't start: Too many open files"):
+        Gateway(snapshot, authority=authority).start()
+
+
+def test_closing_under_way_leaves_nothing_pending(tmp_path: Path) -> None:
+    """asyncio says so on stderr, where a task of its own is left behind."""
+    script = (
+        "import gc, os, socket, sys, time\n"
+        "from pathlib import Path\n"
+        "from proxy import Authority, Gateway\n"
+        "from tests.proxy.frozen import Site\n"
+        "site = Site(Path(sys.argv[1]) / 'snap')\n"
+        "site.add('http://site.example/', os.urandom(12_000_000))\n"
+        "with site.open() as snapshot:\n"
+        "    gateway = Gateway(snapshot, authority=Authority.load_or_create(Path(sys.argv[1]))).start()\n"
+        "    sock = socket.create_connection(('127.0.0.1', gateway.port))\n"
+        "    sock.sendall(b'GET http://site.example/ HTTP/1.1\\r\\n\\r\\n')\n"
+        "    while not any(c.paused and c._busy for c in gateway._hub.connections):\n"
+        "        time.sleep(0.01)\n"
+        "    gateway.close()\n"
+        "gc.collect()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True, text=True, timeout=STARTS, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_sigterm_in_the_midst_of_writing_the_ledger_still_ends_it(tmp_path: Path) -> None:
+    """The main thread, where Python hears signals, holds the ledger's lock then."""
+    script = (
+        "import os, signal, sys\n"
+        "from proxy.ledger import Ledger\n"
+        "from proxy.listening import flush_at_sigterm\n"
+        "write = os.write\n"
+        "def struck(fd, data):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return write(fd, data)\n"
+        "ledger = Ledger(sys.argv[1])\n"
+        "flush_at_sigterm(ledger)\n"
+        "ledger._awaited = True\n"  # its own thread does not write
+        "ledger.write_line('{\"first\":1}')\n"
+        "os.write = struck\n"
+        "ledger.flush()\n"
+        "signal.pause()\n"
+    )
+    path = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], timeout=STARTS)
+    assert (done.returncode, path.read_text()) == (-signal.SIGTERM, '{"first":1}\n')

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from snapshots.errors import MissingCapability, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
 from snapshots.places import CHUNK, FilePlace
 from snapshots.scan import Damage, scan
 
@@ -28,9 +28,7 @@ class AppendFile:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
-            if error.errno in FULL_DISK:
-                raise full_disk(path, error) from error
-            raise UsageError(f"{path}: can't be written: {error.strerror}") from error
+            raise not_written(path, error) from error
         self.size = os.lseek(self._fd, 0, os.SEEK_END)
 
     def append(self, *parts: bytes | BinaryIO) -> list[int]:
@@ -83,6 +81,16 @@ def full_disk(path: Path, error: OSError) -> MissingCapability:
     return MissingCapability(
         f"{path}: {error.strerror}; what was recorded before is kept: free some space and go on"
     )
+
+
+def not_written(path: Path, error: OSError) -> StillwebError:
+    """The error for what can't be written at all: the machine's (full disk, read-only place), else wrong usage."""
+    if error.errno in FULL_DISK:
+        return full_disk(path, error)
+    said = f"{path}: can't be written: {error.strerror}"
+    if error.errno == errno.EROFS:
+        return MissingCapability(f"{said}; choose another place")
+    return UsageError(said)
 
 
 def write_whole(path: Path, pieces: Iterable[bytes]) -> int:

@@ -65,7 +65,7 @@ def seal(
     """Freezes the texts, tries the rules, writes the index and packs the directory into a `.wacz`.
 
     `out` is beside the directory by default. Sealing again gives the same bytes. Raises UsageError for what
-    is no open snapshot, DamagedInput, MissingCapability (full disk).
+    is no open snapshot or an empty one, DamagedInput, MissingCapability (full disk).
     """
     from snapshots.freezing import freeze
     from snapshots.groups import check_rules
@@ -83,6 +83,8 @@ def seal(
     with Writer.open(root) as writer:
         report.repairs = writer.repairs
         with Snapshot.open(root) as recorded:
+            if not (recorded.views() or recorded.count_texts() or any(recorded.captures())):
+                raise UsageError(f"{root}: nothing was recorded; there is nothing to seal")
             if writer.keep_text:
                 frozen = freeze(recorded, writer, workers=workers, progress=progress)
                 report.frozen, report.warnings = frozen.texts, [f"{a}: {w}" for a, w in frozen.warnings]

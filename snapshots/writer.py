@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from snapshots import indexing, warc
-from snapshots.appending import FULL_DISK, AppendFile, full_disk, write_whole
+from snapshots.appending import AppendFile, not_written, write_whole
 from snapshots.build import Hashes, fits, join_lines, mend, open_index
 from snapshots.capture import Capture, Exchange
 from snapshots.cdxj import parse_line
@@ -104,9 +104,7 @@ class Writer:
             for folder in ("archive", "indexes", "pages"):
                 (root / folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            if error.errno in FULL_DISK:
-                raise full_disk(root, error) from error
-            raise UsageError(f"{root}: can't be written: {error.strerror}") from error
+            raise not_written(root, error) from error
         told = dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
         writer = cls(root.resolve(), software or software_name(), told, profile)
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import print_json, table
+from harness.console import counted, print_json, table
 
 if TYPE_CHECKING:
     from harness.compare import Comparison
@@ -51,13 +51,21 @@ def command(
         read_outcomes,
     )
     from harness.repeats import errors_by_base, flips
+    from snapshots.errors import UsageError
 
     first = read_outcomes(a)
     metric = metric or main_metric(first)
     within: dict[str, Any] = {}
+    comparison: Comparison | None = None
     if b is None:
-        comparison = compare_variants(first, metric, seed=seed)
+        repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
+        try:
+            comparison = compare_variants(first, metric, seed=seed)
+        except UsageError:
+            if not repeated or gates or page:
+                raise
         within = {
+            "repeated": repeated,
             "flips": flips(first, metric),
             "errors_by_base": [asdict(cluster) for cluster in errors_by_base(first, metric)],
         }
@@ -65,16 +73,25 @@ def command(
         comparison = compare(first, read_outcomes(b), metric, seed=seed)
         within = {"differs": list(differences(a, b))}
     if as_json:
-        print_json({**comparison.to_json(), **within})
+        print_json({**(comparison.to_json() if comparison else {"metric": metric}), **within})
     else:
         if within.get("differs"):
             click.echo(f"the runs stand on different {', '.join(within['differs'])}")
-        _told(comparison, ("constraint", "goal") if b is None else ("A", "B"))
+        if comparison:
+            _told(comparison, ("constraint", "goal") if b is None else ("A", "B"))
+        else:
+            click.echo(f"{metric}: no task has both a goal and a constraint form")
         for task_id, values in within.get("flips", {}).items():
             shown = ", ".join("-" if value is None else f"{value:.3f}" for value in values)
             click.echo(f"repeats differ: {task_id}: {shown}")
+        if within.get("repeated"):
+            click.echo(
+                f"repeats: {counted(within['repeated'], 'task')} attempted again, {len(within['flips'])} with differing scores"
+            )
         for cluster in within.get("errors_by_base", ()):
             click.echo(f"errors: {cluster['base']}: {cluster['wrong']} of {cluster['attempts']} attempts")
+    if comparison is None:
+        return
     if page is not None:
         from harness.report.comparison import write_comparison
 

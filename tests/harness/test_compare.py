@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +322,21 @@ def test_the_command_compares_the_forms_and_repeats_of_one_run(
     code, out = call(capsys, "compare", files.path, "--json")
     assert (json.loads(out)["flips"], json.loads(out)["worse"]) == ({}, ["x"])
     assert call(capsys, "compare", files.path, "--fail-on", "worse>0")[0] == 1
+
+
+def test_a_run_without_forms_tells_of_its_repeats(tmp_path, capsys):
+    """It only said that the other form is not in the run; the help promises the repeats."""
+    script = {"default": {"answer": "7|3900\n9|3700"}}
+    ready = Settings(agent=write_script(tmp_path, script), contracts=(), epochs=2)
+    files = start_run(tmp_path / "run", ready, [bird_task("x")])
+    run_attempts(files.path, display=SilentDisplay())
+    code, out = call(capsys, "compare", files.path)
+    assert code == 0
+    assert "no task has both a goal and a constraint form" in out
+    assert "repeats: 1 task attempted again, 0 with differing scores" in out
+    code, out = call(capsys, "compare", files.path, "--json")
+    assert (code, json.loads(out)["repeated"], json.loads(out)["flips"]) == (0, 1, {})
+    assert call(capsys, "compare", files.path, "--fail-on", "worse>0")[0] == 2
+    once = start_run(tmp_path / "once", replace(ready, epochs=1), [bird_task("x")])
+    run_attempts(once.path, display=SilentDisplay())
+    assert call(capsys, "compare", once.path)[0] == 2

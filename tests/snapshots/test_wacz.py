@@ -1,12 +1,15 @@
 """A sealed snapshot is the open one: the same id, captures, views and texts, in one file that is read in place."""
 
+import errno
+import os
 import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from snapshots.errors import DamagedInput, UsageError
+from snapshots.appending import AppendFile
+from snapshots.errors import DamagedInput, StillwebError, UsageError
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
@@ -220,3 +223,34 @@ def test_a_rule_that_would_confuse_captures_is_refused_and_said(tmp_path: Path) 
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert len(snapshot.rules.refused) == 1
     assert verify(report.path) == []
+
+
+def test_an_empty_recording_is_not_sealed(tmp_path: Path) -> None:
+    """A program that asked for nothing, or past the proxy, left a sealed file and exit code 0."""
+    with Writer.open(tmp_path / "s"):
+        pass
+    with pytest.raises(UsageError, match="nothing was recorded; there is nothing to seal") as refused:
+        seal(tmp_path / "s")
+    assert refused.value.exit_code == 2
+    assert not (tmp_path / "s.wacz").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.EROFS, 4), (errno.ENOSPC, 4), (errno.EACCES, 2), (errno.ENOTDIR, 2)]
+)
+def test_a_place_that_cannot_be_written_has_one_exit_code_wherever_it_is_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    """A read-only place was 2 while recording, and 4 elsewhere."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(tmp_path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(StillwebError) as refused:
+        Writer.open(tmp_path / "s")
+    assert refused.value.exit_code == code
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StillwebError) as refused:
+        AppendFile(tmp_path / "x")
+    assert refused.value.exit_code == code

@@ -204,7 +204,10 @@ class Driver:
     # ---- the actions
 
     async def _goto(self, given: dict[str, Any]) -> Calm:
-        url = urljoin(self.page.url, given["url"])
+        try:
+            url = urljoin(self.page.url, given["url"])
+        except ValueError as error:
+            raise Failed(f"{given['url']}: is no URL ({error})") from None
         _, calm = await self.open(url)
         return calm
 

@@ -54,7 +54,9 @@
   };
   const found = [];
   const add = (kind, e, target, more) => found.push({ kind, css: css(e), target, ...more });
-  const actionOf = (form) => new URL(form.getAttribute("action") || "", location.href);  // a field may be called "action"
+  const actionOf = (form) => {  // a field may be called "action"
+    try { return new URL(form.getAttribute("action") || "", location.href); } catch { return new URL(location.href); }  // none: nothing is sent
+  };
   const methodOf = (form) => (form.getAttribute("method") || "get").toLowerCase();
   const submitOf = (e) => {
     const form = e.form || e.closest("form");

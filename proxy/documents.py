@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from snapshots.capture import Capture
 
 MAX_SECONDS = 120.0
+MAX_REDIRECTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +104,36 @@ async def fetch_document(
     """GET a URL to its last byte; the bytes go to the recorder, not into memory here."""
     import httpx
 
-    headers = {}
-    if context is not None:
-        cookies = await context.cookies(url)
-        if cookies:
-            headers["cookie"] = "; ".join(f"{c.get('name', '')}={c.get('value', '')}" for c in cookies)
+    at = url
     try:
-        async with http.stream("GET", url, headers=headers) as answer:
-            size = 0
-            async for piece in answer.aiter_raw():
-                size += len(piece)
-            media = answer.headers.get("content-type", "").partition(";")[0].strip()
-            error = None if answer.is_success else f"status {answer.status_code}"
-            return Document(url, answer.status_code, media, size, error)
+        for _ in range(MAX_REDIRECTS):
+            headers = await _cookies(at, context)
+            async with http.stream("GET", at, headers=headers, follow_redirects=False) as answer:
+                if answer.next_request is not None:  # each address gets its own cookies
+                    async for _piece in answer.aiter_raw():
+                        pass
+                    at = str(answer.next_request.url)
+                    continue
+                return await _whole(answer, url)
+        return Document(url, 0, "", 0, f"more than {MAX_REDIRECTS} redirects")
     except httpx.HTTPError as error:
         return Document(url, 0, "", 0, str(error) or type(error).__name__)
     except httpx.InvalidURL as error:
         return Document(url, 0, "", 0, f"no valid URL: {error}")
+
+
+async def _cookies(url: str, context: BrowserContext | None) -> dict[bytes, bytes]:
+    cookies = await context.cookies(url) if context is not None else ()
+    said = "; ".join(f"{c.get('name', '')}={c.get('value', '')}" for c in cookies)
+    return (
+        {b"cookie": said.encode()} if said else {}
+    )  # any bytes may stand in one; browsers read them as UTF-8
+
+
+async def _whole(answer: httpx.Response, url: str) -> Document:
+    size = 0
+    async for piece in answer.aiter_raw():
+        size += len(piece)
+    media = answer.headers.get("content-type", "").partition(";")[0].strip()
+    error = None if answer.is_success else f"status {answer.status_code}"
+    return Document(url, answer.status_code, media, size, error)

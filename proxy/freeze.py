@@ -33,6 +33,7 @@ WORKER = re.compile(
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
+MOST_REDIRECTS = 20  # of a worker's script: the browser would follow them past us
 LISTENINGS = 6  # times that streams are listened to for silence, at most
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
@@ -131,13 +132,19 @@ async def install(
     async def worker(route: Route, request: Request) -> None:
         import httpx
 
-        url = WORKER.sub("", request.url)
+        url, followed = WORKER.sub("", request.url), list[str]()
         try:
             headers = await request.all_headers()
-            headers = {k: v for k, v in headers.items() if not k.startswith(":")}
+            fields = {k.encode(): v.encode() for k, v in headers.items() if not k.startswith(":")}
             # The proxy checks the origin's certificate; its own is the one that would be checked here.
             async with httpx.AsyncClient(proxy=proxy_url, verify=False, timeout=60) as client:
-                answer = await client.get(url, headers=headers)
+                answer = await client.get(url, headers=fields)
+                while answer.next_request is not None and len(followed) < MOST_REDIRECTS:
+                    at = answer.next_request.url
+                    if (at.scheme, at.netloc) != (answer.url.scheme, answer.url.netloc):
+                        break  # no script of another origin can be one
+                    followed.append(str(at))
+                    answer = await client.get(at, headers=fields)
             kept = {
                 k: v for k, v in answer.headers.items() if k not in ("content-length", "content-encoding")
             }
@@ -145,7 +152,7 @@ async def install(
             await _quietly(
                 route.fulfill(status=answer.status_code, headers=kept, body=prelude + answer.content)
             )
-        except (httpx.HTTPError, PlaywrightError):
+        except (httpx.HTTPError, httpx.InvalidURL, PlaywrightError):
             await _quietly(route.abort())
 
     await context.add_init_script(source)

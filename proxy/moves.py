@@ -209,6 +209,11 @@ def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tup
             left.append((f"{control['kind']} {control.get('name') or control['css']}", why))
             continue
         out += _of(control, choices, words)
+        more = len(control.get("options") or ()) - choices.most_options
+        if control["kind"] == "select" and more > 0:
+            left.append(
+                (f"select {control.get('name') or control['css']}", f"its last {more} options are not tried")
+            )
     return out, left
 
 

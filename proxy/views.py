@@ -340,7 +340,10 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
     if named and not any(flow.url is None for flow in given):
         jobs += [Flow(url, ()) for url in urls if url not in named]
     for job in jobs:
-        parts = urlsplit(job.url or "")
+        try:
+            parts = urlsplit(job.url or "")
+        except ValueError:  # brackets that hold no address
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{job.url!r} is no http(s) URL")
     return jobs

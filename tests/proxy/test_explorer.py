@@ -287,7 +287,7 @@ def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Pa
     """Switches of a theme for narrow screens: a check box that nobody sees, with labels that nobody can click."""
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        shown = """<title>Theme</title><input type=checkbox id=search style="display: none">
+        shown = """<title>Theme</title><form action="http://["><input name=q></form><input type=checkbox id=search style="display: none">
             <label for=search style="pointer-events: none">Search</label><label for=search style="display: block; width: 0; height: 0"></label>
             <button style="opacity: 0; pointer-events: none">Clear</button>
             <input type=checkbox id=more style="opacity: 0" onchange="p.hidden = !checked"><label for=more>More</label><p id=p hidden>more</p>"""

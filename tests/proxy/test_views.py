@@ -294,5 +294,7 @@ def test_an_interruption_leaves_all_in_order(tmp_path: Path) -> None:
 def test_what_can_not_be_planned() -> None:
     with pytest.raises(UsageError, match=r"'ftp://a/' is no http\(s\) URL"):
         plan(["ftp://a/"], ())
+    with pytest.raises(UsageError, match=r"'http://\[::1' is no http\(s\) URL"):
+        plan(["http://[::1"], ())
     jobs = plan(["http://a/", "http://b/"], [Flow("http://a/", STEPS)])
     assert jobs == [Flow("http://a/", STEPS), Flow("http://b/", ())]

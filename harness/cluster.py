@@ -23,7 +23,7 @@ STOP_SECONDS = 60.0
 
 
 class RayEngine:
-    """Jobs on a Ray cluster. `work` is not used: a worker makes its own from the run's directory."""
+    """Jobs on a Ray cluster. `work` is not used: a worker makes its own from the run's directory; the job says the rest."""
 
     def __init__(self, run_path: Path, parallel: int = 4) -> None:
         try:

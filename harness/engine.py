@@ -8,17 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from snapshots.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.repeating import Known
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One attempt to make."""
+    """One attempt to make, and what is told of it beforehand: why no answer is there, what ended in an earlier run."""
 
     task_id: str
     attempt: int
+    unsolvable: str | None = field(default=None, compare=False)
+    known: Known | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

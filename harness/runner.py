@@ -11,8 +11,9 @@ import asyncio
 import json
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,14 +169,14 @@ def run_attempts(
         for job in jobs:
             if files.trace_path(job.task_id, job.attempt).exists():
                 files.set_aside_failed(job.task_id, job.attempt)
-        work = partial(run_one, unsolvable=unsolvable or {}, known=known)
-        return _make(files, order(jobs) if order else jobs, work, engine, display or PlainDisplay(), embedder)
+        told = unsolvable or {}
+        jobs = [replace(job, unsolvable=told.get(job.task_id), known=known) for job in jobs]
+        return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay(), embedder)
 
 
 def _make(
     files: RunFiles,
     jobs: list[Job],
-    work: Callable[..., Awaitable[Outcome]],
     engine: Engine | None,
     shown: Display,
     embedder: Any,
@@ -190,7 +191,7 @@ def _make(
     async def all_of_them() -> None:
         async with Workshop.open(files.path, embedder=embedder) as shop:
             note_foundations(shop)
-            await (engine or LocalEngine()).run(jobs, partial(work, shop, display=shown), done)
+            await (engine or LocalEngine()).run(jobs, partial(run_one, shop, display=shown), done)
 
     if jobs:
         settings, _ = files.manifest()
@@ -236,16 +237,9 @@ def note_foundations(shop: Workshop) -> None:
         shop.files.write_manifest(settings, now)
 
 
-async def run_one(
-    shop: Workshop,
-    job: Job,
-    *,
-    display: Display | None = None,
-    unsolvable: Mapping[str, str] | None = None,
-    known: Known | None = None,
-) -> Outcome:
+async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -> Outcome:
     """Makes one attempt, scores it and leaves its trace under its final name."""
-    task = shop.tasks[job.task_id]
+    task, known = shop.tasks[job.task_id], job.known
     session = session_of(f"{task.id}/{job.attempt}")
     begin = time.perf_counter()
     async with AsyncExitStack() as stack:
@@ -269,7 +263,7 @@ async def run_one(
         )
         if display:
             display.changed(attempt)
-        reason = (unsolvable or {}).get(task.id) or task.meta.get("unsolvable")
+        reason = job.unsolvable or task.meta.get("unsolvable")
         if reason:
             played: Played = (None, "unsolvable", str(reason))
         else:

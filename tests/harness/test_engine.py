@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import sys
 import types
 from collections.abc import Generator
@@ -13,17 +14,19 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.attempt import Stop
 from harness.certificate import certify
 from harness.cluster import RayEngine, make_engine
 from harness.display import SilentDisplay
 from harness.engine import LocalEngine
+from harness.repeating import Known
 from harness.run_files import RunFiles, Settings
 from harness.runner import run_attempts, start_run
 from harness.summary import summarise
 from harness.tape import part_of
 from snapshots.errors import MissingCapability, UsageError
 from tests.support.openai_endpoint import Asked, Endpoint, Said
-from tests.support.runs import SHELF, bird_task
+from tests.support.runs import SHELF, bird_task, make_run
 
 
 class Reference:
@@ -45,7 +48,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
             self.function = function
 
         def remote(self, *arguments: Any) -> Reference:
-            return Reference(pool.submit(self.function, *arguments))
+            return Reference(pool.submit(self.function, *pickle.loads(pickle.dumps(arguments))))
 
     def wait_for(
         references: list[Reference], num_returns: int, timeout: float | None = None
@@ -89,6 +92,22 @@ def test_workers_record_into_parts_that_become_the_tape_and_the_run_repeats_here
     assert not part_of(files.path / "tape", "x").parent.exists()
     assert summarise(files.path).means["em"].value == 1.0
     assert certify(files.path, times=1).holds
+
+
+def test_a_worker_is_told_what_is_known_of_its_attempt(tmp_path: Path, ray: Any) -> None:
+    """What run_attempts was told of unsolvable tasks and earlier runs was lost on the way to a cluster."""
+    files = make_run(tmp_path, ["right", "wrong"], run=False)
+    known = Known(stops={("right", 1): Stop(0, 0, "seconds", "as before")})
+    run_attempts(
+        files.path,
+        engine=RayEngine(files.path, 1),
+        display=SilentDisplay(),
+        unsolvable={"wrong": "page X was not captured"},
+        known=known,
+    )
+    ends = {task.id: trace.last("answer") for task, _, trace in files.attempts() if trace}
+    assert (ends["wrong"]["end"], ends["wrong"]["error"]) == ("unsolvable", "page X was not captured")
+    assert (ends["right"]["end"], ends["right"]["error"]) == ("seconds", "as before")
 
 
 def test_a_failing_worker_ends_the_run_and_nothing_is_lost(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.commands.address import split_address
 from harness.console import print_json, say_damage
+from proxy.addresses import DEFAULT_SESSION
+
+if TYPE_CHECKING:
+    from snapshots import Capture, Request, Snapshot
 
 
 @click.command("lookup")
@@ -52,11 +56,14 @@ def command(
     )
     with Snapshot.open(*paths) as snapshot:
         say_damage(snapshot)
-        found = snapshot.matcher().lookup(request, accept=accept)
-        nearest = found.explain() if found.capture is None else []
-    answer: dict[str, Any] = {"verdict": found.verdict, "ambiguous": found.ambiguous, "state": found.state}
-    if found.capture is not None:
-        capture = found.capture
+        matcher = snapshot.matcher()
+        found = matcher.lookup(request, matcher.session(DEFAULT_SESSION), accept=accept)
+        entry = _told(snapshot, request, accept)
+        capture = (found.capture or _source(snapshot, request, accept)) if entry["capture"] else None
+        nearest = found.explain() if capture is None else []
+    answer: dict[str, Any] = {name: entry[name] for name in ("verdict", "ambiguous", "state")}
+    answer |= {name: entry[name] for name in ("derived", "why") if name in entry}
+    if capture is not None:
         answer["capture"] = {
             "url": capture.url,
             "status": capture.status,
@@ -73,11 +80,14 @@ def command(
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"{found.verdict}{' (ambiguous)' if found.ambiguous else ''}")
-        if found.capture is not None:
+        click.echo(f"{answer['verdict']}{' (ambiguous)' if answer['ambiguous'] else ''}")
+        for name in ("derived", "why"):
+            if name in answer:
+                click.echo(f"  {name}: {answer[name]}")
+        if capture is not None:
             for name, value in answer["capture"].items():
                 click.echo(f"  {name}: {value}")
-        if found.capture is None and not answer["nearest"]:
+        if capture is None and not answer["nearest"]:
             click.echo("  near: nothing")
         for near in answer["nearest"]:
             click.echo(f"  near: {near['method']} {near['url']}")
@@ -85,4 +95,28 @@ def command(
                 click.echo(f"    {line}")
             if near["rule"]:
                 click.echo(f"    rule {near['rule']} would join them")
-    return 0 if found.capture is not None else 1
+    return 0 if answer["verdict"] != "miss" else 1
+
+
+def _told(snapshot: Snapshot, request: Request, accept: str) -> dict[str, Any]:
+    """What the ledger of a replay would say of the request."""
+    from proxy.answering import Answerer
+    from proxy.ledger import Ledger
+
+    with Ledger() as ledger:
+        answerer = Answerer(snapshot, ledger, accept=accept)
+        answerer.answer(request, answerer.line(DEFAULT_SESSION))
+        return ledger.entries()[0]
+
+
+def _source(snapshot: Snapshot, request: Request, accept: str) -> Capture | None:
+    """The capture of another request from which the answer follows: a GET for HEAD, what a preflight asks for."""
+    from proxy.permissions import permission
+    from snapshots import Request
+
+    if request.method == "HEAD":
+        get = Request("GET", request.url, request.headers)
+        matcher = snapshot.matcher()
+        return matcher.lookup(get, matcher.session(DEFAULT_SESSION), accept=accept).capture
+    found = permission(snapshot, request)
+    return None if isinstance(found, str) else found[1]

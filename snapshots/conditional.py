@@ -31,7 +31,7 @@ def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]
 
 
 def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
-    """Whole answers before parts and "not modified", which only answer a request for just that."""
+    """Whole answers before parts and "not modified", which only answer a request for just that, as may a whole."""
     partial = PARTIAL if now.request.method in SAFE_METHODS else PARTIAL - {412}
     whole = [c for c in captures if c.status not in partial]
     if len(whole) == len(captures):
@@ -45,10 +45,9 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     wanted = [now.request.header(n) for n in names]
     same = []
     for capture in captures:
-        if capture.status in partial:
-            recorded = now.read_request(capture)
-            if [recorded.header(n) for n in names] == wanted:
-                same.append(capture)
+        recorded = now.read_request(capture)
+        if [recorded.header(n) for n in names] == wanted:
+            same.append(capture)
     if whole and same:  # a whole that lies over a part answers for it
         over = max(layer_of(c.filename) for c in whole)
         same = [c for c in same if layer_of(c.filename) >= over]

@@ -56,6 +56,8 @@ def vary_of(capture: Capture) -> tuple[tuple[str, str], ...]:
     return tuple((n, v) for n, v in capture.vary if n not in NEVER_VARY)
 
 
+# By which one request of a URL asks for another thing than the next one, and gets a part, or a refusal.
+CONDITIONAL = ("range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
 MANY = 20_000  # requests kept in memory
 
 
@@ -201,6 +203,9 @@ class Evidence:
                 left = parsed if _nothing_to_reduce(parsed) else applied(self.rules, parsed, issued)
                 told = digest(left)
             vary = vary_of(item.capture) if item.capture.vary else ()
+            if item.capture.status in (206, 412, 416) and item.capture.method in SAFE_METHODS:
+                asked = self.asked(item)  # answers to another question: they are compared with their like
+                vary = (*vary, *((n, asked.header(n) or "") for n in CONDITIONAL))
             item.key = told if not vary else short(told, repr(vary)) + told
             self._touch(item, left, told)
 
@@ -240,6 +245,24 @@ class Evidence:
             labels = self.answers.classes([m.capture for m in members], self.sent_values)
             for member, label in zip(members, labels, strict=True):
                 member.label = label
+            self._label_unmodified(members)
+
+    def _label_unmodified(self, members: list[Item]) -> None:
+        """A 304 says that the copy with its tag is still the answer: what that one said, if it was recorded."""
+        unmodified = [m for m in members if m.capture.status == 304]
+        if not unmodified or len(unmodified) == len(members):
+            return
+        by_tag: dict[str, set[str]] = defaultdict(set)
+        for member in members:
+            if member.capture.status == 200:
+                by_tag[self._tag(member)].add(member.label)
+        for member in unmodified:
+            tag = self._tag(member)
+            if tag and len(by_tag[tag]) == 1:
+                (member.label,) = by_tag[tag]
+
+    def _tag(self, item: Item) -> str:
+        return (self.read_response(item.capture).header("etag") or "").strip().removeprefix("W/")
 
     def sent_values(self, capture: Capture) -> list[str]:
         """The issued values that the session of a capture sent: what its answers show of them means nothing."""

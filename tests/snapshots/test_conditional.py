@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snapshots.capture import Response
-from tests.support.memory_store import Recorded, Replay, get, matcher
+from tests.support.memory_store import Recorded, Replay, get, matcher, post, redirect
 
 URL = "http://a.test/film"
 
@@ -39,3 +39,52 @@ def test_a_whole_that_lies_over_a_part_answers_for_it(fields: dict[str, str], ol
     assert replay.last.capture.status == old.status
     above = [Recorded(get(URL), whole("new")), Recorded(get(URL, **fields), old, layer=2)]
     assert Replay(matcher(*above)).ask(get(URL, **fields)) == old.body.decode()
+
+
+def test_a_304_says_what_the_copy_that_it_names_said() -> None:
+    """So a page that was only looked at again after a login is the same then, for who has no copy of it, too."""
+    again, login = get(URL, if_none_match='"old"'), post("http://a.test/login", "u=1")
+    over = matcher((get(URL), whole("old")), (login, redirect("/film")), (again, unmodified("old")))
+    replay = Replay(over)
+    for request in (get(URL), login, get(URL)):
+        replay.ask(request)
+    assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+    assert (replay.ask(again), replay.last.ambiguous) == ("", False)
+
+
+def test_an_answer_that_was_the_same_again_is_no_changing_one() -> None:
+    again = get(URL, if_none_match='W/"old"')
+    replay = Replay(matcher((get(URL), whole("old")), (again, unmodified("old")), (get(URL), whole("old"))))
+    for _ in range(5):
+        assert (replay.ask(get(URL)), replay.last.ambiguous) == ("old", False)
+
+
+def test_a_304_of_a_tag_that_was_sent_with_two_texts_says_neither() -> None:
+    again, login = get(URL, if_none_match='"old"'), post("http://a.test/login", "u=1")
+    other = Response(200, "OK", whole("old").headers, b"other")
+    replay = Replay(
+        matcher(
+            (get(URL), whole("old")),
+            (login, redirect("/film")),
+            (get(URL), other),
+            (again, unmodified("old")),
+        )
+    )
+    for request, expected in ((get(URL), "old"), (login, ""), (get(URL), "other")):
+        assert replay.ask(request) == expected
+
+
+def test_who_asks_with_the_same_tag_until_it_changes_sees_the_change() -> None:
+    again = get(URL, if_none_match='"old"')
+    replay = Replay(matcher((get(URL), whole("old")), (again, unmodified("old")), (again, whole("new"))))
+    assert [replay.ask(r) for r in (get(URL), again, again)] == ["old", "", "new"]
+    assert not replay.last.ambiguous
+    assert (replay.ask(again), replay.last.ambiguous) == ("new", True)
+
+
+def test_parts_of_other_places_are_no_changing_answer() -> None:
+    last = Response(206, "Partial Content", (*whole("one").headers, ("Content-Range", "bytes 2-2/3")), b"e")
+    first, then = get(URL, range="bytes=0-0"), get(URL, range="bytes=2-2")
+    replay = Replay(matcher((first, part("one")), (then, last), (first, part("one"))))
+    for request, expected in ((first, "o"), (first, "o"), (then, "e"), (first, "o"), (then, "e")):
+        assert (replay.ask(request), replay.last.ambiguous) == (expected, False)

@@ -90,6 +90,7 @@ class Hub:
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
+        self._forgotten = 0  # of those: counted, and told no more
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
@@ -155,6 +156,7 @@ class Hub:
     def failed(self, error: BaseException | None) -> None:
         """Keeps what broke an answer off, for the status page."""
         self.failures.append(f"{type(error).__name__}: {error}")
+        self._forgotten += max(0, len(self.failures) - 100)
         del self.failures[:-100]
 
     def stats(self) -> GatewayStats:
@@ -166,7 +168,7 @@ class Hub:
             answerer.sessions,
             len(self.connections),
             self.malformed,
-            len(self.failures),
+            self._forgotten + len(self.failures),
         )
 
     def told(self) -> Told:

@@ -167,3 +167,12 @@ def test_sigterm_in_the_midst_of_writing_the_ledger_still_ends_it(tmp_path: Path
     path = tmp_path / "ledger.jsonl"
     done = subprocess.run([sys.executable, "-c", script, str(path)], timeout=STARTS)
     assert (done.returncode, path.read_text()) == (-signal.SIGTERM, '{"first":1}\n')
+
+
+def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> None:
+    before = gateway.stats.failures
+    with client(gateway) as c:
+        for _ in range(105):
+            assert c.get("http://made.example/fail").status_code == 500
+    assert gateway.stats.failures == before + 105
+    assert len(gateway._hub.failures) <= 100

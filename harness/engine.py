@@ -24,6 +24,9 @@ class Job:
     attempt: int
     unsolvable: str | None = field(default=None, compare=False)
     known: Known | None = field(default=None, compare=False, repr=False)
+    again: bool = field(
+        default=False, compare=False
+    )  # it failed and is made again: what was refused is asked anew
 
 
 @dataclass(frozen=True, slots=True)

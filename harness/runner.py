@@ -166,11 +166,13 @@ def run_attempts(
     with files.alone():
         files.set_aside_interrupted()
         jobs = owed(files, retry_failed=retry_failed)
-        for job in jobs:
-            if files.trace_path(job.task_id, job.attempt).exists():
-                files.set_aside_failed(job.task_id, job.attempt)
+        failed = {job for job in jobs if files.trace_path(job.task_id, job.attempt).exists()}
+        for job in failed:
+            files.set_aside_failed(job.task_id, job.attempt)
         told = unsolvable or {}
-        jobs = [replace(job, unsolvable=told.get(job.task_id), known=known) for job in jobs]
+        jobs = [
+            replace(job, unsolvable=told.get(job.task_id), known=known, again=job in failed) for job in jobs
+        ]
         return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay(), embedder)
 
 
@@ -242,6 +244,9 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
     task, known = shop.tasks[job.task_id], job.known
     session = session_of(f"{task.id}/{job.attempt}")
     begin = time.perf_counter()
+    if job.again and shop.tape is not None:
+        for name in (session, f"{session}/judge"):
+            shop.tape.ask_again(name)
     async with AsyncExitStack() as stack:
         tools: Any = shop.tools.session(session) if shop.tools else NoTools()
         stack.push_async_callback(tools.close)

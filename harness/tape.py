@@ -178,6 +178,22 @@ class Tape:
             self._generation[name] = self._generation.get(name, 0) + 1
             self._sessions[name] = _Session()
 
+    def ask_again(self, name: str) -> None:
+        """In `auto`, what a session was refused (a 4xx) is asked again: a new generation begins, which keeps the rest."""
+        old = self._sessions.get(name)
+        if self.mode != "auto" or old is None:
+            return
+        answers = [(where, self._read(where)) for _, where in old.calls]
+        if all(answer.status < 400 for _, answer in answers):
+            return
+        self._begun.discard(name)
+        self._begin(name)
+        for where, answer in answers:
+            if answer.status < 400:
+                request = self._snapshot.read_request(where)
+                self.keep(Call(name, request.method, request.url, request.body, request.headers), answer)
+        self._sessions[name].served.clear()
+
     def keep(self, call: Call, answer: Answer) -> None:
         """Writes a call and its answer; on disk when this returns."""
         if self.mode not in ("record", "auto"):

@@ -22,6 +22,7 @@ from snapshots.errors import DamagedInput, UsageError
 
 if TYPE_CHECKING:
     from harness.models import ModelClient
+    from harness.tape import Tape
 
 
 Requests = Callable[[], list[dict[str, Any]]]  # members of tool calls: what a program asked the gateway
@@ -45,6 +46,7 @@ class Workshop:
     snapshot_id: str | None = None
     tools: Tools | None = None
     models: ModelClient | None = None
+    tape: Tape | None = None
     snapshot: Any = None
     tape_part: Path | None = None  # where this process records, when others record too
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -103,6 +105,7 @@ class Workshop:
 
         path = self.files.tape(self.settings)
         tape = self._stack.enter_context(Tape.open(path, self.settings.tape, self.tape_part))
+        self.tape = tape
         if needs is not None:
             options = needs(self.settings.env)
             self.models = ModelClient(tape, prices=self.settings.prices, **options)

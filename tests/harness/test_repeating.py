@@ -120,3 +120,31 @@ def test_a_judge_that_failed_is_counted_repeats_as_such_and_is_asked_again_on_re
     assert summarise(files.path).means["correct"].value == 1.0
     assert score_run(files.path) == []
     assert certify(files.path, times=1).holds
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_what_an_endpoint_refused_is_asked_again_when_the_attempt_is_made_again(
+    tmp_path: Path, status: int
+) -> None:
+    """With `--tape auto` the refusal lay on the tape, and --retry-failed got it for ever."""
+    with Endpoint(bird) as endpoint:
+        settings = Settings(agent=model(tmp_path, endpoint.url), contracts=(SHELF,), tape="auto")
+        files = start_run(tmp_path / "run", settings, [bird_task("a")])
+
+        def refused(asked: Asked) -> Said:
+            endpoint.faults = [status]  # the second call
+            endpoint.policy = bird
+            return bird(asked)
+
+        endpoint.policy = refused
+        run_attempts(files.path, display=SilentDisplay())
+        assert (ended(files, "a"), len(endpoint.requests)) == ("error", 2)
+        assert certify(files.path, times=1).holds
+        assert run_attempts(files.path, display=SilentDisplay()) == 0
+        assert run_attempts(files.path, display=SilentDisplay(), retry_failed=True) == 1
+        assert (ended(files, "a"), len(endpoint.requests)) == (
+            "answered",
+            3,
+        )  # what was answered is not paid again
+    outcome = certify(files.path, times=1)
+    assert outcome.holds, outcome.differences

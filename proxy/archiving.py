@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import re
 import tempfile
 import threading
 import time
@@ -28,6 +29,9 @@ QUEUE_BYTES = 16 << 20
 QUEUE_SECONDS = 0.3  # what has been delivered must be on disk before a second has passed
 RELEASED = 0.9  # of these limits: below it answers go on that had to wait, each for some milliseconds then
 STATUS_SECONDS = 0.5
+
+_CODING = re.compile(rb"[^\s,;]+")
+_PACKING = {b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"}  # RFC 9112, 7.2
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -135,7 +139,15 @@ class Draft:
         return held
 
     def exchange(self) -> Exchange:
-        """As the writer takes it. Reads a spooled request body into memory; raises OSError if one is lost."""
+        """As the writer takes it. Reads a spooled request body into memory; raises OSError if one is lost.
+
+        Raises ValueError for a body that is packed by a transfer coding: the record names none, and its bytes would be
+        taken for the content itself.
+        """
+        for fields in (self.request_fields, self.fields):
+            for name, value in fields:
+                if name.lower() == b"transfer-encoding" and set(_CODING.findall(value.lower())) & _PACKING:
+                    raise ValueError(f"its body is packed by the transfer coding {value.decode('latin-1')!r}")
         sent = self.request_content
         if self.request_spool is not None:
             spooled = self.request_spool.body()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import signal
@@ -67,6 +68,41 @@ def test_failures_of_the_origin_reach_the_client_and_not_the_archive(
         ((failed, why),) = recorder.failures
     assert failed == url
     assert re.search(reason, why)
+    assert recorded(tmp_path / "s") == []
+
+
+def test_a_body_in_a_transfer_coding_is_not_taken_for_the_content(lab: Lab, tmp_path: Path) -> None:
+    packed = gzip.compress(b"a page", mtime=1)
+    told = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"
+
+    def serve(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer:
+            peer.recv(65536)
+            peer.sendall(told % (len(packed), packed))
+
+    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        place = {"coded.example": ("127.0.0.1", server.getsockname()[1])}
+        with (
+            lab.recorder(writer, resolve=place) as recorder,
+            socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer,
+        ):
+            peer.sendall(b"GET http://coded.example/ HTTP/1.1\r\nHost: coded.example\r\n\r\n")
+            came = b""
+            while not came.endswith(b"\r\n0\r\n\r\n"):  # it passes as it came
+                came += peer.recv(65536)
+            assert packed in came
+            assert until(lambda: recorder.stats.captures + recorder.stats.failures == 1)
+            assert recorder.wait_quiet(seconds=0, timeout=HANG)
+            ((url, why),) = recorder.failures
+            assert recorder.error is None
+        thread.join(HANG)
+    assert (url, why) == (
+        "http://coded.example/",
+        "not archived: its body is packed by the transfer coding 'gzip, chunked'",
+    )
     assert recorded(tmp_path / "s") == []
 
 

@@ -20,7 +20,7 @@ from snapshots.places import Place
 from snapshots.profile import Profile
 from snapshots.scan import Damage, Scanned, Wanted, scan
 
-VERSION = 3  # of the lines; a change makes indexes on disk be built again
+VERSION = 4  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, bytes, int, int, bytes, int, int], bool]  # `swift_pairs.SwiftPairs.take`

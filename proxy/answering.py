@@ -22,7 +22,7 @@ from snapshots import encodings
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.errors import DamagedInput
-from snapshots.request import Request
+from snapshots.request import CONDITIONAL, Request
 from snapshots.sessions import Change
 from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS
@@ -173,7 +173,7 @@ class Answerer:
         hot = self.kept.load(capture)
         stored = hot.response
         decoded = responses.must_decode(stored, request)
-        plain_get = request.method == "GET" and not _CONDITIONS.intersection(
+        plain_get = request.method == "GET" and not _CONDITIONAL.intersection(
             [n.lower() for n, _ in request.headers]
         )
         if plain_get:
@@ -391,6 +391,4 @@ def _joined(derived: str, aged: bool) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "")))
 
 
-_CONDITIONS = frozenset(
-    {"range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since"}
-)
+_CONDITIONAL = frozenset(CONDITIONAL)

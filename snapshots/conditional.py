@@ -6,10 +6,9 @@ from snapshots.capture import PARTIAL, Capture
 from snapshots.conditions import FITS, UNSURE
 from snapshots.layers import layer_of
 from snapshots.preconditions import judge, preconditions_of
+from snapshots.request import CONDITIONAL, CONDITIONS
 from snapshots.situation import Situation
 from snapshots.slots import SAFE_METHODS
-
-_CONDITIONS = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
 
 
 def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -41,12 +40,11 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
         return whole
     if now.read_request is None:
         return captures
-    names = ("range", "if-range", *_CONDITIONS)
-    wanted = [now.request.header(n) for n in names]
+    wanted = [now.request.header(n) for n in CONDITIONAL]
     same = []
     for capture in captures:
         recorded = now.read_request(capture)
-        if [recorded.header(n) for n in names] == wanted:
+        if [recorded.header(n) for n in CONDITIONAL] == wanted:
             same.append(capture)
     if whole and same:  # a whole that lies over a part answers for it
         over = max(layer_of(c.filename) for c in whole)
@@ -59,10 +57,10 @@ def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
     asked, if_range = now.request.header("range"), now.request.header("if-range")
     if asked is None or now.peek is None or now.read_request is None:
         return []
-    wanted = [now.request.header(n) for n in _CONDITIONS]
+    wanted = [now.request.header(n) for n in CONDITIONS]
     parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
     found = [(part, c) for part, c in parts if part.holds(asked, if_range)]
-    around = [(p, c) for p, c in found if [now.read_request(c).header(n) for n in _CONDITIONS] == wanted]
+    around = [(p, c) for p, c in found if [now.read_request(c).header(n) for n in CONDITIONS] == wanted]
     seen = {part.representation for part, _ in (around if if_range is not None else parts)}
     if not around or (len(parts) > 1 and (len(seen) > 1 or None in seen)):
         now.why.append("part")

@@ -20,7 +20,7 @@ from snapshots.learning import Item, path_name
 from snapshots.messages import set_cookies
 from snapshots.plain import PLAIN_URL, clients_of
 from snapshots.plain import static as is_static
-from snapshots.request import Request
+from snapshots.request import CONDITIONAL, Request
 from snapshots.rules import Rule, applied, builtin, reduced
 from snapshots.senders import sender_of
 from snapshots.sites import site_of
@@ -56,8 +56,6 @@ def vary_of(capture: Capture) -> tuple[tuple[str, str], ...]:
     return tuple((n, v) for n, v in capture.vary if n not in NEVER_VARY)
 
 
-# By which one request of a URL asks for another thing than the next one, and gets a part, or a refusal.
-CONDITIONAL = ("range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
 MANY = 20_000  # requests kept in memory
 
 

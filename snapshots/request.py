@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 Headers = tuple[tuple[str, str], ...]
 
+# Fields of conditions (RFC 9110, 13.1); and all by which one request of a URL asks for another thing than the next
+# one, and gets a part, or a refusal.
+CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
+CONDITIONAL = ("range", "if-range", *CONDITIONS)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

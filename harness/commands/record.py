@@ -184,8 +184,6 @@ def command(
 
 def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explore: bool, pdfs: bool) -> None:
     """Raises UsageError for what would be left out in silence, before a directory is made."""
-    from proxy.views import plan
-
     if explore and (flows or pdfs):
         raise click.UsageError("--explore finds its own steps and documents: no --steps or --pdfs beside it")
     if explore and not urls:
@@ -194,7 +192,10 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
         raise click.UsageError(
             f"{steps}: these steps are for no URL; give one, or name it in the file (url: …)"
         )
-    plan(urls, flows)
+    if urls or flows:
+        from proxy.views import plan  # which brings the browser's library along: a program needs none
+
+        plan(urls, flows)
 
 
 def _say_changed(out: Path, since: Place) -> None:

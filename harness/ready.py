@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.agents import load_agent
+from harness.agents import Agent, load_agent
 from harness.agents.command import CommandAgent
 from harness.run_files import Settings
 from harness.scoring import find_scorer, score
@@ -30,8 +30,10 @@ def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
     """
     tasks = list(tasks)
     _scorers(tasks)
-    _program(settings)
-    _prices(settings)
+    if settings.agent:
+        agent = load_agent(settings.agent, **dict(settings.agent_options))
+        _program(agent, settings)
+        _prices(agent, settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()
     _judges(tasks, settings, taped=taped)
     dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
@@ -50,15 +52,14 @@ def _scorers(tasks: list[Task]) -> None:
             raise UsageError(whose + str(error).removeprefix(whose)) from error
 
 
-def _program(settings: Settings) -> None:
-    agent = load_agent(settings.agent, **dict(settings.agent_options)) if settings.agent else None
+def _program(agent: Agent, settings: Settings) -> None:
     if isinstance(agent, CommandAgent) and not shutil.which(agent.command[0], path=agent.env.get("PATH")):
         raise UsageError(f"{settings.agent}: there is no program {agent.command[0]!r}")
 
 
-def _prices(settings: Settings) -> None:
+def _prices(agent: Agent, settings: Settings) -> None:
     if settings.limits.money is not None:
-        model = load_agent(settings.agent, **dict(settings.agent_options)).identity().get("model")
+        model = agent.identity().get("model")
         if model is not None and model not in settings.prices:
             raise UsageError(f"--max-money: --prices has none for {model!r}, so that no limit could be kept")
 

@@ -1,29 +1,19 @@
-"""Agents: scripts and what they take out of texts, programs behind the gateway, and how each is named."""
+"""Agents: scripts and what they take out of texts, agents of one's own, and how each is named."""
 
 import asyncio
-import json
 import re
-import sys
-from datetime import UTC, date, datetime
-from pathlib import Path
+from datetime import date
 
 import pytest
 
 from harness.agents import extract, load_agent
 from harness.attempt import Limits
-from harness.certificate import certify
 from harness.display import SilentDisplay
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run
-from harness.summary import score_run
 from harness.trace import read_trace
-from snapshots.capture import Exchange
 from snapshots.errors import UsageError
-from snapshots.request import Request
-from snapshots.writer import Writer
-from tests.proxy.frozen import Site
 from tests.support.runs import SHELF, bird_task, make_run, write_script
-from tests.support.waiting import until
 
 MARKDOWN = "words\n\n| id | name |\n|---|:--:|\n| 1 | a \\| b |\n| 2 |  |\n\nmore\n\nx | y\n--|--\n3 | 4\n"
 HTML = "<html><table><tr><th>id<th>name</tr><tr><td> 1 </td><td><a>a</a> b</td></tr></table></html>"
@@ -239,61 +229,6 @@ def test_an_agent_file_that_is_wrong_names_the_member(tmp_path, text, message):
         load_agent(str(path))
 
 
-PAGE = b"<html><title>Birds</title><body><p>heavy: 7|3900 and 9|3700</p></body></html>"
-PROGRAM = """
-import os, sys, urllib.error, urllib.request
-question = sys.stdin.read()
-assert "OPENAI_API_KEY" not in os.environ
-page = urllib.request.urlopen("http://shelf.example/birds").read().decode()
-try:
-    urllib.request.urlopen("http://shelf.example/other")
-except urllib.error.HTTPError as error:
-    print("missed", error.code, file=sys.stderr)
-print(os.environ["STILLWEB_TASK_ID"], question.split()[0], file=sys.stderr)
-rows = page.split("heavy: ")[1].split("<")[0].replace(" and ", "\\n")
-print(rows)
-"""
-
-
-@pytest.fixture(scope="module")
-def snapshot(tmp_path_factory):
-    path = tmp_path_factory.mktemp("snap") / "shelf"
-    with Writer.open(path) as writer:
-        request = Request("GET", "http://shelf.example/birds", (("Host", "shelf.example"),))
-        headers = (("Content-Type", "text/html"), ("Content-Length", str(len(PAGE))))
-        moment = datetime(2025, 1, 1, tzinfo=UTC)
-        writer.exchange(Exchange(request, 200, "OK", headers, PAGE, moment, begin=1, end=2))
-    return path
-
-
-def program_run(folder, snapshot, code, monkeypatch, limits=None, **options):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-programs")
-    (folder / "agent.py").write_text(code)
-    settings = Settings(
-        agent=f"command:{sys.executable} {folder / 'agent.py'}",
-        snapshots=(str(snapshot),),
-        limits=limits or Limits(),
-        agent_options=options,
-    )
-    files = start_run(folder / "run", settings, [bird_task("one"), bird_task("two")])
-    run_attempts(files.path, display=SilentDisplay())
-    return files
-
-
-def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_path, snapshot, monkeypatch):
-    files = program_run(tmp_path, snapshot, PROGRAM, monkeypatch)
-    for name in ("one", "two"):
-        trace = read_trace(files.trace_path(name, 1))
-        assert trace.last("score")["metrics"]["em"] == 1.0
-        calls = {call["arguments"]["url"]: call for call in trace.of("tool_call")}
-        assert calls["http://shelf.example/birds"]["verdict"] == "exact"
-        assert calls["http://shelf.example/birds"]["captures"][0]["offset"] >= 0
-        assert calls["http://shelf.example/other"]["verdict"] == "miss"
-        assert calls["http://shelf.example/other"]["nearest"][0]["url"] == "http://shelf.example/birds"
-    assert score_run(files.path) == []
-    assert certify(files.path, times=1).differences == ()
-
-
 class AtOnce:
     """An agent of one's own that makes ten calls at a time."""
 
@@ -318,110 +253,3 @@ def test_calls_at_once_keep_the_limit_too(tmp_path):
     files = start_run(tmp_path / "run", settings, [bird_task("one")])
     run_attempts(files.path, display=SilentDisplay())
     assert len(read_trace(files.trace_path("one", 1)).of("tool_call")) == 3
-
-
-def test_what_the_recording_does_not_decide_is_in_a_programs_trace(tmp_path, monkeypatch):
-    site = Site(tmp_path / "site")
-    site.add("http://shelf.example/list?sort=a&sort=b", b"a, then b")
-    with site.open():
-        pass
-    code = (
-        "import urllib.request\n"
-        "for order in ('a&sort=b', 'b&sort=a'):\n"
-        "    urllib.request.urlopen('http://shelf.example/list?sort=' + order).read()"
-    )
-    files = program_run(tmp_path, tmp_path / "site", code, monkeypatch)
-    calls = read_trace(files.trace_path("one", 1)).of("tool_call")
-    assert [(call["verdict"], call["meta"].get("ambiguous")) for call in calls] == [
-        ("exact", None),
-        ("canonical", True),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "options", "end", "error"),
-    [
-        ("raise SystemExit('no way')", {}, "error", "ended with code 1: no way"),
-        ("pass", {}, "none", None),
-        ("print('thinking')\nprint('7|3900')", {"answer": "last-line"}, "answered", None),
-        ("import json,sys\nprint(json.load(sys.stdin)['id'])", {"stdin": "json"}, "answered", None),
-    ],
-)
-def test_how_a_program_ends_is_how_its_attempt_ends(
-    tmp_path, snapshot, monkeypatch, code, options, end, error
-):
-    files = program_run(tmp_path, snapshot, code, monkeypatch, **options)
-    answer = read_trace(files.trace_path("one", 1)).last("answer")
-    assert answer["end"] == end
-    assert (error or "") in (answer.get("error") or "")
-    if end == "answered":
-        assert answer["text"] in ("7|3900", "one")
-
-
-def ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapshot, monkeypatch):
-    code = (
-        "import subprocess, sys, time, pathlib\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "pathlib.Path(__file__).with_suffix('.pid').write_text(str(child.pid))\n"
-        "time.sleep(600)\n"
-    )
-    for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
-        folder = tmp_path / f"{seconds}"
-        folder.mkdir()
-        files = program_run(folder, snapshot, code, monkeypatch, limits=Limits(seconds=seconds))
-        if (folder / "agent.pid").exists():
-            break
-    assert read_trace(files.trace_path("one", 1)).last("answer")["end"] == "seconds"
-
-    pid = int((folder / "agent.pid").read_text())
-    assert until(lambda: ended(pid))
-
-
-def test_another_program_has_another_identity(tmp_path):
-    """A run that is gone on with must not mix two."""
-    program, other = tmp_path / "agent.sh", tmp_path / "other"
-    other.mkdir()
-    seen = []
-
-    def note(command: list[object], **members: object) -> None:
-        agent = load_agent("command:x", command=[str(word) for word in command], **members)
-        seen.append(json.dumps(agent.identity()))
-
-    for text in ("#!/bin/sh\necho 1\n", "#!/bin/sh\necho 2\n"):
-        program.write_text(text)
-        (other / "agent.sh").write_text(text)
-        note([program])
-        note(["sh", "agent.sh", tmp_path / "agent.sh", other / "agent.sh"])
-    note([program], env={"MODE": "a"})
-    note([program], env={"MODE": "b"})
-    note([program], pass_env=["MODE"])
-    assert len(set(seen)) == len(seen)
-    program.write_text("#!/usr/bin/env sh\necho 2\n")
-    note([program])
-    note([other / "agent.sh"])
-    assert seen[-1] == seen[-2] == seen[2]
-    assert str(tmp_path) not in "".join(seen)
-
-
-def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):
-    """Before anything begins where it is seen at once, as the attempt's error where only starting it shows it."""
-    settings = Settings(agent="command:no-such-program-here", snapshots=(str(snapshot),))
-    files = start_run(tmp_path / "run", settings, [bird_task("one")])
-    with pytest.raises(UsageError, match="there is no program 'no-such-program-here'"):
-        run_attempts(files.path, display=SilentDisplay())
-    assert not files.trace_path("one", 1).exists()
-    broken = tmp_path / "broken"
-    broken.write_text("#!/no/such/interpreter\n")
-    broken.chmod(0o755)
-    settings = Settings(agent=f"command:{broken}", snapshots=(str(snapshot),))
-    files = start_run(tmp_path / "run2", settings, [bird_task("one")])
-    run_attempts(files.path, display=SilentDisplay())
-    error = read_trace(files.trace_path("one", 1)).last("answer")["error"]
-    assert f"{broken}: can't be started" in error

@@ -125,9 +125,8 @@ async def fetch_document(
 async def _cookies(url: str, context: BrowserContext | None) -> dict[bytes, bytes]:
     cookies = await context.cookies(url) if context is not None else ()
     said = "; ".join(f"{c.get('name', '')}={c.get('value', '')}" for c in cookies)
-    return (
-        {b"cookie": said.encode()} if said else {}
-    )  # any bytes may stand in one; browsers read them as UTF-8
+    # any bytes may stand in one; browsers read them as UTF-8
+    return {b"cookie": said.encode()} if said else {}
 
 
 async def _whole(answer: httpx.Response, url: str) -> Document:

@@ -19,9 +19,8 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
 from proxy.mended import altered
 
-SAFE = frozenset(
-    {"GET", "HEAD", "OPTIONS", "TRACE"}
-)  # PUT and DELETE may be answered otherwise the second time
+# RFC 9110, 9.2.1: PUT and DELETE may be answered otherwise the second time
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 Wrapped = Callable[..., Iterator[Any]]
 

@@ -104,9 +104,8 @@ class Recording:
     async def new_captures(self) -> list[Capture]:
         """What was recorded since the last call, all of it on disk."""
         await self._written()
-        found = self.recorder.captures_of(self.session)[
-            self.count :
-        ]  # one that took long began before others
+        # by their number, not by when they began: one that took long began before others
+        found = self.recorder.captures_of(self.session)[self.count :]
         self.count += len(found)
         return sorted(found, key=lambda capture: capture.begin)
 

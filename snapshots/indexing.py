@@ -91,8 +91,9 @@ def find(
         return True
 
     pairs = taken if swift is not None else None
-    every = inspect is not None  # who looks at records looks at all of them
-    for item in scan(place, start, end, hashes=hashes or missing_digests, bodies=every, pairs=pairs):
+    wanted = hashes or missing_digests
+    # who looks at records looks at all of them
+    for item in scan(place, start, end, hashes=wanted, bodies=inspect is not None, pairs=pairs):
         advance(item.offset)
         if inspect is not None:
             inspect(item)

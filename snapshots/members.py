@@ -30,9 +30,8 @@ _NUMBERS = struct.Struct("<II4sII")  # from there on
 _OURS = b"SW\x08\0"
 _TRAILER = 8  # bytes
 
-Unpacked = tuple[
-    bytes, int, int
-]  # what a member holds, or its heads; its stored length; that of all it holds
+# what a member holds, or its heads; its stored length; that of all it holds
+Unpacked = tuple[bytes, int, int]
 
 
 class _Packing:

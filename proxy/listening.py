@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from types import FrameType
 
 from proxy.ledger import Ledger
@@ -58,7 +59,9 @@ def flush_at_sigterm(ledger: Ledger) -> None:
 
     def again(number: int) -> None:
         ledger.flush()  # when whoever writes is done
-        os.kill(os.getpid(), number)
+        while True:  # one that comes just before the main thread begins to wait does not wake it
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)
 
     def end(number: int, _: FrameType | None) -> None:
         if not ledger.flush_if_free():  # perhaps by this very thread: waiting for it here would never end

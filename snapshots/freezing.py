@@ -51,6 +51,7 @@ class Sink(Protocol):
         extractor: str,
         version: str,
         options: dict[str, Any],
+        timestamp: str,
     ) -> None: ...
 
 
@@ -135,6 +136,7 @@ def freeze(
                 extractor=text.extractor,
                 version=text.version,
                 options=text.to_record(),
+                timestamp=job.view.timestamp if job.view else "",
             )
             if text.extractor == NO_TEXT:
                 report.missing += [(text.address, warning) for warning in text.warnings]

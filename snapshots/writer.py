@@ -32,6 +32,7 @@ from snapshots.package import (
     VIEW_MEDIA,
     pack_options,
     page_line,
+    page_time,
     view_from_json,
     view_to_json,
     write_package,
@@ -287,9 +288,13 @@ class Writer:
         version: str,
         options: Mapping[str, Any] | None = None,
         media: str = "text/markdown;charset=utf-8",
+        timestamp: str = "",
     ) -> None:
-        """Stores a frozen text of a page or document; dated as its source, so that sealing again changes nothing."""
-        date = iso_date(refers_to.timestamp if refers_to else None)
+        """Stores a frozen text of a page or document; dated as its source, so that sealing again changes nothing.
+
+        The source is the capture that it refers to, else what was made at `timestamp` (a view).
+        """
+        date = iso_date(refers_to.timestamp) if refers_to else page_time(timestamp)
         extra = [
             ("WARC-Stillweb-Extractor", f"{extractor}/{version}"),
             ("WARC-Stillweb-Options", pack_options(options or {})),

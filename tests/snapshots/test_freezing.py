@@ -80,6 +80,19 @@ def test_every_page_pdf_and_view_is_frozen_once(tmp_path: Path) -> None:
     assert paper.pages == ("One", "Two")
 
 
+def test_texts_are_dated_as_their_sources_whenever_they_are_frozen(tmp_path: Path) -> None:
+    fill(tmp_path / "s", 2)
+    with Writer.open(tmp_path / "s") as writer:
+        freeze_texts(writer)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        records = [snapshot.record_of("conversion", text.address) for text in snapshot.texts()]
+        dates = {record.fields["warc-date"] for record in records if record}
+        view = snapshot.record_of("conversion", freezing.view_text_address(snapshot.views()[0]))
+    assert view is not None
+    assert view.fields["warc-date"] == "2025-01-01T00:00:00Z"
+    assert all(date.startswith("2025-01-01T") for date in dates), dates
+
+
 def test_worker_processes_give_the_same_texts_in_the_same_order(tmp_path: Path) -> None:
     fill(tmp_path / "s", freezing.IN_PROCESS + 6)
     with Snapshot.open(tmp_path / "s") as snapshot:

@@ -37,6 +37,29 @@ _TOKEN_FIELDS = tuple(
 )
 
 
+def by_head(capture: Capture) -> bool:
+    """Whether what an answer says is in its head: where a redirect leads, of which bytes a HEAD or 304 speaks."""
+    return 300 <= capture.status < 400 or capture.method == "HEAD"
+
+
+def spoken_of(capture: Capture, response: Response) -> str:
+    """The bytes that an answer speaks of without sending them (HEAD, 304): their tag or date, and length."""
+    if capture.method != "HEAD" and capture.status != 304:
+        return ""
+    tag = response.header("etag")
+    if tag is None and (date := response.header("last-modified")) != response.header("date"):
+        tag = date  # if both are the same, it was made as it was asked for, which says nothing
+    length = response.header("content-length") if capture.status != 304 else None
+    return f"{(tag or '').strip().removeprefix('W/')} {length or ''}"
+
+
+def said_by(capture: Capture, response: Response, issued: Iterable[str] = ()) -> str:
+    """As `said`, of the answer of a capture, which may be one without a body."""
+    told = said(response, issued)
+    of = spoken_of(capture, response)
+    return f"{told} {of}" if of else told
+
+
 def said(response: Response, issued: Iterable[str] = ()) -> str:
     """A hex digest of what an answer says; `issued` are values of the session to be left out."""
     media = (response.header("content-type") or "").partition(";")[0].strip().lower()
@@ -134,19 +157,19 @@ _SHORTEST_RUN = b"a" * 22  # of all alternatives of _DRAWN
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 
 
-def _leads_on(capture: Capture) -> bool:
-    """Whether an answer is a redirect: where it leads to no digest tells."""
-    return 300 <= capture.status < 400
-
-
 def _as_it_is(capture: Capture) -> bool:
     """Whether a body is compared as it is (that of a picture is) and we made its digest, which says as much."""
     return (
         bool(capture.session and capture.digest)
-        and not _leads_on(capture)
+        and not by_head(capture)
         and "/" in capture.mime
         and TEXTUAL.search(capture.mime) is None
     )
+
+
+def _untold(capture: Capture) -> bool:
+    """Whether a digest does not tell what an answer says."""
+    return by_head(capture) or not capture.digest
 
 
 class Answers:
@@ -161,18 +184,17 @@ class Answers:
     ) -> list[str]:
         """A label for each capture; equal labels for answers that say the same."""
         captures = list(captures)
-        if len({(c.digest, c.status) for c in captures}) <= 1 and not _leads_on(captures[0]):
+        if len({(c.digest, c.status) for c in captures}) <= 1 and not any(map(_untold, captures)):
             return [""] * len(captures)
         if all(map(_as_it_is, captures)):
             return [f"{c.status} {c.digest}" for c in captures]
         return [self._label(c, tuple(issued(c)) if issued else ()) for c in captures]
 
     def _label(self, capture: Capture, issued: tuple[str, ...]) -> str:
-        untold = _leads_on(capture) or not capture.digest
-        key = (capture.place if untold else (capture.digest, capture.status), issued)
+        key = (capture.place if _untold(capture) else (capture.digest, capture.status), issued)
         label = self._said.get(key)
         if label is None:
-            label = self._said[key] = said(self._read(capture), issued)
+            label = self._said[key] = said_by(capture, self._read(capture), issued)
         return label
 
     def same(self, one: Capture, other: Capture) -> bool:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import ada_url
 
-from snapshots.answers import Answers, said
+from snapshots.answers import Answers, said_by
 from snapshots.bodies import EMPTY
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
@@ -109,7 +109,10 @@ class Evidence:
     def _collect(self, captures: list[Capture]) -> None:
         differing: dict[str, set[str]] = defaultdict(set)
         for capture in captures:
-            differing[capture.key].add(capture.digest)
+            told = capture.digest
+            if capture.method == "HEAD":
+                told = said_by(capture, self.read_response(capture))
+            differing[capture.key].add(told)
         ranks = _ranks(captures)
         for capture in captures:
             static = (
@@ -238,7 +241,9 @@ class Evidence:
         for members in groups.values():
             if any(m.touch is not None for m in members):
                 for member in members:
-                    member.label = said(self.read_response(member.capture), self.sent_values(member.capture))
+                    capture = member.capture
+                    issued = self.sent_values(capture)
+                    member.label = said_by(capture, self.read_response(capture), issued)
                 continue
             labels = self.answers.classes([m.capture for m in members], self.sent_values)
             for member, label in zip(members, labels, strict=True):

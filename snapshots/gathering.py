@@ -201,7 +201,9 @@ class Part:
         if not (asked_url == url and answer.whole and unremarkable(method, url, headers, body, status)):
             says = ODD if still else TELLING
         known = asked if answer.whole else None
-        self.site(site_of(url)).take(key.canonical, f"{status} {digest}", says, line, known)
+        # a HEAD's digest is that of nothing: each may say another thing
+        told = f"{status} {digest}" if method != "HEAD" else f"{answer.filename} {answer.offset}"
+        self.site(site_of(url)).take(key.canonical, told, says, line, known)
         return line, f"{timestamp} {url}"
 
 

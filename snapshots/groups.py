@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
 
-from snapshots.answers import Answers
+from snapshots.answers import Answers, by_head
 from snapshots.capture import Capture, Response
 from snapshots.conditions import UNSET, Conditions, read, short
 from snapshots.evidence import vary_of
@@ -167,8 +167,8 @@ def refused(
     captures = sorted(captures, key=lambda c: (c.timestamp, c.place))
     if len({c.key for c in captures}) < 2:
         return []
-    if len({(c.digest, c.status) for c in captures}) < 2 and not 300 <= captures[0].status < 400:
-        return []  # redirects with equal bodies may lead to different places
+    if len({(c.digest, c.status) for c in captures}) < 2 and not any(map(by_head, captures)):
+        return []
     answers = Answers(read_response)
     found = []
     for rule in rules:

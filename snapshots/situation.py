@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from snapshots.answers import by_head, spoken_of
 from snapshots.capture import Capture, Response
 from snapshots.conditions import SiteState, short
 from snapshots.credentials import PSEUDONYM_TEXT
@@ -41,10 +42,11 @@ class Situation:
     _cookies: dict[str, str] | None = None
 
     def said(self, capture: Capture) -> str:
-        """What tells an answer from another one: its body, and of a redirect where it leads."""
-        if 300 <= capture.status < 400 and capture.status != 304 and self.read_response is not None:
-            return f"{capture.status} {self.read_response(capture).header('location')}"
-        return capture.digest
+        """What tells an answer from another one: its body, or where a redirect leads, or what a HEAD or 304 is of."""
+        if self.read_response is None or not by_head(capture):
+            return capture.digest
+        answer = self.read_response(capture)
+        return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""

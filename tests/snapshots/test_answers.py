@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 from hypothesis import given
@@ -96,3 +97,25 @@ def test_where_an_answer_leads_counts_whatever_its_digest() -> None:
     labels = answers.classes(_captures("image/png", ["sha256:1", "sha256:1", "sha256:1"], status=302))
     assert len(set(labels)) == 1
     assert read == [0, 1, 2]
+
+
+def test_a_head_says_of_which_bytes_it_speaks() -> None:
+    date = "Mon, 03 Mar 2025 00:00:00 GMT"
+    heads: list[tuple[tuple[str, str], ...]] = [
+        (("ETag", '"a"'), ("Content-Length", "3")),
+        (("ETag", 'W/"a"'), ("Content-Length", "3"), ("Last-Modified", date)),
+        (("ETag", '"b"'), ("Content-Length", "3")),
+        (("Content-Length", "3"),),
+        (("Content-Length", "4"),),
+        (("Content-Length", "4"), ("Last-Modified", date)),
+        (("Content-Length", "4"), ("Last-Modified", date), ("Date", date)),  # made as it was asked for
+    ]
+    answers = Answers(lambda capture: Response(200, "", heads[capture.offset], b""))
+    captures = [replace(c, method="HEAD") for c in _captures("text/html", ["sha256:1"] * len(heads))]
+    labels = answers.classes(captures)
+    assert [labels.index(label) for label in labels] == [0, 0, 2, 3, 4, 5, 4]
+
+
+def test_digests_that_are_not_known_are_not_the_same() -> None:
+    answers, _ = _answers("text/html", [b"one", b"two"])
+    assert not answers.same(*_captures("text/html", ["", ""]))

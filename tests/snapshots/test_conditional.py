@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from snapshots.capture import Response
+from snapshots.request import Request
 from tests.support.memory_store import Recorded, Replay, get, matcher, post, redirect
 
 URL = "http://a.test/film"
@@ -88,3 +91,42 @@ def test_parts_of_other_places_are_no_changing_answer() -> None:
     replay = Replay(matcher((first, part("one")), (then, last), (first, part("one"))))
     for request, expected in ((first, "o"), (first, "o"), (then, "e"), (first, "o"), (then, "e")):
         assert (replay.ask(request), replay.last.ambiguous) == (expected, False)
+
+
+def head(text: str, **fields: str) -> tuple[Request, Response]:
+    """A HEAD of a film, answered with its tag."""
+    return replace(get(URL, **fields), method="HEAD"), Response(200, "OK", whole(text).headers, b"")
+
+
+def tag(replay: Replay) -> str | None:
+    """That of the last answer."""
+    assert replay.last.capture is not None
+    return replay.matcher.snapshot.read(replay.last.capture).header("etag")
+
+
+def test_a_file_whose_size_is_asked_until_it_grows_is_seen_to_grow() -> None:
+    replay = Replay(matcher(head("o"), head("on"), head("one")))
+    seen = []
+    for _ in range(4):
+        replay.ask(head("")[0])
+        seen.append((tag(replay), replay.last.ambiguous))
+    assert seen == [('"o"', False), ('"on"', False), ('"one"', False), ('"one"', True)]
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+def test_what_has_no_body_is_not_alike_in_all_languages(method: str) -> None:
+    """Neither HEADs nor 304s have one."""
+
+    def asked(tag: str, language: str) -> Request:
+        fields = {"if_none_match": f'"{tag}"'} if method == "GET" else {}
+        return replace(get(URL, accept_language=language, **fields), method=method)
+
+    def answer(tag: str) -> Response:
+        fields = (("ETag", f'"{tag}"'), ("Vary", "Accept-Language"))
+        return Response(200 if method == "HEAD" else 304, "", fields, b"")
+
+    over = matcher(*[(asked(tag, tag), answer(tag)) for tag in ("en", "fr")])
+    for language, expected in (("en", "exact"), ("fr", "exact"), ("de", "miss")):
+        replay = Replay(over)
+        replay.ask(asked("fr" if language == "fr" else "en", language))
+        assert replay.last.verdict == expected

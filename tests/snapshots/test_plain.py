@@ -69,6 +69,7 @@ def lines(root: Path) -> Iterator[list[bytes]]:
         container.close()
 
 
+PAGE = ((), 200, "text/html", b"one", "s", False)
 IMAGE = ("GET", "i.png", (), 200, "image/png", b"one", "s", False)
 
 
@@ -76,11 +77,15 @@ IMAGE = ("GET", "i.png", (), 200, "image/png", b"one", "s", False)
 @given(st.lists(exchanges(), min_size=1, max_size=12))
 @example([IMAGE, (*IMAGE[:5], b"two", "s", True), (*IMAGE[:5], b"one", "t", False)])
 @example([IMAGE, (*IMAGE[:2], TELLING[0], *IMAGE[3:5], b"two", "t", False)])
+@example([("HEAD", *IMAGE[1:]), ("HEAD", *IMAGE[1:5], b"two", "s", False)])
+@example([("HEAD", "a", *PAGE), ("HEAD", "a", *PAGE[:3], b"two", "s", False)])
 def test_what_is_plain_needs_no_search(recorded: Recorded) -> None:
     with tempfile.TemporaryDirectory() as folder:
         writer = Writer.open(folder)
         for number, (method, path, headers, status, media, body, session, vary) in enumerate(recorded):
             answer = (("Content-Type", media), *((("Vary", "Accept"),) if vary else ()))
+            if method == "HEAD":
+                answer = (*answer, ("ETag", f'"{body.decode()}"'))
             writer.exchange(
                 Exchange(
                     Request(

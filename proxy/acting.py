@@ -44,6 +44,24 @@ _HEIGHT = "() => [document.documentElement ? document.documentElement.scrollHeig
 # A field that is there but can't be clicked: clipped away, out of the page, or deaf to the mouse.
 _DRAWN_BY_LABEL = """(e) => { const s = getComputedStyle(e);
   return s.pointerEvents === "none" || s.clip !== "auto" || e.getBoundingClientRect().right + scrollX <= 0; }"""
+# Where a label takes a click for its field: [the part of it, x and y within that], not on a link or button in it.
+_ON_LABEL = """(e) => {
+  const others = "a[href],button,input,select,textarea,summary,[role=button],[role=link],[contenteditable]";
+  for (const label of e.labels || []) for (const part of [label, ...label.querySelectorAll("*")]) {
+    if (!part.checkVisibility({ visibilityProperty: true }) || getComputedStyle(part).pointerEvents === "none") continue;
+    if (!part.getClientRects().length) continue;
+    part.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    const whole = part.getBoundingClientRect();
+    for (const box of part.getClientRects()) for (const [across, down] of [[.5, .5], [.1, .5], [.9, .5], [.02, .5], [.98, .5], [.5, .1], [.5, .9]]) {
+      const x = box.x + box.width * across, y = box.y + box.height * down;
+      const hit = part.getRootNode().elementFromPoint(x, y), other = hit && hit.closest(others);
+      if (!hit || !label.contains(hit) || (other && other !== e && label.contains(other))) continue;
+      const style = getComputedStyle(part); // from the padding's edge, as a click's position is told
+      return { part, x: x - whole.x - parseFloat(style.borderLeftWidth), y: y - whole.y - parseFloat(style.borderTopWidth) };
+    }
+  }
+  return null;
+}"""
 _OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
   return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
@@ -257,21 +275,28 @@ class Driver:
 
     async def _tick(self, given: dict[str, Any], wanted: bool) -> None:
         element = await locate(self.page, given)
-        if not await element.is_visible() or await element.evaluate(_DRAWN_BY_LABEL):
-            label = self.page.locator("label").filter(has=element)
-            if await label.count():
-                if await element.is_checked() != wanted:
-                    await label.first.click(timeout=ACTION_MS)
-                return
         if await element.is_checked() == wanted:
             return
         before = len(self.traffic.answers)
-        await element.click(timeout=ACTION_MS)
+        plain = await element.is_visible() and not await element.evaluate(_DRAWN_BY_LABEL)
+        if plain or not await self._click_label(element):
+            await element.click(timeout=ACTION_MS)
         await self.rest()
         if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
             return  # the page was loaded anew by it, and shows the choice in its own way
         if await element.is_checked() != wanted:
             raise Failed(f"{named(given)} did not change when it was clicked")
+
+    async def _click_label(self, element: Locator) -> bool:
+        """Click a field's label as a person does who can't see the field; False when none can be clicked."""
+        found = await element.evaluate_handle(_ON_LABEL)
+        place = await found.evaluate("(o) => o && {x: o.x, y: o.y}")
+        if place is None:
+            return False
+        part = (await found.get_property("part")).as_element()
+        assert part is not None
+        await part.click(position=place, timeout=ACTION_MS)
+        return True
 
     async def _click(self, given: dict[str, Any]) -> None:
         element = await locate(self.page, given)

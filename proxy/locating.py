@@ -33,8 +33,8 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
     for exactly in (True,) if exact or way == "css" else (True, False):
         found = find(exactly)
         places = await _seen(found)
-        if not places and (way == "css" or (way != "text" and await found.count() == 1)):
-            places = range(await found.count())  # a hidden field, styled by its label
+        if not places and (way in ("css", "label") or (way != "text" and await found.count() == 1)):
+            places = range(await found.count())  # hidden fields, styled by their labels
         if not places:
             continue
         if "nth" in given:

@@ -20,7 +20,8 @@
   const fields = [];
   for (const e of all("input,select,textarea")) {
     const type = e.localName === "input" ? e.type : e.localName;
-    if (/^(hidden|password|submit|button|reset|image|file)$/.test(type) || !shown(e)) continue;
+    const drawn = /^(checkbox|radio)$/.test(type) && [...e.labels].some(shown); // by its label, where it is hidden itself
+    if (/^(hidden|password|submit|button|reset|image|file)$/.test(type) || !(shown(e) || drawn)) continue;
     const field = { label: label(e), type };
     if (e.name) field.name = e.name;
     if (type === "checkbox" || type === "radio") { field.value = e.value; field.checked = e.checked; }

@@ -31,6 +31,24 @@ customElements.define("my-part", class extends HTMLElement {
   constructor() { super(); this.attachShadow({mode: "open"}).innerHTML = "<b>shadow words</b>"; } });
 new IntersectionObserver((e) => { if (e[0].isIntersecting) fetch("/lazy").then((r) => r.text()).then((t) => { lazy.textContent = t; }); }).observe(lazy);
 </script>"""
+# Boxes that only their labels draw, as styled forms have them.
+STYLED = """<!DOCTYPE html><title>Styled</title><style>input { display: none }</style><p id=out>start</p>
+<input type=checkbox id=a><label for=a>Beside</label> <label>Around <input type=checkbox id=b></label>
+<label><a href=/other>The long terms and conditions</a> ok <input type=checkbox id=c></label>
+<label style="display: contents"><b>Dissolved</b><input type=checkbox id=d></label>
+<input type=radio name=r id=e><label for=e><span style="display: inline-block; width: 20px; height: 20px"></span></label>
+<input type=checkbox id=f><label for=f>Twin</label> <input type=checkbox id=g><label for=g>Twin</label>
+<iframe srcdoc="<style>input { display: none }</style><input type=checkbox id=i><label for=i>Inside</label>
+<script>onchange = (e) => parent.say(e.target)</script>"></iframe><my-part></my-part>
+<label><input type=checkbox onclick="return false">Stubborn</label> <input type=checkbox id=k>
+<input type=checkbox id=z><p style="height: 1500px"></p><label for=z>Far</label>
+<script>
+var say = (e) => { out.textContent = `${e.id} ${e.checked}`; };
+onchange = (e) => say(e.target);
+customElements.define("my-part", class extends HTMLElement { constructor() { super(); this.attachShadow({mode: "open"}).innerHTML =
+  "<style>input { display: none }</style><input type=checkbox id=s><label for=s>Shadowed</label>";
+  this.shadowRoot.addEventListener("change", (e) => say(e.target)); } });
+</script>"""
 asked: list[str] = []
 
 
@@ -39,6 +57,8 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     html = {"Content-Type": "text/html; charset=utf-8"}
     if path == "/":
         return 200, html, PAGE.encode()
+    if path == "/styled":
+        return 200, html, STYLED.encode()
     if path == "/other":
         return 200, html, b"<title>Other</title><p>other page</p>"
     if path.startswith("/list"):
@@ -90,6 +110,35 @@ def test_a_step_does_what_it_says(browser: Browsing, site: str, steps: str, word
     assert words in sight.text
 
 
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ("- check: Beside", "a true"),
+        ("- check: Beside\n- uncheck: Beside", "a false"),
+        ("- check: Around", "b true"),
+        ("- check: {css: '#c'}", "c true"),
+        ("- check: Dissolved", "d true"),
+        ("- check: {css: '#e'}", "e true"),
+        ("- check: {label: Twin, nth: 2}", "g true"),
+        ("- check: {label: Inside, frame: iframe}", "i true"),
+        ("- check: Shadowed", "s true"),
+        ("- check: Far", "z true"),
+    ],
+)
+def test_a_box_that_is_not_shown_is_worked_by_its_label(
+    browser: Browsing, site: str, steps: str, words: str
+) -> None:
+    sight, _ = after(browser, f"{site}/styled", steps)
+    assert words in sight.text
+    assert sight.url.endswith("/styled")
+
+
+def test_the_state_of_a_box_that_only_its_label_draws_is_read(browser: Browsing, site: str) -> None:
+    sight, _ = after(browser, f"{site}/styled", "- check: Beside")
+    boxes = [(one["label"], one["checked"]) for one in sight.state["fields"]]
+    assert boxes[:2] == [("Beside", True), ("Around", False)]
+
+
 def test_what_a_page_shows(browser: Browsing, site: str) -> None:
     sight, driver = after(browser, f"{site}/", "- check: Only open\n- fill: {css: textarea, value: new}")
     assert {"shadow words", "inner words", "text of /lazy"} <= set(sight.text.splitlines())
@@ -119,6 +168,8 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
         ("- select: {placeholder: Search, option: A}", "is no select element"),
         ("- wait: nowhere", "'nowhere' does not appear within 10 s"),
         ("- click: {css: '((('}", "step 1: click: "),
+        ("- goto: /styled\n- check: Stubborn", "step 2: check: label 'Stubborn' did not change when it was"),
+        ("- goto: /styled\n- check: Twin", "label 'Twin' means 2 elements"),
     ],
 )
 def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str, steps: str, words: str) -> None:

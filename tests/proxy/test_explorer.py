@@ -300,6 +300,29 @@ def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Pa
     assert [json.loads(way) for way in graph.done] == [[{"check": {"label": "More"}}]]
 
 
+def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: Path) -> None:
+    """What a box shows lies behind its state, and the box itself can't be clicked."""
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        shown = """<title>Switches</title><style>input { display: none } p { display: none } #dark:checked ~ #one { display: block }</style>
+            <input type=checkbox id=dark><label for=dark>Dark</label><input type=radio name=r id=r1 checked><label for=r1>List</label>
+            <input type=radio name=r id=r2 onchange="two.style.display = 'block'"><label for=r2><a href="/away">Map</a> view</label>
+            <p id=one>shown when dark</p><p id=two>shown as a map</p>"""
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/switches", Limits(views=9, depth=1, obey_robots=False))
+    assert graph.ended == "all was tried"
+    assert not graph.failed
+    found = {json.dumps(node.steps): node.address for node in graph.views}
+    dark = '[{"check": {"label": "Dark"}}]'
+    assert set(found) == {"[]", dark, '[{"check": {"label": "Map view"}}]'}
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        assert "shown when dark" in str(snapshot.resource("text", found[dark]))
+        with Gateway(snapshot, authority=Authority.load_or_create(tmp_path / "state")) as gateway:
+            assert check(snapshot, gateway).passed(text=1.0)
+
+
 def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,11 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from proxy.banners import button_of
 from proxy.failures import Failed, Unusable, first_line
-from proxy.freeze import Calm, Patience, Traffic, pass_time, settle
+from proxy.freeze import Calm, Patience, pass_time, settle
 from proxy.locating import locate, named
 from proxy.paging import next_page_of
 from proxy.steps import TARGETS
+from proxy.traffic import Traffic
 from snapshots.credentials import PSEUDONYM_TEXT, secret_field
 from snapshots.view import Step
 

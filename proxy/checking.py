@@ -17,12 +17,13 @@ from playwright.async_api import Error as PlaywrightError
 from proxy.acting import Driver
 from proxy.browser import BrowserHost, complete
 from proxy.failures import Failed, first_line
-from proxy.freeze import Answer, Patience
+from proxy.freeze import Patience
 from proxy.misses import Missed, unseen
 from proxy.pictures import compare_pictures
 from proxy.running import run
 from proxy.sight import Sight, look_at
 from proxy.steps import describe
+from proxy.traffic import Answer
 from snapshots.profile import Profile
 from snapshots.view import Step, View
 

@@ -19,7 +19,7 @@ from snapshots.view import Step, View, view_address
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-    from proxy.freeze import Traffic
+    from proxy.traffic import Traffic
     from snapshots.redact import Redactor
     from snapshots.writer import Writer
 

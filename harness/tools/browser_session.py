@@ -21,9 +21,10 @@ from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
 from proxy.acting import Driver
 from proxy.failures import Failed
-from proxy.freeze import Patience, Traffic, settle
+from proxy.freeze import Patience, settle
 from proxy.misses import Missed, masked_url, one_name, unseen
 from proxy.spares import Renames
+from proxy.traffic import Traffic
 from snapshots.profile import Profile
 from snapshots.view import id_in
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from proxy.freeze import Patience, Traffic, pass_time, script, settle, start_of
+from proxy.freeze import Patience, pass_time, script, settle, start_of
+from proxy.traffic import Traffic
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 from tests.proxy.browsing import Browsing

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.acting import Driver
-from proxy.freeze import Traffic
+from proxy.traffic import Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.tools.browser_session import Browsing
-from proxy.freeze import Answer
 from proxy.misses import Missed
+from proxy.traffic import Answer
 from snapshots.profile import Profile
 
 A = "https://a.test/lost"

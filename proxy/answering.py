@@ -22,7 +22,7 @@ from snapshots import encodings
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.errors import DamagedInput
-from snapshots.request import CONDITIONAL, Request
+from snapshots.request import Request
 from snapshots.sessions import Change
 from snapshots.sites import site_of
 from snapshots.slots import SAFE_METHODS
@@ -141,7 +141,9 @@ class Answerer:
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """What follows from captures of other requests: HEAD from GET, a preflight from what it asks for."""
         if request.method == "HEAD":
-            get = Request("GET", request.url, request.headers)
+            # Range has no meaning for HEAD (RFC 9110, 14.2)
+            fields = tuple((n, v) for n, v in request.headers if n.lower() not in ("range", "if-range"))
+            get = Request("GET", request.url, fields)
             lookup = self.matcher.lookup(get, line.session, accept=self.accept)
             if lookup.capture is not None:
                 try:
@@ -173,15 +175,13 @@ class Answerer:
         hot = self.kept.load(capture)
         stored = hot.response
         decoded = responses.must_decode(stored, request)
-        plain_get = request.method == "GET" and not _CONDITIONAL.intersection(
-            [n.lower() for n, _ in request.headers]
-        )
+        conditional = bool(request.conditional())
+        plain_get = request.method == "GET" and not conditional
         if plain_get:
             ready = hot.replies.get((verdict, decoded, lookup.ambiguous))
             if ready is not None:
                 return ready, _joined(derived, hot.aged), hot
-        conditional = stored.status in (206, 304, 412, 416) or request.method == "HEAD"
-        if conditional and hot.recorded is None and capture.request_offset >= 0:
+        if (conditional or request.method == "HEAD") and hot.recorded is None and capture.request_offset >= 0:
             hot.recorded = self.snapshot.read_request(capture)
         body = stored.body
         if decoded:
@@ -199,7 +199,7 @@ class Answerer:
         made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous)
-        reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body))
+        reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body), capture=capture)
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded, lookup.ambiguous] = reply
             self.kept.grow(hot, len(reply.body) if decoded else 0)
@@ -239,8 +239,9 @@ class Answerer:
                     yield from cut(stored_pieces(self.snapshot, capture, encoding), *part)
 
         if not made.parts:
-            return Reply(made.status, made.reason, fields), how
-        return Reply(made.status, made.reason, fields, pieces=pieces, length=made.length), how
+            return Reply(made.status, made.reason, fields, capture=capture), how
+        reply = Reply(made.status, made.reason, fields, pieces=pieces, length=made.length, capture=capture)
+        return reply, how
 
     # Flags and ledger
 
@@ -250,7 +251,8 @@ class Answerer:
         names = {n.lower() for n, _ in fields}
         if "content-length" not in names and response.status not in responses.BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
-        return Reply(response.status, response.reason, flagged(fields, verdict, capture), response.body)
+        fields = flagged(fields, verdict, capture)
+        return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
     def virtual(self, request: Request, line: Line, response: Response) -> Reply:
         """The reply to what a virtual host answered."""
@@ -389,6 +391,3 @@ class Answerer:
 
 def _joined(derived: str, aged: bool) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "")))
-
-
-_CONDITIONAL = frozenset(CONDITIONAL)

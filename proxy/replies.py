@@ -35,9 +35,10 @@ class Reply:
     """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
 
     `broke(error, sent)` is to be called where the pieces can't be had to the end. `whole` is what `wire` has made.
+    `capture` is what it was made of, if it was of one.
     """
 
-    __slots__ = ("body", "broke", "fields", "length", "pieces", "status", "whole", "wire_head")
+    __slots__ = ("body", "broke", "capture", "fields", "length", "pieces", "status", "whole", "wire_head")
 
     def __init__(
         self,
@@ -48,12 +49,14 @@ class Reply:
         *,
         pieces: Callable[[], Iterator[bytes]] | None = None,
         length: int | None = 0,
+        capture: Capture | None = None,
     ) -> None:
         self.status = status
         self.fields = fields
         self.body = body
         self.pieces = pieces
         self.length = length if pieces is not None else len(body)
+        self.capture = capture
         self.broke: Callable[[Exception, int], None] | None = None
         self.wire_head = head(status, reason or " ", fields)
         self.whole: bytes | None = None

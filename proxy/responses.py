@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from proxy import ranges
@@ -18,7 +18,7 @@ from snapshots import encodings
 from snapshots.capture import Response
 from snapshots.dates import not_after
 from snapshots.request import Headers, Request
-from snapshots.spans import UNKNOWN, Span, parse, recorded_span
+from snapshots.spans import Span, inside, is_whole, parse, recorded_span
 
 # RFC 9110, 7.6.1, with what older software sends
 HOP_BY_HOP = frozenset(
@@ -54,8 +54,8 @@ class Refusal(Exception):
 class Answer:
     """What is served. `parts` are literal bytes and spans of the (decoded, if `decoded`) stored body.
 
-    `derived` names what was done to the capture: "", "head", "range", "conditional". `length` is that of the body
-    that is sent, None when only decoding will tell.
+    `derived` names what was done to the capture: "", "head", "range", "whole", "conditional". `length` is that of the
+    body that is sent, None when only decoding will tell.
     """
 
     status: int
@@ -117,27 +117,35 @@ def plan(
 
     `size` None (a large body that would have to be decoded first) allows the whole only. Raises Refusal.
     """
+    again = _asked_again(request, recorded)
+    derived = ""
+    if (
+        stored.status == 206
+        and not again
+        and is_whole(*map(stored.header, ("content-range", "content-length")))
+    ):
+        fields = tuple((n, v) for n, v in stored.headers if n.lower() != "content-range")
+        stored, derived = replace(stored, status=200, reason="OK", headers=fields), "whole"
     headers = clean(stored.headers, decoded=decoded)
     status, reason = stored.status, stored.reason
     if status == 304:
-        _must_hold(stored, request, recorded)
+        _must_hold(stored, request, again)
         return Answer(status, reason, _without_length(headers), (), 0)
+    if again and request.method == "HEAD":
+        return Answer(status, reason, headers, (), 0)
     if status == 206:
-        return _recorded_part(stored, headers, size, request, recorded, decoded)
-    if status == 416:
-        if request.header("range") is None or not _same(request, recorded, "range"):
-            raise Refusal("the capture answered a Range that could not be satisfied")
-    elif status == 412 and not any(
-        request.header(n) for n in ("if-match", "if-unmodified-since", "if-none-match")
-    ):
-        raise Refusal("the capture answered a condition (412), and this request has none")
+        return _recorded_part(stored, headers, size, request, again, decoded)
+    if status in (412, 416) and not again and request.method in ("GET", "HEAD"):
+        raise Refusal(
+            f"the capture answered a condition, or a Range ({status}), and this request has another"
+        )
     if 100 <= status < 200:
         raise Refusal(f"an interim answer ({status}) was recorded, and none after it")
     if status in BODILESS:
         return Answer(status, reason, _without_length(headers), (), 0)
     if status == 205:  # nothing follows, but a client waits for it until it is told so (RFC 9110, 15.3.6)
         return Answer(status, reason, _with_length(headers, 0), (), 0)
-    if status == 200 and request.method in ("GET", "HEAD"):
+    if status == 200 and request.method in ("GET", "HEAD") and not again:
         known = _condition(stored, request)
         if known == 304:
             kept = tuple((n, v) for n, v in headers if not _describes_body(n.lower()))
@@ -152,7 +160,15 @@ def plan(
             return Answer(status, reason, headers, (), 0)  # with the length of the body that was not sent
         return Answer(status, reason, _with_length(headers, size), (), 0, decoded, "head")
     whole: tuple[Span, ...] = ((0, size if size is not None else -1),) if size != 0 else ()
-    return Answer(status, reason, _with_length(headers, size), whole, size, decoded)
+    return Answer(status, reason, _with_length(headers, size), whole, size, decoded, derived)
+
+
+def _asked_again(request: Request, recorded: Request | None) -> bool:
+    """Whether a request has conditions, or asks for a part, just as the recorded one: it gets what that got."""
+    if recorded is None or recorded.method != request.method:
+        return False
+    asked = request.conditional()
+    return bool(asked) and asked == recorded.conditional()
 
 
 def _ranged(
@@ -190,75 +206,54 @@ def _of_part(headers: Headers) -> Headers:
 
 
 def _recorded_part(
-    stored: Response,
-    headers: Headers,
-    size: int | None,
-    request: Request,
-    recorded: Request | None,
-    decoded: bool,
+    stored: Response, headers: Headers, size: int | None, request: Request, again: bool, decoded: bool
 ) -> Answer:
-    """A recorded 206 answers the very same Range, whatever came of it, and one that lies within it."""
-    value = request.header("range")
-    if value is None:
+    """A recorded 206 answers the very same request, whatever came of it, and one for a range that lies within it."""
+    asked, told = request.header("range"), stored.header("content-range")
+    if asked is None:
         raise Refusal("only a part of the body was recorded (206), and the whole is asked for")
     if decoded:
         raise Refusal("the recorded part (206) is content-encoded, and the client can't read that encoding")
-    have = recorded_span(stored.header("content-range"))
+    have = recorded_span(told)
     several = have is None and (stored.header("content-type") or "").lower().startswith(
         "multipart/byteranges"
     )
     if size is None or not (several or (have is not None and have[1] - have[0] == size)):
         raise Refusal("the recorded 206 does not say which part it is")
-    whole = () if request.method == "HEAD" else ((0, size),)
-    if recorded is not None and all(request.header(n) == recorded.header(n) for n in ("range", "if-range")):
-        return Answer(206, stored.reason, _with_length(headers, size), whole, size if whole else 0)
+    if again:
+        return Answer(206, stored.reason, _with_length(headers, size), ((0, size),), size)
     if not _if_range(request.header("if-range"), stored):
         raise Refusal("only a part of the body was recorded (206), and If-Range asks for the whole")
-    if have is None:
-        raise Refusal("several parts of the body were recorded (206), and others are asked for")
-    start, stop, total = have
-    spans = parse(value, total if total >= 0 else UNKNOWN)
-    if total < 0 and spans and (spans[0][1] == UNKNOWN or value.partition("=")[2].strip().startswith("-")):
-        raise Refusal("the recorded part (206) does not tell where the whole ends")
-    if spans is None or len(spans) != 1:
-        raise Refusal("only a part of the body was recorded (206), and more than one part is asked for")
-    first, last = spans[0]
-    if first < start or last > stop:
-        raise Refusal(f"bytes {first}-{last - 1} are asked for, {start}-{stop - 1} were recorded")
-    length = last - first
-    derived = "" if (first, last) == (start, stop) else "range"
+    span = inside(asked, told)
+    if have is None or span is None:
+        raise Refusal(f"{asked} is asked for, and of the body {told or 'several parts'} were recorded (206)")
+    first, last = span
+    derived = "" if span == have[:2] else "range"
     fields = _of_part(headers) if derived else headers
-    kept = tuple((n, v) for n, v in _with_length(fields, length) if n.lower() != "content-range")
-    told = f"bytes {first}-{last - 1}/{total if total >= 0 else '*'}"
-    parts = () if request.method == "HEAD" else ((first - start, last - start),)
+    kept = tuple((n, v) for n, v in _with_length(fields, last - first) if n.lower() != "content-range")
+    place = f"bytes {first}-{last - 1}/{have[2] if have[2] >= 0 else '*'}"
+    part = first - have[0], last - have[0]
     return Answer(
-        206, stored.reason, (*kept, ("Content-Range", told)), parts, length if parts else 0, False, derived
+        206, stored.reason, (*kept, ("Content-Range", place)), (part,), last - first, False, derived
     )
 
 
-def _must_hold(stored: Response, request: Request, recorded: Request | None) -> None:
+def _must_hold(stored: Response, request: Request, again: bool) -> None:
     """A recorded 304 is an answer only to a client whose copy it speaks of."""
-    tags = request.header("if-none-match")
+    tags, since = request.combined("if-none-match"), request.header("if-modified-since")
     if tags is not None:
         own = stored.header("etag")
-        if (own is not None and _in_tags(own, tags)) or _same(request, recorded, "if-none-match"):
-            return
-    elif request.header("if-modified-since") is not None and (
-        not_after(stored.header("last-modified"), request.header("if-modified-since"))
-        or _same(request, recorded, "if-modified-since")
-    ):
-        return
-    raise Refusal("the capture is a 304, and this client does not say that it has that copy")
-
-
-def _same(request: Request, recorded: Request | None, name: str) -> bool:
-    return recorded is not None and request.header(name) == recorded.header(name) is not None
+        known = own is not None and _in_tags(own, tags)
+    else:
+        known = since is not None and not_after(stored.header("last-modified"), since)
+    if not (known or again):
+        raise Refusal("the capture is a 304, and this client does not say that it has that copy")
 
 
 def _condition(stored: Response, request: Request) -> int | None:
     """304 or 412 when a condition of the request decides so (RFC 9110, 13.2.2)."""
     tag = stored.header("etag")
-    match = request.header("if-match")
+    match = request.combined("if-match")
     if match is not None:
         if match.strip() != "*" and (tag is None or tag.startswith("W/") or tag not in _tags(match)):
             return 412
@@ -267,7 +262,7 @@ def _condition(stored: Response, request: Request) -> int | None:
         modified = stored.header("last-modified")
         if unmodified is not None and modified is not None and not not_after(modified, unmodified):
             return 412
-    tags = request.header("if-none-match")
+    tags = request.combined("if-none-match")
     if tags is not None:
         return 304 if tags.strip() == "*" or (tag is not None and _in_tags(tag, tags)) else None
     since = request.header("if-modified-since")

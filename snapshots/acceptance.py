@@ -15,7 +15,12 @@ from snapshots.request import Request
 def accepts(request: Request, capture: Capture) -> bool:
     """Whether a request accepts the kind of a capture's answer. What says nothing accepts all; so with errors."""
     wanted = request.header("accept")
-    return wanted is None or capture.status != 200 or not capture.mime or _within(wanted, capture.mime)
+    return (
+        wanted is None
+        or capture.status not in (200, 206)
+        or not capture.mime
+        or _within(wanted, capture.mime)
+    )
 
 
 @lru_cache(maxsize=4096)

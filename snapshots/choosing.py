@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from snapshots.acceptance import accepts
 from snapshots.capture import Capture
-from snapshots.conditional import same_preconditions, whole_or_asked
+from snapshots.conditional import same_conditions, same_preconditions, whole_or_asked
 from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
 from snapshots.evidence import vary_of
 from snapshots.fragments import HARD, asks_for_fragment
@@ -251,6 +251,7 @@ STEPS: list[Step] = [
     same_cookies,
     next_in_order,
     same_acquaintance,
+    same_conditions,
     own_session,
     nearest_time,
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from snapshots.capture import PARTIAL, Capture
 from snapshots.conditions import FITS, UNSURE
 from snapshots.layers import layer_of
+from snapshots.peeking import Part
 from snapshots.preconditions import judge, preconditions_of
-from snapshots.request import CONDITIONAL, CONDITIONS
+from snapshots.request import CONDITIONS
 from snapshots.situation import Situation
 from snapshots.slots import SAFE_METHODS
 
@@ -35,21 +36,42 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     whole = [c for c in captures if c.status not in partial]
     if len(whole) == len(captures):
         return captures
+    whole = whole or _all_of_it(captures, now)
     asked = now.request.header("range") or now.request.header("if-none-match")
     if whole and not asked:
         return whole
     if now.read_request is None:
         return captures
-    wanted = [now.request.header(n) for n in CONDITIONAL]
-    same = []
-    for capture in captures:
-        recorded = now.read_request(capture)
-        if [recorded.header(n) for n in CONDITIONAL] == wanted:
-            same.append(capture)
+    same = _asked_likewise(captures, now)
     if whole and same:  # a whole that lies over a part answers for it
         over = max(layer_of(c.filename) for c in whole)
         same = [c for c in same if layer_of(c.filename) >= over]
     return same or whole or _parts_around(captures, now)
+
+
+def same_conditions(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Those asked for under the same conditions, or for the same part: a server may heed neither."""
+    if len(captures) < 2 or not now.request.conditional():
+        return captures
+    return _asked_likewise(captures, now) or captures
+
+
+def _asked_likewise(captures: list[Capture], now: Situation) -> list[Capture]:
+    if now.read_request is None:
+        return []
+    wanted = now.request.conditional()
+    return [c for c in captures if now.read_request(c).conditional() == wanted]
+
+
+def _all_of_it(captures: list[Capture], now: Situation) -> list[Capture]:
+    """The parts (206) that are all of the file, if no other is of another representation."""
+    if now.request.method not in ("GET", "HEAD") or now.peek is None or now.read_request is None:
+        return []
+    parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
+    if _apart([part for part, _ in parts]):
+        return []
+    # An answer to If-Range need not say of what kind it is (RFC 9110, 15.3.7).
+    return [c for part, c in parts if part.whole and now.read_request(c).header("if-range") is None]
 
 
 def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -57,12 +79,17 @@ def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
     asked, if_range = now.request.header("range"), now.request.header("if-range")
     if asked is None or now.peek is None or now.read_request is None:
         return []
-    wanted = [now.request.header(n) for n in CONDITIONS]
+    wanted = [now.request.combined(n) for n in CONDITIONS]
     parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
     found = [(part, c) for part, c in parts if part.holds(asked, if_range)]
-    around = [(p, c) for p, c in found if [now.read_request(c).header(n) for n in CONDITIONS] == wanted]
-    seen = {part.representation for part, _ in (around if if_range is not None else parts)}
-    if not around or (len(parts) > 1 and (len(seen) > 1 or None in seen)):
+    around = [(p, c) for p, c in found if [now.read_request(c).combined(n) for n in CONDITIONS] == wanted]
+    if not around or _apart([part for part, _ in (around if if_range is not None else parts)]):
         now.why.append("part")
         return []
     return [max((c for _, c in around), key=lambda c: layer_of(c.filename))]  # the bytes of all are the same
+
+
+def _apart(parts: list[Part]) -> bool:
+    """Whether several parts may not be of the same bytes."""
+    seen = {part.representation for part in parts}
+    return len(seen) > 1 or (len(parts) > 1 and None in seen)

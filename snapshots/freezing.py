@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from snapshots.capture import Capture, Response
 from snapshots.processes import Pool, Worker, WorkerDied
+from snapshots.spans import is_whole
 from snapshots.text import HTML, FrozenText, extract, extract_html
 from snapshots.view import View
 
@@ -88,7 +89,9 @@ def jobs(source: Source) -> list[Job]:
     """What there is to freeze in a snapshot, sorted by address. An address occurs once."""
     found: dict[str, Job] = {}
     digests: set[tuple[str, str, bool]] = set()
-    candidates = [c for c in source.captures() if _may_have_text(c)]
+    candidates = [
+        c for c in source.captures() if _may_have_text(c) and (c.status != 206 or _all_of_it(source, c))
+    ]
     for capture in sorted(candidates, key=lambda c: (c.url, c.timestamp, c.begin, c.place)):
         get = capture.method == "GET"
         if (capture.url, capture.digest, get) in digests:
@@ -102,12 +105,18 @@ def jobs(source: Source) -> list[Job]:
 
 
 def _may_have_text(capture: Capture) -> bool:
-    if not 200 <= capture.status < 300 or capture.status in (204, 205, 206) or not capture.length:
+    if not 200 <= capture.status < 300 or capture.status in (204, 205) or not capture.length:
         return False
     mime = capture.mime.partition(";")[0].strip().lower()
     if mime in (HTML, "application/xhtml+xml", "application/pdf"):
         return capture.method != "HEAD"
     return mime in UNTOLD and capture.method == "GET"
+
+
+def _all_of_it(source: Source, capture: Capture) -> bool:
+    """Whether a part (206) is all of a file."""
+    answer = source.read(capture)
+    return is_whole(answer.header("content-range"), answer.header("content-length"))
 
 
 def freeze(

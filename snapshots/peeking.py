@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from snapshots.capture import Capture, Response
+from snapshots.dates import not_after
 from snapshots.preconditions import Preconditions, preconditions_of
 from snapshots.request import Request
-from snapshots.spans import inside, recorded_span
+from snapshots.spans import inside, is_whole, recorded_span
 
 REMEMBERED = 1 << 15
 
@@ -22,12 +23,17 @@ class Part:
     content_range: str | None
     tag: str | None
     modified: str | None
+    whole: bool  # whether it is all of the file
 
     @property
     def representation(self) -> tuple[str, int] | None:
-        """A strong tag, or else the date, and the size of the whole: the same bytes have the same. None for nothing."""
-        strong = self.tag if self.tag is not None and not self.tag.startswith("W/") else None
-        validator = strong or self.modified
+        """A strong tag, or else the date and any weak tag, and the size of the whole: the same bytes have the same.
+
+        None where nothing tells.
+        """
+        validator = self.tag
+        if validator is None or validator.startswith("W/"):
+            validator = None if self.modified is None else f"{self.modified} {self.tag}"
         have = recorded_span(self.content_range)
         return None if validator is None or have is None else (validator, have[2])
 
@@ -64,7 +70,12 @@ class Peek:
         if found is None:
             if len(self._parts) >= REMEMBERED:
                 self._parts.clear()
-            head = self._head(capture)
-            found = Part(head.header("content-range"), head.header("etag"), head.header("last-modified"))
-            self._parts[capture.place] = found
+            found = self._parts[capture.place] = _part(self._head(capture))
         return found
+
+
+def _part(head: Response) -> Part:
+    told, modified = head.header("content-range"), head.header("last-modified")
+    if not_after(head.header("date"), modified):
+        modified = None  # it may have changed again in the same second (RFC 9110, 8.8.2.2)
+    return Part(told, head.header("etag"), modified, is_whole(told, head.header("content-length")))

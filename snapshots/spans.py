@@ -63,3 +63,9 @@ def inside(asked: str, told: str | None) -> Span | None:
         return None
     first, last = spans[0]
     return spans[0] if start <= first and last <= stop else None
+
+
+def is_whole(told: str | None, length: str | None) -> bool:
+    """Whether a part with this Content-Range and Content-Length is all of its file."""
+    have = recorded_span(told)
+    return have is not None and have[0] == 0 and have[1] == have[2] and length == str(have[2])

@@ -38,7 +38,9 @@ def command(
     stillweb lookup site.wacz https://example.com/api -X POST -d '{"q": 1}' -H 'Content-Type: application/json'
     """
     from snapshots import Request, Snapshot
+    from snapshots.matching import check_accept
 
+    check_accept(accept)
     paths, url = split_address(snapshots, "a URL")
     body = b""
     if data is not None:
@@ -56,11 +58,7 @@ def command(
     )
     with Snapshot.open(*paths) as snapshot:
         say_damage(snapshot)
-        matcher = snapshot.matcher()
-        found = matcher.lookup(request, matcher.session(DEFAULT_SESSION), accept=accept)
-        entry = _told(snapshot, request, accept)
-        capture = (found.capture or _source(snapshot, request, accept)) if entry["capture"] else None
-        nearest = found.explain() if capture is None else []
+        entry, capture = _told(snapshot, request, accept)
     answer: dict[str, Any] = {name: entry[name] for name in ("verdict", "ambiguous", "state")}
     answer |= {name: entry[name] for name in ("derived", "why") if name in entry}
     if capture is not None:
@@ -73,10 +71,7 @@ def command(
             "file": capture.filename,
             "offset": capture.offset,
         }
-    answer["nearest"] = [
-        {"method": near.capture.method, "url": near.capture.url, "differs": near.differs, "rule": near.rule}
-        for near in nearest
-    ]
+    answer["nearest"] = entry.get("nearest", [])
     if as_json:
         print_json(answer)
     else:
@@ -98,25 +93,12 @@ def command(
     return 0 if answer["verdict"] != "miss" else 1
 
 
-def _told(snapshot: Snapshot, request: Request, accept: str) -> dict[str, Any]:
-    """What the ledger of a replay would say of the request."""
+def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:
+    """What the ledger of a replay would say of the request, and the capture that the answer is made of."""
     from proxy.answering import Answerer
     from proxy.ledger import Ledger
 
     with Ledger() as ledger:
         answerer = Answerer(snapshot, ledger, accept=accept)
-        answerer.answer(request, answerer.line(DEFAULT_SESSION))
-        return ledger.entries()[0]
-
-
-def _source(snapshot: Snapshot, request: Request, accept: str) -> Capture | None:
-    """The capture of another request from which the answer follows: a GET for HEAD, what a preflight asks for."""
-    from proxy.permissions import permission
-    from snapshots import Request
-
-    if request.method == "HEAD":
-        get = Request("GET", request.url, request.headers)
-        matcher = snapshot.matcher()
-        return matcher.lookup(get, matcher.session(DEFAULT_SESSION), accept=accept).capture
-    found = permission(snapshot, request)
-    return None if isinstance(found, str) else found[1]
+        reply = answerer.answer(request, answerer.line(DEFAULT_SESSION))
+        return ledger.entries()[0], reply.capture

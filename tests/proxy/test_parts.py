@@ -22,6 +22,7 @@ from tests.support.waiting import HANG
 
 SIZE = 24
 BODY = bytes(range(65, 65 + SIZE))
+DATE = ("Last-Modified", "Mon, 03 Mar 2025 00:00:00 GMT")
 
 
 @dataclass
@@ -30,10 +31,11 @@ class File:
 
     body: bytes = BODY
     told: list[tuple[str, str]] = field(default_factory=lambda: [("ETag", '"one"')])
+    heeds: bool = True  # whether it looks at Range
 
     def __call__(self, asked: Asked) -> Answer:
         kind = ("Content-Type", "application/octet-stream")
-        found = re.fullmatch(r"bytes=(\d*)-(\d*)", asked.header("Range") or "")
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", asked.header("Range") or "") if self.heeds else None
         named = asked.header("If-Range")
         if found is None or (named is not None and named not in [value for _, value in self.told]):
             return Answer(headers=[kind, *self.told], body=self.body)
@@ -108,9 +110,12 @@ def test_a_part_to_the_end_answers_the_last_bytes(tmp_path: Path, authority: Aut
     ("first", "then", "sure"),
     [
         ([("ETag", '"one"')], [("ETag", '"one"')], True),
-        ([("Last-Modified", "Mon, 03 Mar 2025 00:00:00 GMT")], None, True),
+        ([DATE], None, True),
         ([("ETag", '"one"')], [("ETag", '"two"')], False),
         ([("ETag", 'W/"one"')], [("ETag", 'W/"one"')], False),  # alike in meaning, not in bytes
+        ([("ETag", 'W/"one"'), DATE], None, True),
+        ([("ETag", 'W/"one"'), DATE], [("ETag", 'W/"two"'), DATE], False),  # changed twice in a second
+        ([DATE, ("Date", DATE[1])], None, False),  # and may have, here
         ([], [], False),
     ],
 )
@@ -140,7 +145,7 @@ def test_a_part_among_several_answers_if_they_are_of_one_representation(
             answer = client.get(url, headers={"Range": text})
             assert answer.headers["Content-Range"] == f"{text.replace('=', ' ')}/{SIZE}"
             assert gateway.ledger.entries()[-1]["verdict"] == "exact"
-        if sure or not first or first == then:
+        if then != [("ETag", '"two"')]:
             return
         for tag, text, status in (
             ('"one"', "bytes=2-3", 206),
@@ -150,3 +155,84 @@ def test_a_part_among_several_answers_if_they_are_of_one_representation(
             answer = client.get(url, headers={"Range": text, "If-Range": tag})
             entry = gateway.ledger.entries()[-1]
             assert (answer.status_code, entry["ambiguous"]) == (status, False)
+
+
+def told(answer: httpx.Response) -> tuple[int, bytes, dict[str, str]]:
+    names = ("Content-Type", "Content-Range", "Content-Length", "ETag")
+    return answer.status_code, answer.content, {n: answer.headers[n] for n in names if n in answer.headers}
+
+
+ASKED: list[tuple[str, dict[str, str], str]] = [  # and what it is called in the ledger
+    ("GET", {}, "whole"),
+    ("HEAD", {}, "head"),
+    ("HEAD", {"Range": "bytes=0-"}, "head"),  # where it has no meaning
+    ("GET", {"Range": "bytes=0-"}, ""),
+    ("GET", {"Range": "bytes=2-3"}, "range"),
+    ("GET", {"Range": "bytes=2-3", "If-Range": '"two"'}, "whole"),
+    ("GET", {"If-Match": '"one"'}, "whole"),
+]
+
+
+def test_a_part_that_is_all_of_the_file_is_the_file(tmp_path: Path, authority: Authority) -> None:
+    """As a browser asks for a film: all of it, but from a place on."""
+    with recording(tmp_path / "s", authority, File()) as (url, client):
+        client.get(url, headers={"Range": "bytes=0-"})
+    with (
+        Origin(
+            lambda a: File()(Asked(a.method, "", [] if a.method == "HEAD" else a.headers, b"", ""))
+        ) as live,
+        httpx.Client(trust_env=False, timeout=HANG) as direct,
+        replaying(tmp_path / "s", authority) as (gateway, client),
+    ):
+        for method, headers, derived in ASKED:
+            right = direct.request(method, f"{live.url}/file", headers=headers)
+            assert told(client.request(method, url, headers=headers)) == told(right), headers
+            entry = gateway.ledger.entries()[-1]
+            assert (entry["verdict"], entry.get("derived", "")) == ("exact", derived)
+        assert client.get(url, headers={"If-None-Match": '"one"'}).status_code == 304
+        assert client.get(url, headers={"If-Match": '"two"'}).status_code == 412
+        several = client.get(url, headers={"Range": "bytes=0-1,4-5"})
+        assert several.headers["Content-Type"].startswith("multipart/byteranges")
+
+
+@pytest.mark.parametrize("how", ["another", "if-range", "cut short"])
+def test_a_part_that_may_not_be_all_of_the_file_is_not_the_file(
+    how: str, tmp_path: Path, authority: Authority
+) -> None:
+    """Another version was recorded; nobody said of what kind it is; not all of it came."""
+    file = File(BODY[:-1] if how == "cut short" else BODY)
+    with recording(tmp_path / "s", authority, file) as (url, client):
+        client.get(url, headers={"Range": "bytes=0-", **({"If-Range": '"one"'} if how == "if-range" else {})})
+        if how == "another":
+            file.told = [("ETag", '"two"')]
+            client.get(url, headers={"Range": "bytes=1-2"})
+    with replaying(tmp_path / "s", authority) as (_, client):
+        for method in ("GET", "HEAD"):
+            assert client.request(method, url).status_code == 504
+
+
+def test_a_server_that_heeds_no_range_and_no_condition_does_not_in_a_replay(
+    tmp_path: Path, authority: Authority
+) -> None:
+    asked = [{"Range": "bytes=2-3"}, {"If-None-Match": '"one"'}, {"Range": "bytes=0-", "If-Range": '"one"'}]
+    for first in ([{}], []):  # whether the file was asked for as it is, too
+        path = tmp_path / f"{len(first)}"
+        with recording(path, authority, File(heeds=False)) as (url, client):
+            for headers in (*first, *asked):
+                client.get(url, headers=headers)
+        with replaying(path, authority) as (gateway, client):
+            for headers in (*asked, *asked):
+                answer = client.get(url, headers=headers)
+                assert (answer.status_code, answer.content) == (200, BODY)
+                assert "derived" not in gateway.ledger.entries()[-1]
+            assert client.get(url, headers={"Range": "bytes=4-5"}).status_code == 206  # nobody knows
+
+
+def test_a_range_asked_by_head_is_answered_as_it_was(tmp_path: Path, authority: Authority) -> None:
+    """Some servers say what they would send, though it has no meaning there (RFC 9110, 14.2)."""
+    with recording(tmp_path / "s", authority, File()) as (url, client):
+        right = client.head(url, headers={"Range": "bytes=2-3"})
+    assert right.status_code == 206
+    with replaying(tmp_path / "s", authority) as (_, client):
+        assert told(client.head(url, headers={"Range": "bytes=2-3"})) == told(right)
+        assert client.head(url).status_code == 504

@@ -192,6 +192,12 @@ def test_conditions(fields: dict[str, str], status: int) -> None:
             assert made.header("content-length") is made.header("content-type") is None
 
 
+def test_tags_that_come_in_several_lines_are_one_list() -> None:
+    for name, status in (("If-None-Match", 304), ("If-Match", 200)):
+        lines = tuple((name, tag) for tag in ('"other"', TAG))
+        assert answer(stored(), Request("GET", "https://a.example/x", lines)).status == status
+
+
 def test_without_a_validator_there_is_no_304() -> None:
     bare = Response(200, "OK", (), b"x")
     assert answer(bare, get(If_None_Match=TAG)).status == 200

@@ -83,6 +83,11 @@ def _next_in_order() -> tuple[Matcher, list[Request], str]:
     return over, [get(f"{A}/p")] * 3, "done"
 
 
+def _same_conditions() -> tuple[Matcher, list[Request], str]:
+    part = get(f"{A}/p", range="bytes=0-1")  # which the server does not heed
+    return matcher((get(f"{A}/p"), html(_long("a"))), (part, html(_long("b")))), [part], _long("b")
+
+
 def _own_session() -> tuple[Matcher, list[Request], str]:
     over = matcher(
         (get(f"{A}/p"), html("for s1"), "s1"), (get(f"{A}/p"), html("for s2"), "s2"), (get(f"{A}/only2"), html("2"), "s2"),
@@ -113,6 +118,7 @@ CASES: dict[str, Callable[[], tuple[Matcher, list[Request], str]]] = {
     "same_acquaintance": _same_acquaintance,
     "same_cookies": _same_cookies,
     "next_in_order": _next_in_order,
+    "same_conditions": _same_conditions,
     "own_session": _own_session,
     "nearest_time": _nearest_time,
 }

@@ -32,12 +32,14 @@ def store(
     *,
     method: str = "GET",
     status: int = 200,
+    place: str = "",
 ) -> None:
     data = body.encode() if isinstance(body, str) else body
     number = writer.event("s")
+    fields = (("Content-Type", media), *((("Content-Range", place),) if place else ()))
     writer.exchange(
         Exchange(
-            Request(method, url, (), b"a=1" if method == "POST" else b""), status, "OK", (("Content-Type", media),), data,
+            Request(method, url, (), b"a=1" if method == "POST" else b""), status, "OK", fields, data,
             datetime(2025, 1, 1, 0, 0, min(number, 59), tzinfo=UTC), "s", number, writer.event("s"),
         )
     )  # fmt: skip
@@ -78,6 +80,18 @@ def test_every_page_pdf_and_view_is_frozen_once(tmp_path: Path) -> None:
     assert by_word["Viewed"].startswith("https://a.test/000#view=")
     paper = next(t for t in found if t.address.endswith("paper"))
     assert paper.pages == ("One", "Two")
+
+
+def test_a_part_has_a_text_if_it_is_all_of_the_file(tmp_path: Path) -> None:
+    """As browsers ask for PDFs."""
+    paper = make_pdf("One")
+    with Writer.open(tmp_path / "s") as writer:
+        place = f"bytes 0-{len(paper) - 1}/{len(paper)}"
+        store(writer, "https://a.test/paper", paper, "application/pdf", status=206, place=place)
+        place = f"bytes 0-{len(paper) - 1}/{len(paper) + 1}"
+        store(writer, "https://a.test/start", paper, "application/pdf", status=206, place=place)
+        freeze_texts(writer)
+    assert [(t.address, t.pages) for t in texts(tmp_path / "s")] == [("https://a.test/paper", ("One",))]
 
 
 def test_texts_are_dated_as_their_sources_whenever_they_are_frozen(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.spans import inside
+from snapshots.spans import inside, is_whole
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,19 @@ from snapshots.spans import inside
 )
 def test_inside(asked: str, told: str | None, expected: tuple[int, int] | None) -> None:
     assert inside(asked, told) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "length", "expected"),
+    [
+        ("bytes 0-9/10", "10", True),
+        ("bytes 0-9/10", "9", False),  # cut short
+        ("bytes 0-9/10", None, False),
+        ("bytes 0-9/*", "10", False),
+        ("bytes 0-8/10", "9", False),
+        ("bytes 1-9/10", "9", False),
+        (None, "10", False),
+    ],
+)
+def test_a_part_may_be_the_whole(told: str | None, length: str | None, expected: bool) -> None:
+    assert is_whole(told, length) is expected

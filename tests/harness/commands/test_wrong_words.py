@@ -36,6 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["fetch", "SITE", "https://a.test/0", "-o", "no/such/text"], 2, "there is no directory no/such"),
         (["check", "SITE", "--html", "no/such/page.html"], 2, "there is no directory no/such"),
         (["lookup", "SITE", "https://a.test/0", "-d", os.fsdecode(b"\xff")], 1, ""),
+        (["lookup", "SITE", "https://a.test/0", "--accept", "exakt"], 2, "accept 'exakt': must be one of"),
         (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
         (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
     ],

@@ -40,7 +40,7 @@ FIRST = [
     *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "fragments",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
-                                     "preconditions", "spans", "languages")),
+                                     "preconditions", "spans", "languages", "conditional")),
     "tests/proxy/test_parts.py",
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from snapshots.credentials import PSEUDONYM_TEXT
-from snapshots.languages import OTHER, SAME, nearness
+from snapshots.languages import OTHER, SAME, nearness, quality
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.slots import CREDENTIALS
@@ -36,8 +36,18 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
 
 
 def _kind(value: str) -> str:
-    first = value.partition(",")[0].partition(";")[0].strip().lower()
-    return "json" if "json" in first else first or "*/*"
+    """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
+    best, most = "", 0.0
+    for item in value.lower().split(","):
+        name, *parameters = ("".join(part.split()) for part in item.split(";"))
+        weight = next((quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
+        if name and weight > most:
+            kept = sorted(p for p in parameters if not p.startswith(("q=", "charset=")))
+            best, most = ";".join((_ALIKE.get(name, name), *kept)), weight
+    return best or "*/*"
+
+
+_ALIKE = dict.fromkeys(("text/json", "application/x-json"), "application/json")
 
 
 def _agent(value: str) -> str:

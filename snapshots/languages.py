@@ -32,12 +32,17 @@ _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+# What the name of a group of languages is said for, and an old prefix of it (RFC 5646, 3.1.11; CLDR 48, aliases).
+_GROUPS = {"cmn": "zh", "arb": "ar", "zsm": "ms"}
+
+
 class Tag(NamedTuple):
     """A language, with its script and region, "" where neither is said nor known; all in lower case."""
 
     language: str
     script: str = ""
     region: str = ""
+    variants: tuple[str, ...] = ()
     bare: bool = True  # whether nothing but the language is said
 
 
@@ -51,18 +56,29 @@ def wanted(field: str) -> tuple[Tag, ...]:
         for parameter in parameters:
             key, _, text = parameter.partition("=")
             if key.strip() == "q":
-                try:
-                    weight = float(text)
-                except ValueError:
-                    weight = 0.0
+                weight = quality(text)
         if name and name != "*" and weight > 0:
             weighed.append((-weight, _tag(name)))
     return tuple(tag for _, tag in sorted(weighed, key=lambda one: one[0]))
 
 
+def quality(text: str) -> float:
+    """The weight that a `q` gives (RFC 9110, 12.4.2); what is none weighs nothing."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
 def _tag(name: str) -> Tag:
     language, *more = name.replace("_", "-").split("-")
+    if len(language) == 1:
+        return Tag(name)  # private (x-) or from before all rules (i-): of no parts
+    while more and len(more[0]) == 3 and more[0].isalpha():
+        language = more.pop(0)  # an extended one names it more narrowly: zh-yue is yue
+    language = _GROUPS.get(language, language)
     script = region = ""
+    variants = []
     for part in more:
         if len(part) == 1:
             break  # an extension, or private use
@@ -70,17 +86,20 @@ def _tag(name: str) -> Tag:
             script = script or part
         elif len(part) == 2 or (len(part) == 3 and part.isdigit()):
             region = region or part
-    bare = not (script or region)
+        else:
+            variants.append(part)
+    bare = not (script or region or variants)
     if not script and language in _SCRIPTS:
         usual, elsewhere = _SCRIPTS[language]
         script = elsewhere.get(region, usual)
-    return Tag(language, script, region, bare)
+    return Tag(language, script, region, tuple(sorted(variants)), bare)
 
 
 def nearness(one: str, other: str) -> int:
     """How near two fields are: SAME in other words (`fr`, `fr-CA`), NEAR (`en-US`, `en-GB`) or OTHER (`zh-TW`, `zh-CN`).
 
-    EQUAL are those that are the same whatever region decides (`en-US`, `en-US,en;q=0.9`). A bare `zh` has its usual script, and is near to the other.
+    EQUAL are those that are the same whatever region decides (`en-US`, `en-US,en;q=0.9`). A bare `zh` has its usual
+    script, and is near to the other. What is wanted after the first counts: a server may not have that.
     """
     mine, theirs = wanted(one), wanted(other)
     if not mine or not theirs:
@@ -88,12 +107,14 @@ def nearness(one: str, other: str) -> int:
     first, second = mine[0], theirs[0]
     if first.language != second.language:
         return OTHER
-    if first.script and second.script and first.script != second.script:
-        return NEAR if first.bare or second.bare else OTHER
-    if first.region and second.region and first.region != second.region:
+    if first.script != second.script:
+        known = first.script and second.script
+        return OTHER if known and not (first.bare or second.bare) else NEAR
+    if first.variants != second.variants or (
+        first.region and second.region and first.region != second.region
+    ):
         return NEAR
-    # What is wanted after it counts where there is no such language.
     after = [list(dict.fromkeys(tag.language for tag in tags)) for tags in (mine, theirs)]
-    if any(a != b for a, b in zip(*after, strict=False)):
+    if after[0] != after[1]:
         return NEAR
     return EQUAL if first == second else SAME

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from snapshots.capture import Response
+from snapshots.kinship import kinship
+from snapshots.languages import SAME
 from snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher
 
@@ -68,3 +70,32 @@ def test_another_value_of_a_vary_field_is_sure_where_it_was_seen_not_to_matter(
     replay = Replay(matcher(*((get(U, Accept_Language=value), page) for value in values)))
     assert replay.ask(get(U, Accept_Language=asked)) == "hello"
     assert (replay.last.verdict, replay.last.ambiguous) == ("varies:accept-language", ambiguous)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "same"),
+    [
+        ("application/json", "application/json, text/plain, */*", True),
+        ("application/json", "text/json; charset=utf-8", True),
+        ("text/html", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", True),
+        ("application/json;q=0.5, text/html", "text/html", True),  # what weighs most is asked for first
+        ("application/json;q=0.5, text/html", "application/json", False),
+        ("application/json", "application/vnd.api.raw+json", False),
+        ("application/ld+json; profile=a", "application/ld+json;profile=a;q=0.9", True),
+        ("application/ld+json; profile=a", "application/ld+json; profile=b", False),
+        ("", "*/*", True),
+    ],
+)
+def test_what_two_accepts_ask_for_first_is_the_same_or_not(recorded: str, asked: str, same: bool) -> None:
+    for one, other in ((recorded, asked), (asked, recorded)):
+        assert (kinship("accept", one, other) == SAME) is same
+
+
+def test_a_kind_that_is_wanted_less_is_not_the_answer() -> None:
+    vary = ("Vary", "Accept")
+    over = matcher(
+        (get(U, Accept="application/json"), html("{}", 200, vary)),
+        (get(U, Accept="text/html"), html("<p>", 200, vary)),
+    )
+    assert Replay(over).ask(get(U, Accept="application/json;q=0.5, text/html")) == "<p>"
+    assert Replay(over).ask(get(U, Accept="application/vnd.api.raw+json, */*")) == "miss"

@@ -130,3 +130,13 @@ def test_what_has_no_body_is_not_alike_in_all_languages(method: str) -> None:
         replay = Replay(over)
         replay.ask(asked("fr" if language == "fr" else "en", language))
         assert replay.last.verdict == expected
+
+
+def test_a_part_of_what_was_posted_for_is_no_whole() -> None:
+    """What Range means there, only the server knows."""
+    asked = post(URL, "q=1", range="bytes=0-")
+    answer = Response(
+        206, "", (*whole("one").headers, ("Content-Range", "bytes 0-2/3"), ("Content-Length", "3")), b"one"
+    )
+    replay = Replay(matcher((asked, answer)))
+    assert (replay.ask(asked), replay.ask(post(URL, "q=1"))) == ("one", "miss")

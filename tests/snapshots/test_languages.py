@@ -15,17 +15,21 @@ URL = "http://a.test/p"
     ("one", "other", "expected"),
     [
         ("fr", "fr-CA", SAME),
-        ("fr-CA,fr;q=0.9,en;q=0.8", "fr", SAME),
-        ("en;q=0.5, fr", "fr;q=0.7", SAME),  # what weighs most is asked for first
+        ("fr, en;q=0.5", "fr, de;q=0.5", NEAR),  # a server without French would tell them apart
+        ("fr-CA,fr;q=0.9,en;q=0.8", "fr", NEAR),  # as would one that has English
+        ("fr-CA,fr;q=0.9", "fr", SAME),
+        ("fr;q=0.5, fr-CA", "fr;q=0.7", SAME),
+        ("en;q=0.5, fr", "fr;q=0.7, en;q=0.1", SAME),  # what weighs most is asked for first
         ("en, fr;q=0.7", "fr, en;q=0.7", OTHER),
         ("en;q=0, fr", "fr", SAME),
         ("en;q=odd, fr", "fr", SAME),
-        ("fr, en;q=0.5", "fr, de;q=0.5", NEAR),  # a server without French would tell them apart
         ("fr-CA, fr-FR;q=0.9, en", "fr, en;q=0.3", SAME),
         ("en-US", "en-GB", NEAR),
         ("pt-BR", "pt-PT", NEAR),
         ("es-419", "es-MX", NEAR),
-        ("de-1996", "de", SAME),
+        ("de-1996", "de", NEAR),
+        ("ca-valencia", "ca-ES", NEAR),
+        ("ca-ES-valencia", "ca-valencia", SAME),
         ("en-u-ca-iso8601", "en", SAME),
         ("zh-TW", "zh-CN", OTHER),
         ("zh-TW", "zh-Hant", SAME),
@@ -33,12 +37,20 @@ URL = "http://a.test/p"
         ("zh-TW", "zh-HK", NEAR),
         ("zh-Hans-HK", "zh-HK", OTHER),
         ("zh-cmn-Hant", "zh-TW", SAME),
+        ("cmn-TW", "zh-Hant", SAME),
+        ("zh-yue", "zh-CN", OTHER),
+        ("zh-yue-HK", "yue", SAME),
+        ("zh-min-nan", "zh", OTHER),
+        ("ja-Latn", "ja", NEAR),  # Japanese for who can't read it
+        ("ja-Latn", "ja-JP", NEAR),
+        ("x-a", "x-b", OTHER),
+        ("i-hak", "i-lux", OTHER),
         ("zh", "zh-CN", SAME),
         ("zh", "zh-TW", NEAR),  # a bare one may get either
         ("sr-Latn", "sr-RS", OTHER),
         ("sr-Latn", "sr", NEAR),
         ("sr-ME", "sr-Latn", SAME),
-        ("en-Latn", "en", SAME),
+        ("en-Latn", "en", NEAR),
         ("", "*", SAME),
         ("", "en", OTHER),
         ("*;q=0.1, en", "en", SAME),
@@ -54,7 +66,8 @@ def test_nearness(one: str, other: str, expected: int) -> None:
     ("one", "other", "equal"),
     [
         ("en-US", "en-US,en;q=0.9", True),
-        ("fr", "fr,en;q=0.5", True),
+        ("fr", "fr,en;q=0.5", False),
+        ("fr,en", "fr,en;q=0.5", True),
         ("zh-TW", "zh_hant_TW", True),
         ("fr", "fr-FR", False),
         ("zh", "zh-Hans", False),
@@ -101,6 +114,10 @@ def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
         ({"en-US": "A", "en": "A", "fr": "F"}, "en-GB", "A"),
         ({"en-US": "A", "fr": "F"}, "en", "A"),
         ({"en-US": "A", "fr": "F"}, "fr-CA,fr;q=0.9", "F"),
+        ({"fr": "D", "en": "E"}, "fr,en;q=0.5", "D?"),  # a German site, in English too, says E
+        ({"fr,en;q=0.5": "E", "de": "D"}, "fr", "E?"),
+        ({"ja": "J", "en": "E"}, "ja-Latn", "J?"),
+        ({"zh-CN": "C", "en": "E"}, "zh-yue", "miss"),
     ],
 )  # fmt: skip
 def test_an_answer_for_another_script_or_region_is_not_surely_the_one(

@@ -67,7 +67,7 @@ SAME = {
     "choosing.py highest_layer: if len(captures) < 2": "shortcut",
     "choosing.py same_headers: if not any((c.vary for c in captures))": "shortcut",
     "conditional.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
-    "conditional.py whole_or_asked: if whole and (not asked)": "shortcut: a part that nobody asked for aside",
+    "conditional.py whole_or_asked: if whole and (not now.request.conditional())": "shortcut: a part that nobody asked for aside",
     "conditional.py whole_or_asked: if now.read_request is None": "every store can read requests",
     "conditional.py _asked_likewise: if now.read_request is None": "every store can read requests",
     "conditional.py same_conditions: if len(captures) < 2 or not now.request.conditional()": "shortcut: what a plain request got is alike",

@@ -37,8 +37,7 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     if len(whole) == len(captures):
         return captures
     whole = whole or _all_of_it(captures, now)
-    asked = now.request.header("range") or now.request.header("if-none-match")
-    if whole and not asked:
+    if whole and not now.request.conditional():
         return whole
     if now.read_request is None:
         return captures

@@ -140,3 +140,17 @@ def test_a_part_of_what_was_posted_for_is_no_whole() -> None:
     )
     replay = Replay(matcher((asked, answer)))
     assert (replay.ask(asked), replay.ask(post(URL, "q=1"))) == ("one", "miss")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"if_none_match": '"old"'},
+        {"if_modified_since": "Mon, 03 Mar 2025 00:00:00 GMT"},
+        {"if_match": '"new"'},
+    ],
+)
+def test_what_was_asked_under_a_condition_gets_what_it_got(fields: dict[str, str]) -> None:
+    said = Response(412 if "if_match" in fields else 304, "", whole("old").headers, b"said")
+    replay = Replay(matcher((get(URL), whole("old")), (get(URL, **fields), said)))
+    assert [replay.ask(get(URL, **f)) for f in (fields, {}, fields)] == ["said", "old", "said"]

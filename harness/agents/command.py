@@ -9,7 +9,7 @@
 Its environment has the proxy and the certificates set (proxy.clients), so that all its requests are answered from
 the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
 STILLWEB_TASK_ID, STILLWEB_ATTEMPT. Both the requests and the tool calls are in the trace. An attempt is done when its
-program has ended: children that still hold its output after LEFT_SECONDS are ended.
+program has ended: children that still hold its output after LEFT_SECONDS are ended, and so is all else that it began.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import shlex
 import signal
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from harness.agents.begun import MARK, end_begun
 from harness.attempt import Attempt
 from harness.trace import digest
 from snapshots.errors import UsageError
@@ -44,6 +46,7 @@ _PASSED = (
 )
 LEFT_SECONDS = 5.0  # how long a program's children may hold its output when it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
+_LOOKS = 200  # how often what a program began is looked for, until nothing is found
 _MOST_ERRORS = 4000  # bytes of standard error told when the program fails
 
 
@@ -120,6 +123,7 @@ class CommandAgent:
         environment = {name: os.environ[name] for name in (*_PASSED, *self.pass_env) if name in os.environ}
         environment |= dict(attempt.environment)
         environment |= {"STILLWEB_TASK_ID": task.id, "STILLWEB_ATTEMPT": str(attempt.number), **self.env}
+        environment[MARK] = mark = secrets.token_hex(8)
         transport, program = await self._start(environment)
         try:
             if (stdin := transport.get_pipe_transport(0)) is not None:
@@ -131,7 +135,7 @@ class CommandAgent:
             if left:
                 attempt.trace.write("evidence", kind="note", text=LEFT)
         finally:
-            await _end(transport, program)  # however it ended, its children end with it
+            await _end(transport, program, mark)  # however it ended, its children end with it
             self._trace_requests(attempt)
         output, errors = bytes(program.written[1]), bytes(program.written[2])
         if code := transport.get_returncode():
@@ -156,7 +160,7 @@ class CommandAgent:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             with contextlib.suppress(OSError):
-                await _end(*await starting)
+                await _end(*await starting, environment[MARK])
             raise
         except OSError as error:
             raise UsageError(f"{self.command[0]}: can't be started: {error.strerror}") from error
@@ -193,10 +197,15 @@ class _Program(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
 
-async def _end(transport: asyncio.SubprocessTransport, program: _Program) -> None:
+async def _end(transport: asyncio.SubprocessTransport, program: _Program, mark: str) -> None:
     """Ends a process and all that it started."""
+    end_begun(mark)  # while it is known who began whom
     with contextlib.suppress(ProcessLookupError):
         os.killpg(transport.get_pid(), signal.SIGKILL)
     if transport.get_returncode() is None:
         await program.ended.wait()
     transport.close()
+    for _ in range(_LOOKS):
+        if not end_begun(mark):
+            break
+        await asyncio.sleep(0.01)

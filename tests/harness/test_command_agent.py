@@ -172,6 +172,48 @@ def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapsh
     assert until(lambda: ended(pid))
 
 
+LEAVES_SESSIONS = """
+import os, pathlib, subprocess, sys, time
+here = pathlib.Path(__file__).parent
+sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); print(flush=True); time.sleep(600)"
+def leave(name, **options):
+    command = [sys.executable, "-c", sleep, str(here / name)]
+    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
+    child.stdout.readline()
+leave("marked.pid")
+if sys.argv[1:] == ["stays"]:
+    leave("cleared.pid", env={})
+    (here / "began").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+def test_a_process_in_a_session_of_its_own_ends_with_the_program(tmp_path: Path) -> None:
+    """It was left running, since its process group is another."""
+    (tmp_path / "agent.py").write_text(LEAVES_SESSIONS)
+    settings = Settings(agent=f"command:{sys.executable} {tmp_path / 'agent.py'}")
+    files = start_run(tmp_path / "run", settings, [Task("a", "?", reference=["42"], scorer="exact")])
+    run_attempts(files.path)
+    assert ended(int((tmp_path / "marked.pid").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+def test_sessions_of_a_program_that_is_ended_end_with_it_also_without_its_environment(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(LEAVES_SESSIONS)
+    for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
+        settings = Settings(
+            agent=f"command:{sys.executable} {tmp_path / 'agent.py'} stays", limits=Limits(seconds=seconds)
+        )
+        task = Task("a", "?", reference=["42"], scorer="exact")
+        files = start_run(tmp_path / f"run-{seconds}", settings, [task])
+        run_attempts(files.path)
+        if (tmp_path / "began").exists():
+            break
+    for name in ("marked.pid", "cleared.pid"):
+        assert until(lambda name=name: ended(int((tmp_path / name).read_text())))
+
+
 def test_another_program_has_another_identity(tmp_path):
     """A run that is gone on with must not mix two."""
     program, other = tmp_path / "agent.sh", tmp_path / "other"

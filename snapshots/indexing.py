@@ -15,6 +15,7 @@ from typing import Any
 from snapshots import messages, warc
 from snapshots.cdxj import entry_line
 from snapshots.keys import request_key
+from snapshots.members import Unpacked
 from snapshots.pairing import Answer, Pairing, Question, identity_of, timestamp_of
 from snapshots.places import Place
 from snapshots.profile import Profile
@@ -23,7 +24,7 @@ from snapshots.scan import Damage, Scanned, Wanted, scan
 VERSION = 4  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
-Swift = Callable[[Pairing, bytes, int, int, bytes, int, int], bool]  # `swift_pairs.SwiftPairs.take`
+Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
 ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
 _MEDIA = re.compile(r"[^;\s]*")
@@ -80,13 +81,11 @@ def find(
             progress(offset - passed)
             passed = offset
 
-    def taken(
-        asked: bytes, offset: int, length: int, told: bytes, told_length: int, told_unpacked: int
-    ) -> bool:
+    def taken(offset: int, one: Unpacked, two: Unpacked) -> bool:
         assert swift is not None
-        if not swift(pairing, asked, offset, length, told, told_length, told_unpacked):
+        if not swift(pairing, offset, one, two):
             return False
-        found.reached = offset + length + told_length
+        found.reached = offset + one[1] + two[1]
         advance(offset)
         return True
 

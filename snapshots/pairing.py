@@ -114,6 +114,10 @@ class Pairing:
         self._asked: dict[str, Question] = {}  # by the id of the response that a request names
         self.waiting: dict[str, Answer] = {}  # by the id of the request that a response names
 
+    def knows(self, asked: str, told: str) -> bool:
+        """Whether a request or an answer of these ids is here, or is named by one that is."""
+        return asked in self.questions or asked in self.waiting or told in self.alone or told in self._asked
+
     def ask(self, question: Question) -> None:
         """Takes a request."""
         answer = self.waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)

@@ -64,7 +64,7 @@ class Damage:
 
 
 Wanted = Callable[[str, warc.Fields], tuple[tuple[str, str], ...]]
-Pairs = Callable[[bytes, int, int, bytes, int, int], bool]
+Pairs = Callable[[int, Unpacked, Unpacked], bool]
 _BODIES = ("request", "warcinfo")  # whose blocks say what is to be known
 
 
@@ -81,9 +81,8 @@ def scan(
 
     `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record. Without `bodies`
     the `start` of a record, but for requests and warcinfo, may end with its HTTP head; that it can be read is known all
-    the same (`snapshots.members`). `pairs` then is shown a request of ours and the record after it, each as unpacked,
-    maybe just its heads, and with its stored length; the first with its offset before that, the second with the length
-    that it unpacks to after it. Those that it takes (it gives True) are passed over. Raises NotSeekable.
+    the same (`snapshots.members`). `pairs` is shown small records two by two, with the offset of the first one. Those
+    that it takes (it gives True) are passed over. Raises NotSeekable.
     """
     end = place.size if end is None else end
     at = start
@@ -103,9 +102,9 @@ def scan(
                 if small is not None:
                     data, size, unpacked = small
                     after = at + size
-                    if pairs is not None and after < end and data.startswith(warc.OUR_REQUEST):
+                    if pairs is not None and after < end:
                         ahead = _small(place, buffer, base, after, bodies)
-                        if ahead is not None and pairs(data, at, size, *ahead):
+                        if ahead is not None and pairs(at, small, ahead):
                             at, ahead = after + ahead[1], None
                             continue
                     found = _sound(data, at, size, unpacked, hashes)

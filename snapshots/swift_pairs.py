@@ -1,4 +1,4 @@
-"""Pairs of records as our writer leaves them, a plain GET and its answer, made an index line of at once.
+"""Pairs of records as most writers leave them, a plain GET beside its answer, made an index line of at once.
 
 Nothing is made of a record that is not put to use: no fields by name, no request, no answer, no pairing. For all that
 is not plainly such a pair `snapshots.indexing` decides, as if this were not there; tests hold one against the other.
@@ -13,50 +13,19 @@ from snapshots import messages
 from snapshots.cdxj import encode_json, json_text
 from snapshots.conditions import ANY
 from snapshots.gathering import ODD, SILENT, TELLING, Part, Waiting
+from snapshots.head_shapes import Head, Shapes
 from snapshots.indexing import media_of
 from snapshots.keys import overridden, request_key
+from snapshots.members import Unpacked
 from snapshots.pairing import Pairing, timestamp_of
 from snapshots.plain import plain_headers, plain_url, static
 from snapshots.request import Headers, Request
 from snapshots.sites import site_of
-from snapshots.warc import OUR_REQUEST, clean_uri, end_of_head, is_regular
+from snapshots.warc import clean_uri, end_of_head, is_regular
 
 REMEMBERED = 1 << 13  # URLs, and heads of requests, that are kept, for they come again
 
-# What JSON leaves as it is; no text of a field has another character, or white space.
-_TEXT = rb"[!#-\[\]-~]+"
-_DATE = rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"
-_URI = rb"https?://[!$-\[\]-~]+"  # and without fragment
-_SHA = rb"sha256:[0-9a-f]{64}"
-_SESSION = (
-    rb"WARC-Stillweb-Session: ("
-    + _TEXT
-    + rb")\r\nWARC-Stillweb-Events: ((?:0|[1-9][0-9]*)-(?:0|[1-9][0-9]*))\r\n"
-)
-_REQUEST = re.compile(
-    OUR_REQUEST
-    + rb"WARC-Record-ID: (<urn:uuid:[!-~]+>)\r\n"
-    + rb"(WARC-Date: " + _DATE + rb"\r\nWARC-Target-URI: (" + _URI + rb")\r\n)"
-    + rb"WARC-Block-Digest: " + _SHA + rb"\r\n"
-    + rb"WARC-Payload-Digest: " + _SHA + rb"\r\n"
-    + _SESSION
-    + rb"Content-Type: application/http; msgtype=request\r\nContent-Length: ([0-9]{1,9})\r\n\r\n"
-    + rb"GET /[!-~]* HTTP/1\.1(?=\r\n)"
-)  # fmt: skip
-_RESPONSE = re.compile(
-    rb"WARC/1\.1\r\nWARC-Type: (?:response|(revisit))\r\n"
-    + rb"WARC-Record-ID: (<urn:uuid:[!-~]+>)\r\n"
-    + rb"(WARC-Date: (" + _DATE + rb")\r\nWARC-Target-URI: (?:" + _URI + rb")\r\n)"
-    + rb"WARC-Concurrent-To: (<urn:uuid:[!-~]+>)\r\n"
-    + rb"(?:WARC-IP-Address: [0-9a-f.:]+\r\n)?"
-    + rb"WARC-Protocol: ([a-z0-9/.]+)\r\n"
-    + rb"WARC-Payload-Digest: (" + _SHA + rb")\r\n"
-    + rb"WARC-Block-Digest: " + _SHA + rb"\r\n"
-    + rb"(?:WARC-Profile: [!-~]+\r\nWARC-Refers-To-Target-URI: ([!-~]+)\r\nWARC-Refers-To-Date: ([!-~]+)\r\n)?"
-    + _SESSION
-    + rb"Content-Type: application/http; msgtype=response\r\nContent-Length: ([0-9]{1,9})\r\n\r\n"
-    + rb"(?=HTTP/1\.)"
-)  # fmt: skip
+_REQUEST_LINE = re.compile(rb"GET /[!-~]* HTTP/1\.[01](?=\r\n)")
 _MARKS = b"-T:.Z"  # in a date
 _STILL = b',"state":"%b"' % ANY.encode()
 
@@ -69,74 +38,82 @@ class SwiftPairs:
 
     def __init__(self, part: Part) -> None:
         self.part = part
+        self._shapes = Shapes()
         self._file = json_text(part.name).encode(errors="surrogatepass")
         self._addresses: dict[bytes, Address] = {}
         self._heads: dict[bytes, tuple[Headers, bool] | None] = {}
         self._kinds: dict[tuple[str, int], tuple[bytes, bool]] = {}
 
-    def take(
+    def take(self, pairing: Pairing, at: int, one: Unpacked, two: Unpacked) -> bool:
+        """Whether two records, one (at an offset) right before the other, were such a pair; then they are in the part."""
+        first = self._shapes.read(one[0])
+        second = self._shapes.read(two[0]) if first is not None else None
+        if first is None or second is None or (first[0] == b"request") == (second[0] == b"request"):
+            return False
+        if first[0] == b"request":
+            return self._take(pairing, first, at, one, second, at + one[1], two)
+        return self._take(pairing, second, at + one[1], two, first, at, one)
+
+    def _take(
         self,
         pairing: Pairing,
-        asked: bytes,
-        offset: int,
-        length: int,
-        told: bytes,
-        told_length: int,
-        told_unpacked: int,
+        asked: Head,
+        asked_at: int,
+        request_record: Unpacked,
+        told: Head,
+        told_at: int,
+        answer_record: Unpacked,
     ) -> bool:
-        """Whether two unpacked records, one right after the other, were such a pair; if so they are in the part.
-
-        `asked` begins with `warc.OUR_REQUEST`, at `offset`; lengths are of stored bytes. `told` may be the heads alone of
-        a record whose whole length is `told_unpacked`.
-        """
-        one = _REQUEST.match(asked)
-        two = _RESPONSE.match(told) if one is not None else None
-        if one is None or two is None:
-            return False
-        asked_id, same, uri, session, events, size = one.groups()
-        (revisit, told_id, same_too, date, concurrent, protocol, digest, of_uri, of_date, session_too, events_too,
-         told_size) = two.groups()  # fmt: skip
-        start, block_at = two.end(), one.end(6) + 4
+        data, asked_length, asked_unpacked = request_record
+        answer, told_length, told_unpacked = answer_record
+        _, block, (asked_id, asked_uri, asked_with, asked_size) = asked
+        kind, start, values = told
+        (told_id, uri, told_with, told_size, date, digest, protocol, session, events, of_uri, of_date) = (
+            values
+        )
+        line = _REQUEST_LINE.match(data, block)
         stop = start + int(told_size)
+        if told_with:
+            named = told_with == asked_id and asked_with in (b"", told_id)
+        else:
+            named = asked_with == told_id
         if (
-            concurrent != asked_id
-            or same != same_too
-            or session != session_too
-            or events != events_too
-            or block_at + int(size) + 4 != len(asked)
+            line is None
+            or not named
+            or uri != asked_uri
+            or not digest
+            or len(data) != asked_unpacked
+            or block + int(asked_size) + 4 != asked_unpacked
+            or not data.endswith(b"\r\n\r\n\r\n\r\n")
             or stop + 4 != told_unpacked
-            or not asked.endswith(b"\r\n\r\n\r\n\r\n")
-            or (len(told) == told_unpacked and not told.endswith(b"\r\n\r\n"))
-            or (revisit is None) != (of_uri is None)
+            or not answer.startswith(b"HTTP/1.", start)
+            or (len(answer) == told_unpacked and not answer.endswith(b"\r\n\r\n"))
+            or (kind == b"revisit" and not (session and of_uri and of_date))
         ):
             return False
-        at = end_of_head(told, start)
-        fields = self._fields(asked[one.end() : -4])
-        told_by = asked_id.decode()
-        if (
-            at is None
-            or at[1] > stop
-            or fields is None
-            or told_by in pairing.questions
-            or told_by in pairing.waiting
-        ):
+        at = end_of_head(answer, start)
+        fields = self._fields(data[line.end() : -4])
+        record_id = told_id.decode()
+        if at is None or at[1] > stop or fields is None or pairing.knows(asked_id.decode(), record_id):
             return False
-        head = told[start : at[1]]
+        head = answer[start : at[1]]
         seen = messages.glance(head)
-        if seen is None or (revisit is not None and seen[0] == 304):
+        if seen is None or (kind == b"revisit" and seen[0] == 304):
             return False
         status, media, names = seen
-        address = self._addresses.get(uri) or self._address(uri)
-        kind = self._kinds.get((media, status)) or self._kind(media, status)
-        urlkey, key, keys, site, plain = address
-        mime, still = kind
+        urlkey, key, keys, site, plain = self._addresses.get(uri) or self._address(uri)
+        mime, still = self._kinds.get((media, status)) or self._kind(media, status)
         headers, silent = fields
+        events = events or b"0-0"
+        protocol = protocol.lower() or b"http/1.1"
         timestamp = date.translate(None, _MARKS)
+        if len(timestamp) not in (14, 17):
+            timestamp = timestamp_of(date.decode()).encode()
         identity = hashlib.sha256(
-            b"7:capture,%d:%b,24:%b,71:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
+            b"7:capture,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
             % (
-                len(uri), uri, date, digest, len(head), head, len(asked) - 4 - block_at, asked[block_at:-4], len(session),
-                session, len(events), events, len(protocol), protocol,
+                len(uri), uri, len(date), date, len(digest), digest, len(head), head, len(data) - 4 - block,
+                data[block:-4], len(session), session, len(events), events, len(protocol), protocol,
             )
         ).hexdigest()  # as `pairing.join`  # fmt: skip
         after = b"" if protocol == b"http/1.1" else b',"protocol":"%b"' % protocol
@@ -146,15 +123,15 @@ class SwiftPairs:
         if still:
             after += _STILL
         begin, _, end = events.partition(b"-")
-        line = (
+        made = (
             b'%b %b {"url":"%b","mime":%b,"status":"%d","digest":"%b","length":"%d","offset":"%d","filename":%b'
             b',"method":"GET"' % (
-                urlkey, timestamp, uri, b'"warc/revisit"' if revisit else mime, status, digest, told_length,
-                offset + length, self._file,
+                urlkey, timestamp, uri, mime if kind == b"response" else b'"warc/revisit"', status, digest, told_length,
+                told_at, self._file,
             )
         )  # fmt: skip
         rest = b',"req":[%d,%d]%b,"session":"%b","events":[%b,%b]%b,"id":"%b"}' % (
-            offset, length, keys, session, begin, end, after, identity.encode(),
+            asked_at, asked_length, keys, session, begin, end, after, identity.encode(),
         )  # fmt: skip
         says = SILENT
         if not silent or not plain or 300 <= status < 400:
@@ -163,16 +140,15 @@ class SwiftPairs:
         answered = f"{status} {text}"
         request = ("GET", url, headers, b"")
         part = self.part
-        if revisit is None:
-            line += rest
-            moment = f"{timestamp.decode()} {url}"
-            part.original(line, offset + length, told_id.decode(), moment)
-            part.site(site).take(key, answered, says, line, request)
+        if kind == b"response":
+            made += rest
+            part.original(made, told_at, record_id, f"{timestamp.decode()} {url}")
+            part.site(site).take(key, answered, says, made, request)
             return True
-        line += b',"type":%b,"orig":' % mime
+        made += b',"type":%b,"orig":' % mime
         moment = f"{timestamp_of(of_date.decode())} {clean_uri(of_uri.decode()).partition('#')[0]}"
         part.waiting.append(
-            Waiting(offset + length, text, url, moment, line, rest, site, key, answered, says, request)
+            Waiting(told_at, text, url, moment, made, rest, site, key, answered, says, request)
         )
         return True
 

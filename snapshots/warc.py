@@ -26,8 +26,6 @@ MAX_PART = 1 << 20  # of unpacked bytes at once
 MAX_HEAD = 1 << 20  # a head longer than this is damage
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
-OUR_REQUEST = b"WARC/1.1\r\nWARC-Type: request\r\n"  # how `build_head` begins one
-
 _VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
 _END_OF_HEAD = re.compile(rb"\r*\n\r*\n")
 _ARC_LINE = re.compile(rb"[^\r\n]*?[^ \r\n]+:[^\r\n]* [0-9]{8,17} [^\r\n]* *-?[0-9]+[ \t]*\r?\n")

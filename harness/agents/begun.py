@@ -53,9 +53,7 @@ def _pids() -> Iterator[int]:
 def _lineage(pid: int) -> tuple[int, int] | None:
     """The parent, and when the process began (ticks since the machine did); None for one that has ended."""
     try:
-        fields = (
-            Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        )  # from the third, its state
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()  # its state and on
     except OSError:
         return None
     return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))

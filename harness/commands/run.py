@@ -78,7 +78,13 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML: model: {input: …, output: …, cached: …}, per million tokens.",
 )
-@click.option("--timeout", type=FiniteRange(0, min_open=True), help="Seconds of an attempt.")
+@click.option(
+    "--timeout",
+    type=FiniteRange(0),
+    default=1800,
+    show_default=True,
+    help="Seconds of an attempt; 0 for no limit.",
+)
 @click.option(
     "--mode",
     type=click.Choice(["faithful", "fixed"]),
@@ -116,7 +122,7 @@ def command(
     max_tokens: int | None,
     max_money: float | None,
     prices: Path | None,
-    timeout: float | None,
+    timeout: float,
     mode: str,
     fold_case: bool,
     engine: str,
@@ -169,7 +175,7 @@ def command(
         contracts=() if not snapshots or contracts == ("none",) else contracts,
         accept=check_accept(accept),
         epochs=epochs,
-        limits=Limits(max_steps, max_calls, max_tokens, timeout, max_money),
+        limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_money),
         synthetic_search=synthetic_search,
         tape=tape,  # type: ignore[arg-type]  # click has checked the choice
         tape_path=str(tape_path.absolute()) if tape_path else None,

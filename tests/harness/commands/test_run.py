@@ -27,7 +27,6 @@ def command(folder: Path, *records: str, answer: str = "x") -> list[object]:
     "words",
     [
         ("--timeout", "nan"),
-        ("--timeout", "0"),
         ("--timeout", "-5"),
         ("--timeout", "inf"),
         ("--max-money", "nan"),
@@ -39,6 +38,18 @@ def test_a_limit_that_nothing_can_be_counted_to_is_refused_before_a_run_is_made(
     code, _ = call(capsys, *command(tmp_path, json.dumps(RIGHT)), *words)
     assert code == 2
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [((), 1800), (("--timeout", "0"), None), (("--timeout", "2.5"), 2.5)]
+)
+def test_an_attempt_has_half_an_hour_unless_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], seconds: float | None
+) -> None:
+    code, _ = call(capsys, *command(tmp_path, json.dumps(RIGHT)), *words)
+    assert code == 0
+    limits = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["limits"]
+    assert limits["seconds"] == seconds
 
 
 def test_records_that_could_not_be_read_stay_in_sight(

@@ -114,9 +114,12 @@ class Evidence:
                 told = said_by(capture, self.read_response(capture))
             differing[capture.key].add(told)
         ranks = _ranks(captures)
+        written = {c.url.partition("?")[0] for c in captures if c.method in ("PUT", "PATCH", "DELETE")}
         for capture in captures:
             static = (
-                is_static(capture.method, capture.mime, capture.status) and len(differing[capture.key]) == 1
+                is_static(capture.method, capture.mime, capture.status)
+                and len(differing[capture.key]) == 1
+                and capture.url.partition("?")[0] not in written
             )
             begin, end = (capture.begin, capture.end) if capture.session else ranks[capture.place]
             item = Item(capture, capture.session, begin, end, capture.key, static=static)

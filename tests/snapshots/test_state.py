@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from snapshots.capture import Response
 from snapshots.conditions import read
@@ -322,3 +323,19 @@ def test_states_do_not_depend_on_the_order_of_captures() -> None:
     captures = list(store.captures())
     found = assign_states(captures, store.read_request, store.read)
     assert assign_states(list(reversed(captures)), store.read_request, store.read) == list(reversed(found))
+
+
+def test_a_file_that_was_written_is_not_the_one_before() -> None:
+    """Though it was read but once, and a picture is the same in every state else."""
+    picture = Response(200, "OK", (("Content-Type", "image/png"),), b"one")
+    put = Request("PUT", f"{A}/logo.png", (), b"two")
+    other = replace(put, url=f"{A}/other.png")
+    over = matcher(
+        *((get(f"{A}/{name}.png"), picture) for name in ("logo", "mark")),
+        (put, Response(204, "", (), b"")),
+        (other, Response(204, "", (), b"")),
+    )
+    replay = Replay(over)
+    asked = [get(f"{A}/logo.png"), put, get(f"{A}/logo.png"), get(f"{A}/mark.png")]
+    assert [replay.ask(request) for request in asked] == ["one", "", "miss", "one"]
+    assert not replay.last.ambiguous

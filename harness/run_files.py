@@ -147,6 +147,23 @@ class RunFiles:
             parents=True, exist_ok=True
         )  # first of all: by it one is known that was killed next
 
+    def forget_unbegun(self) -> None:
+        """Removes the files of a run of which nothing was made: what was misnamed is named anew, in the same place.
+
+        UsageError while another process is about to begin.
+        """
+        names = (
+            "run.json",
+            "tasks.jsonl",
+            "rubrics.json",
+        )  # in this order: without the first there is no run
+        if not (self.path / "run.json").exists() or any(self.traces.glob("*")):
+            return
+        if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name}:
+            with self.alone():
+                for name in names:
+                    (self.path / name).unlink(missing_ok=True)
+
     def create(self, settings: Settings, tasks: Iterable[Task], hashes: Mapping[str, Any]) -> None:
         """Writes a new run's files, or checks that the ones there are of the same run.
 

@@ -76,6 +76,7 @@ def start_run(
     if not chosen:
         raise UsageError("there is no task to run")
     files = RunFiles(path)
+    files.forget_unbegun()
     fresh = not (path / "run.json").exists()
     files.claim()
     if fresh and rubrics:

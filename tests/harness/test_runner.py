@@ -11,12 +11,13 @@ import pytest
 from harness.attempt import Limits
 from harness.certificate import certify, write_certificate
 from harness.display import PlainDisplay, SilentDisplay
+from harness.rubric.sidecar import Rubric
 from harness.run_files import Settings
 from harness.runner import owed, run_attempts, start_run
 from harness.summary import score_run, summarise
 from harness.task import Task
 from harness.trace import read_trace, replace_events
-from snapshots.errors import UsageError
+from snapshots.errors import StillwebError, UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 from tests.support.waiting import STARTS, until
@@ -132,6 +133,22 @@ def test_another_run_does_not_go_on_in_the_same_directory(tmp_path, settings, ta
     make_run(tmp_path, ["a"])
     with pytest.raises(UsageError, match=message):
         make_run(tmp_path, tasks, **settings)
+
+
+def test_a_run_of_which_nothing_was_made_is_begun_with_other_words(tmp_path):
+    """A misnamed contract is only seen by who opens the tools; its name stayed in the directory for good."""
+    agent = write_script(tmp_path, {"default": {"answer": "7|3900"}})
+    misnamed = Settings(agent=agent, contracts=("tests.support.no_such:Tools",))
+    side_car = Rubric.from_json({"columns": ["id", "mass"], "row_key": ["id"]}, "a")
+    files = start_run(tmp_path / "run", misnamed, [bird_task("a")], rubrics={"a": side_car})
+    assert (files.path / "rubrics.json").exists()
+    with pytest.raises(StillwebError):
+        run_attempts(files.path, display=SilentDisplay())
+    with files.alone(), pytest.raises(UsageError, match="another process works on this run"):
+        start_run(files.path, Settings(agent=agent, contracts=(SHELF,)), [bird_task("b")])
+    start_run(files.path, Settings(agent=agent, contracts=(SHELF,)), [bird_task("b")])
+    assert not (files.path / "rubrics.json").exists()
+    assert run_attempts(files.path, display=SilentDisplay()) == 1
 
 
 def test_another_script_is_another_run(tmp_path):

@@ -19,6 +19,7 @@
     raf: G.requestAnimationFrame ? G.requestAnimationFrame.bind(G) : null,
     postTask: G.scheduler && G.scheduler.postTask ? G.scheduler.postTask.bind(G.scheduler) : null,
   };
+  native.soon = (what) => { if (native.postTask) native.postTask(what, { priority: "user-blocking" }); else native.setTimeout(what, 0); };
 
   // A function that looks like the one it replaces (name, length, source text).
   const stand = (object, name, apply) => {
@@ -34,6 +35,19 @@
     const proxy = new Proxy(old.get, { apply: (target, self) => get.call(self, () => Reflect.apply(target, self, [])) });
     Object.defineProperty(object, name, { get: proxy, set: old.set, configurable: true, enumerable: old.enumerable });
   };
+
+  // `document.open` takes a page's listeners away, and ours with them.
+  const listenTo = G.EventTarget.prototype.addEventListener, unlisten = G.EventTarget.prototype.removeEventListener;
+  const lasting = [];
+  const listen = (target, kind, handler, capture = false) => {
+    if (isWindow) lasting.push(() => listenTo.call(target, kind, handler, capture));
+    listenTo.call(target, kind, handler, capture);
+  };
+  if (isWindow) for (const name of ["open", "write", "writeln"]) stand(Document.prototype, name, (f, self, args) => {
+    const answer = Reflect.apply(f, self, args);
+    if (self === document) for (const again of lasting) again();
+    return answer;
+  });
 
   // ---- chance: sfc32, seeded from the profile's seed and the address (FNV-1a), one stream for each kind of use
   const place = () => { // of a frame among its parent's, from the top
@@ -91,11 +105,20 @@
   let clock = config.start; // virtual ms since 1970
   const elapsed = () => clock - config.start;
   const wall = () => Math.floor(clock);
+  // One that waits by asking for the time again and again would wait for ever: from then on each look takes a millisecond.
+  const LOOKS = 1_000_000;
+  let seen = 0;
+  const look = () => {
+    if (seen++ === 0) native.soon(() => { seen = 0; });
+    if (seen > LOOKS) clock += 1;
+  };
+  const read = () => { look(); return wall(); };
+  const readElapsed = () => { look(); return elapsed(); };
   const FrozenDate = new Proxy(NativeDate, {
-    construct: (target, args, as) => Reflect.construct(target, args.length ? args : [wall()], as === FrozenDate ? target : as),
-    apply: () => new NativeDate(wall()).toString(),
+    construct: (target, args, as) => Reflect.construct(target, args.length ? args : [read()], as === FrozenDate ? target : as),
+    apply: () => new NativeDate(read()).toString(),
   });
-  stand(NativeDate, "now", wall);
+  stand(NativeDate, "now", read);
   NativeDate.prototype.constructor = FrozenDate;
   Object.defineProperty(G, "Date", { value: FrozenDate, writable: true, configurable: true, enumerable: false });
   if (G.Intl && Intl.DateTimeFormat) {
@@ -109,7 +132,7 @@
     stand(proto, "formatToParts", (f, self, [date]) => Reflect.apply(f, self, [date === undefined ? wall() : date]));
   }
   if (G.Temporal && Temporal.Now) {
-    const instant = () => Temporal.Instant.fromEpochMilliseconds(wall());
+    const instant = () => Temporal.Instant.fromEpochMilliseconds(read());
     const zoned = (zone) => instant().toZonedDateTimeISO(zone === undefined ? Temporal.Now.timeZoneId() : zone);
     stand(Temporal.Now, "instant", instant);
     stand(Temporal.Now, "zonedDateTimeISO", (f, self, [zone]) => zoned(zone));
@@ -123,6 +146,7 @@
       Reflect.construct(target, [parts, name, { ...options, lastModified: options && options.lastModified !== undefined ? options.lastModified : wall() }],
         as === G.File ? target : as) });
   }
+  //= freeze_cookies.js
   const stamps = new WeakMap();
   getter(G.Event && Event.prototype, "timeStamp", function () {
     if (!stamps.has(this)) stamps.set(this, elapsed());
@@ -155,7 +179,10 @@
     add(() => callback.call(G, elapsed()), 16 - (Math.floor(elapsed()) % 16)));
   stand(G, "cancelAnimationFrame", drop);
   stand(G, "requestIdleCallback", (f, self, [callback]) =>
-    add(() => callback.call(G, { didTimeout: false, timeRemaining: () => 50 }), 1));
+    add(() => {
+      const end = elapsed() + 50;
+      callback.call(G, { didTimeout: false, timeRemaining: () => Math.max(0, end - readElapsed()) });
+    }, 1));
   stand(G, "cancelIdleCallback", drop);
   if (G.AbortSignal) stand(AbortSignal, "timeout", (f, self, [ms]) => {
     const controller = new AbortController();
@@ -178,6 +205,7 @@
     return promise;
   };
   //= freeze_order.js
+  //= freeze_waiting.js
   stand(G, "fetch", (f, self, args) => { fetched++; return track(inOrder(Reflect.apply(f, self, args))); });
   if (G.Response) for (const name of ["text", "json", "arrayBuffer", "blob", "bytes", "formData"])
     stand(Response.prototype, name, (f, self, args) => track(inOrder(Reflect.apply(f, self, args))));
@@ -211,13 +239,11 @@
   const frameLimit = isWindow && G.top === G ? 2000 : 300; // real ms for two drawn frames on a busy machine
   //= freeze_workers.js
   //= freeze_motion.js
+  //= freeze_shadow.js
   //= freeze_streams.js
 
   // ---- the driver's side
-  let mutations = 0;
-  if (isWindow && G.MutationObserver)
-    new MutationObserver((list) => { mutations += list.length; changed(); })
-      .observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+  if (observer) enter(document);
   if (isWindow) {
     const opened = native.now();
     getter(Document.prototype, "lastModified", (get) => {
@@ -234,14 +260,15 @@
     for (const timer of queue.values()) if (!best || timer.due < best.due || (timer.due === best.due && timer.id < best.id)) best = timer;
     return best;
   };
-  // The page and its workers have done all they can do now. Returns how many answers workers wait for.
-  const rest = async () => {
+  // The page and its workers have done all they can do now. Returns how many answers and loads all of them wait for.
+  const rest = async (through) => {
     await hop();
     await adopt();
-    if (!workers.size) return 0;
-    const answers = await askWorkers({ ping: true });
-    await hop();
-    return answers.reduce((sum, answer) => sum + answer.pending, 0);
+    await draw();
+    const answers = workers.size ? await askWorkers({ ping: true, through }) : [];
+    if (workers.size) await hop();
+    const sum = (name, own) => answers.reduce((all, answer) => all + answer[name], own);
+    return { pending: sum("pending", pending), held: sum("held", holding(through)) };
   };
   // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
   // Stops early when a request starts, unless `through`; moves the clock to the end of the span only if `whole`.
@@ -250,8 +277,8 @@
     let ran = 0;
     looked = -1;
     for (;;) {
-      const waiting = await rest();
-      if (!through && (waiting > 0 || pending > 0 || started !== began)) break;
+      const waiting = await rest(through);
+      if (waiting.held > 0 || (!through && (waiting.pending > 0 || started !== began))) break;
       const timer = first();
       const due = Math.min(timer ? timer.due : Infinity, nextInWorkers(), nextInMotion());
       if (due > end || native.now() > limit) break;
@@ -269,9 +296,9 @@
       depth = 0;
       ran++;
     }
-    if (whole && (through || (pending === 0 && started === began))) { clock = Math.max(clock, end); keepUp(); }
+    if (whole && holding(through) === 0 && (through || (pending === 0 && started === began))) { clock = Math.max(clock, end); keepUp(); }
     if (workers.size) await askWorkers({ to: elapsed(), through });
-    const state = together(status());
+    const state = together(status(through));
     state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
@@ -287,14 +314,14 @@
   }
   const leaving = () => Number(Boolean(way && !way.event.defaultPrevented && !G.navigation.transition && native.now() - way.since < 5000));
   // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.
-  const status = () => {
+  const status = (through) => {
     const timer = first();
-    return { elapsed: elapsed(), pending, started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
+    return { elapsed: elapsed(), pending, held: holding(through), started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
       leaving: leaving(), ready: isWindow ? document.readyState : "complete", ...talk() };
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "started", "mutations", "leaving", "sent", "heard"]) state[name] += known.state[name];
+      for (const name of ["pending", "held", "started", "mutations", "leaving", "sent", "heard"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;

@@ -30,6 +30,9 @@ _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
 MOST_REDIRECTS = 20  # of a worker's script: the browser would follow them past us
+STRIDE = (
+    25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
+)
 LISTENINGS = 6  # times that streams are listened to for silence, at most
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
@@ -40,6 +43,7 @@ class State(TypedDict, total=False):
 
     elapsed: float
     pending: int
+    held: int
     started: int
     mutations: int
     next: float | None
@@ -190,7 +194,7 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
             await asyncio.sleep(0.02)
             continue
         left -= state["moved"]
-        if state["pending"]:
+        if state["pending"] or state["held"]:
             await asyncio.sleep(0.002)
     return await settle(page, traffic, patience)
 
@@ -207,6 +211,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     spent = since = 0.0
     loading = loop.time() + LOADING
     rounds = settled = listened = asked = 0
+    ahead = 0.0  # ms to the next timer, as the page last said
     while True:
         rounds += 1
         left = deadline - loop.time()
@@ -216,10 +221,12 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             return Calm(False, spent, rounds, what)
         through = "true" if traffic.hanging else "false"
         before = traffic.count
-        state = await ask_all(page, f"run({patience.virtual - since}, {{through: {through}}})")
+        span = min(patience.virtual - since, max(STRIDE, since, ahead))
+        state = await ask_all(page, f"run({span}, {{through: {through}}})")
         if state is None:
             await asyncio.sleep(0.01)
             continue
+        ahead = 1 + (state["next"] or 0)
         still = loop.time() < loading or asked < LOADINGS
         if state["ready"] != "complete" and not traffic.hanging and still:
             asked += 1
@@ -236,7 +243,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         since = 0.0 if asking else since + state["moved"]
         if spent >= patience.total:
             return Calm(False, spent, rounds, f"keeps asking the network for {patience.total / 1000:g} s")
-        if state["pending"] and not traffic.hanging:
+        if state["held"] or (state["pending"] and not traffic.hanging):
             await asyncio.sleep(0.003)  # the answer is here; the page is still reading it
             continue
         if asking or traffic.under_way(patience.stuck):

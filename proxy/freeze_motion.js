@@ -8,7 +8,7 @@ const frame = () => new Promise((done) => {
   native.setTimeout(done, frameLimit); // a frame out of sight is not drawn
   native.raf(() => native.raf(() => hop().then(done)));
 });
-let changed = () => {}, adopt = async () => {}, nextInMotion = () => Infinity, keepUp = () => {};
+let changed = () => {}, watchMotion = () => {}, adopt = async () => {}, nextInMotion = () => Infinity, keepUp = () => {};
 if (isWindow && G.Animation && document.getAnimations) {
   const proto = Animation.prototype;
   const time = Object.getOwnPropertyDescriptor(proto, "currentTime");
@@ -18,7 +18,7 @@ if (isWindow && G.Animation && document.getAnimations) {
   const at = (animation) => { const value = said.get(animation); return value === undefined ? 0 : value; };
   const put = (animation, value) => { said.set(animation, value); time.set.call(animation, value); };
   const end = (animation) => animation.effect ? Number(animation.effect.getComputedTiming().endTime) : 0;
-  const hold = (animation) => {
+  const standStill = (animation) => {
     own.pause.call(animation);
     put(animation, at(animation));
     held.set(animation, clock - at(animation) / animation.playbackRate);
@@ -50,7 +50,8 @@ if (isWindow && G.Animation && document.getAnimations) {
     state.get.call(animation) === "running" && animation.playbackRate;
   const sweep = () => {
     let fresh = false;
-    for (const animation of document.getAnimations()) if (begun(animation)) { hold(animation); fresh = true; }
+    for (const root of roots)
+      for (const animation of root.getAnimations()) if (begun(animation)) { standStill(animation); fresh = true; }
     return fresh;
   };
   // Within a frame and before it is drawn: nothing can have moved yet.
@@ -62,10 +63,10 @@ if (isWindow && G.Animation && document.getAnimations) {
   };
   watch();
   changed = watch;
-  for (const name of ["animationstart", "transitionrun"]) G.addEventListener(name, sweep, true);
+  watchMotion = (root) => { for (const name of ["animationstart", "transitionrun"]) listen(root, name, sweep, true); };
   stand(Element.prototype, "animate", (f, self, args) => {
     const animation = Reflect.apply(f, self, args);
-    if (begun(animation)) hold(animation);
+    if (begun(animation)) standStill(animation);
     return animation;
   });
   // Finds what has begun to move. Waits for the frame in which the page is told of it.

@@ -36,7 +36,7 @@ const inOrder = (promise) => {
     }));
 };
 if (G.XMLHttpRequest) {
-  const Native = G.XMLHttpRequest, listen = G.EventTarget.prototype.addEventListener, send = G.EventTarget.prototype.dispatchEvent;
+  const Native = G.XMLHttpRequest, send = G.EventTarget.prototype.dispatchEvent;
   const places = new WeakMap(), late = new WeakMap(), blocking = new WeakSet();
   const hold = (event) => {
     const asked = event.currentTarget, place = places.get(asked);
@@ -59,7 +59,7 @@ if (G.XMLHttpRequest) {
   };
   const Ordered = new Proxy(Native, { construct: (target, args, as) => {
     const asked = Reflect.construct(target, args, as === Ordered ? target : as);
-    for (const kind of ["readystatechange", "load", "error", "timeout", "loadend"]) listen.call(asked, kind, hold);
+    for (const kind of ["readystatechange", "load", "error", "timeout", "loadend"]) listenTo.call(asked, kind, hold);
     return asked;
   } });
   Native.prototype.constructor = Ordered;
@@ -77,7 +77,7 @@ if (G.XMLHttpRequest) {
   });
   stand(Native.prototype, "send", (f, self, args) => {
     if (blocking.has(self)) return Reflect.apply(f, self, args);
-    track(new Promise((done) => listen.call(self, "loadend", done, { once: true })));
+    track(new Promise((done) => listenTo.call(self, "loadend", done, { once: true })));
     const place = queued();
     places.set(self, place);
     late.set(self, []);

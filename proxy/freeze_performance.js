@@ -36,7 +36,7 @@ const arrange = (entries) => {
 };
 if (G.Performance) {
   const proto = G.Performance.prototype;
-  stand(proto, "now", elapsed);
+  stand(proto, "now", readElapsed);
   getter(proto, "timeOrigin", () => config.start);
   for (const name of ["getEntries", "getEntriesByType", "getEntriesByName"])
     stand(proto, name, (f, self, args) => arrange(Reflect.apply(f, self, args)));

@@ -102,11 +102,11 @@ const answer = async (data) => {
   if (data.frames) return frames();
   const ms = data.ping ? -1 : data.to - elapsed();
   if (ms >= 0) return run(ms, { through: data.through, whole: true });
-  await rest();
-  return { ...together(status()), ran: 0 };
+  await rest(data.through);
+  return { ...together(status(data.through)), ran: 0 };
 };
 if (isWindow) {
-  G.addEventListener("message", (event) => {
+  listen(G, "message", (event) => {
     if (!event.data || event.data[MARK] !== "frame" || !event.ports.length) return;
     event.stopImmediatePropagation();
     for (const known of workers) if (known.frame === event.source) workers.delete(known); // it shows another document
@@ -138,10 +138,10 @@ if (!isWindow) {
     G.Request = new Proxy(NativeRequest, { construct: (target, [what, ...more], as) =>
       Reflect.construct(target, [whole(what), ...more], as === G.Request ? target : as) });
   }
-  const listen = (event) => {
+  const begin = (event) => {
     if (!event.data || event.data[MARK] !== true || !event.ports.length) return;
     event.stopImmediatePropagation();
-    G.removeEventListener("message", listen);
+    G.removeEventListener("message", begin);
     event.ports[0].onmessage = async ({ data }) => event.ports[0].postMessage(await answer(data));
   };
   if (G.SharedWorkerGlobalScope && G instanceof SharedWorkerGlobalScope) {
@@ -151,5 +151,5 @@ if (!isWindow) {
       air.postMessage(data.who ? { to: data.from } : { to: data.from, state: await answer(data) });
     };
     air.postMessage({ hello: true });
-  } else G.addEventListener("message", listen);
+  } else G.addEventListener("message", begin);
 }

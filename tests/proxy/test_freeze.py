@@ -64,7 +64,22 @@ const stop = new AbortController(); fetch("/slow.json?4", {signal: stop.signal})
 const now = new XMLHttpRequest(); now.open("GET", "/quick", false); now.send(); told.push(["at once", now.responseText]);
 ask("last", "/quick");
 </script>"""
+REOPENED = """<!DOCTYPE html><script>onload = () => setTimeout(() => { document.open();
+document.write("<script>told = []; onmessage = (e) => told.push(e.data)</" + "script><iframe src=/ticks.html></iframe>");
+document.close(); }, 10);</script>"""
+BUSY = {
+    "date": "const t = Date.now(); while (Date.now() - t < 20); say(Date.now() - t)",
+    "made": "const t = new Date(); while (new Date() - t < 20); say(new Date() - t)",
+    "microtasks": "(async () => { const t = performance.now(); while (performance.now() - t < 20) await 0; say(performance.now() - t); })()",
+    "idle": "requestIdleCallback((d) => { while (d.timeRemaining() > 0); say(performance.now() - 31) })",
+    "worker": "new Worker('/busy.js').onmessage = (e) => say(e.data)",
+}
 FILES = {
+    "/busy.js": ("text/javascript", "while (Date.now() - 1735689600000 < 20); postMessage(Date.now() - 1735689600000)"),
+    **{f"/busy/{name}": ("text/html", f"<p id=p></p><script>const say = (t) => {{ p.textContent = t; }}; {code}</script>")
+       for name, code in BUSY.items()},
+    "/reopened": ("text/html", REOPENED),
+    "/ticks.html": ("text/html", "<script>setTimeout(() => parent.postMessage(performance.now(), '*'), 100)</script>"),
     "/race": ("text/html", RACE),
     "/": ("text/html", PAGE),
     "/inner.html": ("text/html", "<script>parent.inner = [Math.random(), Date.now()]</script>"),
@@ -159,6 +174,29 @@ def test_answers_are_told_in_the_order_of_asking(browser: Browsing, site: str) -
         ["slow fetch", 1],
         ["quick fetch", "nothing"],
     ]
+
+
+def test_a_document_that_is_written_anew_still_drives_its_frames(browser: Browsing, site: str) -> None:
+    async def go() -> Any:
+        driver = await browser.driver()
+        await driver.open(f"{site}/reopened")
+        told = await driver.page.evaluate("told")
+        await driver.context.close()
+        return told
+
+    assert browser.run(go()) == [100]
+
+
+@pytest.mark.parametrize("way", BUSY)
+def test_a_page_that_waits_by_asking_for_the_time_gets_on(browser: Browsing, site: str, way: str) -> None:
+    async def go() -> tuple[str, bool]:
+        driver = await browser.driver()
+        _, calm = await driver.open(f"{site}/busy/{way}")
+        said = await driver.page.inner_text("#p")
+        await driver.context.close()
+        return said, calm.quiet
+
+    assert browser.run(go()) == ("21", True)
 
 
 def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:

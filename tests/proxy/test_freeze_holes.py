@@ -21,7 +21,8 @@ setTimeout(() => say("later", Date.now(), performance.now()), 120);</script>"""
 PAGE = """<!DOCTYPE html><title>Holes</title><style>@keyframes grow { from { width: 0 } to { width: 500px } }
 #grow { animation: grow 1s linear; width: 500px } #fade { transition: opacity 1s linear; opacity: 0 } body { height: 9000px }
 </style><div id=grow></div><div id=fade></div><iframe src=/frame.html></iframe>
-<svg width=200 height=20><rect id=rect height=9><animate attributeName=width from=0 to=100 dur=1s fill=freeze /></rect></svg>
+<svg width=200 height=20><rect id=rect height=9><animate attributeName=width from=0 to=100 dur=1s fill=freeze /></rect></svg><p id=declared><template shadowrootmode=open><style>@keyframes grow { from { width: 0 } to { width: 500px } }
+div { animation: grow 1s linear; width: 500px }</style><div></div></template></p>
 <script>
 const seen = window.seen = {};
 const note = (k, v) => { (seen[k] ||= []).push(v); };
@@ -40,6 +41,13 @@ for (const [name, set] of Object.entries({
 for (const name of ["blank", "blank"]) attempt(name, () => { const f = document.createElement("iframe"); document.body.append(f);
   const w = f.contentWindow; return [w.Math.random(), w.Date.now(), w.crypto.randomUUID()]; });
 attempt("lastModified", () => document.lastModified);
+attempt("cookies", async () => {
+  for (const one of [`month=1; expires=${new Date(Date.now() + 30 * 864e5).toUTCString()}`, "dashes=1; Path=/; Expires=Wed, 01-Jan-2025 01:00:00 GMT",
+    "age=1; max-age=60", "gone=1; Expires=Tuesday, 31-Dec-24 23:59:59 GMT", "no=1; expires=rubbish", "both=1; max-age=9; expires=Thu, 01 Jan 1970 00:00:00 GMT",
+    "out=1", "out=; Max-Age=0", "off=1", "off=; expires=Thu, 01 Jan 1970 00:00:00 GMT"]) document.cookie = one;
+  await cookieStore.set({name: "stored", value: "1", expires: Date.now() + 1000});
+  await cookieStore.set({name: "past", value: "1", expires: Date.now() - 1000});
+  return document.cookie.replaceAll("=1", ""); });
 attempt("zone", () => [Intl.DateTimeFormat().resolvedOptions().timeZone, navigator.languages.join(), new Date().toString(), new Date().toLocaleString()]);
 attempt("toJSON", () => JSON.stringify(performance.toJSON()));
 attempt("keys", async () => Promise.all([{name: "AES-GCM", length: 128}, {name: "HMAC", hash: "SHA-256"}].map(async (a) =>
@@ -64,6 +72,14 @@ for (const [name, url, options] of [["module", "/module.js", {type: "module"}], 
 attempt("streamed", async () => { const reader = (await fetch("/slow.txt")).body.getReader(); let n = 0;
   for (let r; !(r = await reader.read()).done;) n += r.value.length; return [n, Date.now()]; });
 later(20, "smooth", async () => { scrollTo({top: 4000, behavior: "smooth"}); await new Promise((d) => requestAnimationFrame(d)); return scrollY; });
+const GROWS = "<style>@keyframes grow { from { width: 0 } to { width: 500px } } div { animation: grow 1s linear; width: 500px }</style><div></div>";
+const grows = (name, root) => { const e = root.querySelector("div"); e.onanimationend = () => note(name, "ended " + Date.now());
+  later(250, name, () => getComputedStyle(e).width); later(260, name, () => e.animate([{opacity: 0}, {opacity: 1}], 100).finished.then(() => Date.now())); };
+for (const mode of ["open", "closed"]) { const e = document.createElement("p"); document.body.append(e);
+  const root = e.attachShadow({mode}); root.innerHTML = GROWS; grows(mode + " shadow", root); }
+{ const e = document.createElement("p"); document.body.append(e);
+  e.setHTMLUnsafe("<p><template shadowrootmode=open>" + GROWS + "</template></p>"); grows("set shadow", e.firstChild.shadowRoot); }
+grows("declared shadow", declared.shadowRoot);
 later(2000, "clock", () => performance.now());
 </script>""".replace("{{INNER}}", json.dumps(INNER).replace("</", "<\\/")).replace("{{START}}", str(START))
 FILES = {
@@ -119,6 +135,7 @@ EXPECTED: dict[str, Any] = {
     "blank": lambda said: said[0][1] == START and said[0][0] != said[1][0] and said[0][2] != said[1][2],
     "lastModified": lambda said: said == ["01/01/2025 00:00:00"],
     "zone": lambda said: said[0][0] == "UTC" and said[0][1] == "en-US" and "2025 00:00:00 GMT+0000" in said[0][2],
+    "cookies": lambda said: said == ["month; dashes; age; no; both; stored"],
     "toJSON": lambda said: json.loads(said[0])["timeOrigin"] == START
     and json.loads(said[0])["timing"]["navigationStart"] == START,
     "keys": lambda said: [len(key) for key in said[0]] == [16, 64],
@@ -142,6 +159,10 @@ EXPECTED: dict[str, Any] = {
     "data worker": lambda said: said[0][1] == START,
     "streamed": lambda said: said == [[300_000, START]],
     "smooth": lambda said: said == [4000],
+    **dict.fromkeys(
+        ("open shadow", "closed shadow", "set shadow", "declared shadow"),
+        lambda said: said == ["125px", START + 360, f"ended {START + 1000}"],
+    ),
     "clock": lambda said: said == [2000],
 }  # fmt: skip
 

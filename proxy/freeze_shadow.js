@@ -1,0 +1,26 @@
+// Part of freeze.js.
+// ---- shadow trees: neither a document's observer nor its list of animations looks into them
+const roots = new Set([...(isWindow ? [document] : [])]);
+let mutations = 0;
+const observer = isWindow && G.MutationObserver
+  ? new MutationObserver((list) => { mutations += list.length; noticed(list); changed(); }) : null;
+const enter = (root) => {
+  if (root !== document && roots.has(root)) return;
+  roots.add(root);
+  observer.observe(root, { subtree: true, childList: true, characterData: true, attributes: true });
+  watchMotion(root);
+  explore(root);
+};
+const explore = (root) => { // those that came with the markup
+  for (const e of root.querySelectorAll("*")) if (e.shadowRoot) enter(e.shadowRoot);
+};
+if (observer) {
+  stand(Element.prototype, "attachShadow", (f, self, args) => {
+    const root = Reflect.apply(f, self, args);
+    enter(root);
+    return root;
+  });
+  for (const kind of ["Element", "ShadowRoot"])
+    stand(G[kind] && G[kind].prototype, "setHTMLUnsafe", (f, self, args) => { Reflect.apply(f, self, args); explore(self.shadowRoot || self); });
+  listen(document, "readystatechange", () => explore(document));
+}

@@ -1,0 +1,134 @@
+// Part of freeze.js.
+// ---- what a page waits for besides `fetch`: its own loading, scripts, styles, pictures and frames that load, and the
+// browser's own work (storage, digests, pictures made). The clock stands until it is done, for how long it takes hangs
+// on the machine. The driver hears of such requests late, and of the rest not at all. What never comes is given up
+// after `asks` of the driver, which asks only while it knows of no request that is under way, and `ms` real ms.
+const ELEMENT = { asks: 60, ms: 1000 }, WORK = { asks: 600, ms: 8000 }, LOADING = { asks: 200, ms: 5000 };
+const holds = new Set();
+const hold = (patience = WORK) => {
+  const one = { since: native.now(), asks: 0, patience };
+  holds.add(one);
+  return () => { hop().then(() => holds.delete(one)); }; // what the page does about it comes first
+};
+const until = (promise) => { const end = hold(); promise.then(end, end); return promise; };
+const document_ = isWindow ? { since: native.now(), asks: 0 } : null;
+// How much the clock waits for. `through`: what has been out for long is not counted.
+const holding = (through) => {
+  const now = native.now();
+  let count = 0;
+  for (const one of holds) {
+    if (++one.asks > one.patience.asks && now - one.since > one.patience.ms) holds.delete(one);
+    else if (!through || now - one.since < STUCK) count++;
+  }
+  if (isWindow && document.readyState !== "complete" && !through) // one that is written to later never completes
+    if (++document_.asks <= LOADING.asks || now - document_.since <= LOADING.ms) count++;
+  return count;
+};
+
+// ---- elements. One is held from when it is seen to load until it says how that ended.
+const LOADS = "script[src],link[href],img,iframe,frame";
+const loads = (e) => {
+  switch (e.localName) {
+    case "script": return e.hasAttribute("src") && !e.noModule && /^(module|(text|application)\/(x-)?(java|ecma|j)script.*)?$/i.test(e.type.trim());
+    case "link": return e.href && !e.disabled && /(^| )(stylesheet|modulepreload)( |$)/i.test(e.rel) && (!e.media || G.matchMedia(e.media).matches);
+    case "img": return !e.complete && e.loading !== "lazy";
+    case "iframe": case "frame": return (e.hasAttribute("srcdoc") || /^(https?|blob|data):/.test(e.src)) && e.loading !== "lazy";
+    default: return false;
+  }
+};
+const loading = new WeakMap(); // element -> what ends its being held
+const ran = new WeakSet(); // scripts: each runs once, wherever it is put
+const awaitLoad = (e) => {
+  if (!(e instanceof HTMLElement) || loading.has(e) || ran.has(e) || !loads(e)) return;
+  if (e.localName === "script") ran.add(e);
+  const release = hold(ELEMENT);
+  const end = (event) => {
+    if (event.target !== e) return;
+    for (const kind of ["load", "error"]) unlisten.call(e, kind, end, true);
+    loading.delete(e);
+    release();
+  };
+  loading.set(e, end);
+  for (const kind of ["load", "error"]) listenTo.call(e, kind, end, true);
+};
+const noticed = (records) => {
+  for (const record of records) {
+    if (record.type === "attributes") {
+      if (/^(src|srcset|srcdoc|href|rel)$/.test(record.attributeName)) awaitLoad(record.target);
+      continue;
+    }
+    for (const node of record.addedNodes) {
+      if (node.nodeType !== 1) continue;
+      if (node.matches(LOADS)) awaitLoad(node);
+      if (node.firstElementChild) for (const e of node.querySelectorAll(LOADS)) awaitLoad(e);
+    }
+  }
+};
+if (G.HTMLImageElement) { // one that is in no document yet loads all the same
+  const proto = HTMLImageElement.prototype;
+  for (const name of ["src", "srcset"]) {
+    const old = Object.getOwnPropertyDescriptor(proto, name);
+    const set = new Proxy(old.set, { apply: (f, self, args) => { Reflect.apply(f, self, args); if (self.isConnected === false) awaitLoad(self); } });
+    Object.defineProperty(proto, name, { ...old, set });
+  }
+  stand(proto, "decode", (f, self, args) => until(Reflect.apply(f, self, args)));
+}
+
+// ---- the browser's own work
+const works = (owner, ...names) => { // each gives a promise
+  for (const name of names) stand(owner, name, (f, self, args) => {
+    const answer = Reflect.apply(f, self, args);
+    return answer && typeof answer.then === "function" ? until(answer) : answer;
+  });
+};
+const of = (name) => G[name] && G[name].prototype;
+works(of("SubtleCrypto"), "encrypt", "decrypt", "sign", "verify", "digest", "generateKey", "deriveKey", "deriveBits", "importKey", "exportKey", "wrapKey", "unwrapKey");
+works(of("Blob"), "text", "arrayBuffer", "bytes");
+works(of("CacheStorage"), "match", "has", "open", "delete", "keys");
+works(of("Cache"), "match", "matchAll", "add", "addAll", "put", "delete", "keys");
+works(of("StorageManager"), "estimate", "persisted", "getDirectory");
+works(of("CookieStore"), "get", "getAll", "set", "delete");
+works(of("OffscreenCanvas"), "convertToBlob");
+works(of("FontFace"), "load");
+works(of("FontFaceSet"), "load");
+works(of("IDBFactory"), "databases");
+works(of("Permissions"), "query");
+works(of("NavigatorUAData"), "getHighEntropyValues");
+works(of("FileSystemDirectoryHandle"), "getFileHandle", "getDirectoryHandle", "removeEntry");
+works(of("FileSystemFileHandle"), "getFile", "createWritable", "createSyncAccessHandle");
+works(of("FileSystemWritableFileStream"), "write", "close");
+works(G, "createImageBitmap");
+works(G.WebAssembly, "compile", "instantiate", "compileStreaming", "instantiateStreaming");
+const events = (target, kinds) => { // held until one of these comes
+  const release = hold();
+  const end = () => { for (const kind of kinds) unlisten.call(target, kind, end); release(); };
+  for (const kind of kinds) listenTo.call(target, kind, end);
+  return target;
+};
+for (const name of ["open", "deleteDatabase"])
+  stand(of("IDBFactory"), name, (f, self, args) => events(Reflect.apply(f, self, args), ["success", "error", "blocked"]));
+stand(of("IDBDatabase"), "transaction", (f, self, args) => events(Reflect.apply(f, self, args), ["complete", "abort"]));
+for (const name of ["readAsText", "readAsDataURL", "readAsArrayBuffer", "readAsBinaryString"])
+  stand(of("FileReader"), name, (f, self, args) => { Reflect.apply(f, self, args); events(self, ["loadend"]); });
+stand(of("HTMLCanvasElement"), "toBlob", (f, self, [callback, ...more]) => {
+  const end = hold();
+  try {
+    return Reflect.apply(f, self, [typeof callback !== "function" ? callback : (blob) => { end(); return callback(blob); }, ...more]);
+  } catch (error) { end(); throw error; }
+});
+// What is watched is told how it stands in the next frame that is drawn: before a later timer. A page that changes with
+// every timer is drawn less often (`DRAWN` times, and once in `EACH` ms of its time), as drawing takes real time.
+const DRAWN = 20, EACH = 250;
+let unseen = false, watched = false, drawn = 0, left = DRAWN, drawnAt = clock;
+for (const name of ["IntersectionObserver", "ResizeObserver"])
+  stand(of(name), "observe", (f, self, args) => { unseen = watched = true; return Reflect.apply(f, self, args); });
+const draw = async () => {
+  left = Math.min(DRAWN, left + (clock - drawnAt) / EACH);
+  drawnAt = clock;
+  const anew = watched && drawn !== mutations && left >= 1 && G.top === G;
+  if (!unseen && !anew) return;
+  if (!unseen) left--;
+  unseen = false;
+  await frame();
+  drawn = mutations;
+};

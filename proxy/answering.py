@@ -245,24 +245,28 @@ class Answerer:
 
     # Flags and ledger
 
-    def _made(self, response: Response, verdict: str, capture: Capture | None = None) -> Reply:
+    def _made(
+        self, response: Response, verdict: str, capture: Capture | None = None, *, doubted: bool = False
+    ) -> Reply:
         """A reply from an answer that is no capture's."""
         fields = responses.clean(response.headers)
         names = {n.lower() for n, _ in fields}
         if "content-length" not in names and response.status not in responses.BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
-        fields = flagged(fields, verdict, capture)
+        fields = flagged(fields, verdict, capture, doubted=doubted)
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
     def virtual(self, request: Request, line: Line, response: Response) -> Reply:
         """The reply to what a virtual host answered."""
         verdict = response.header("stillweb-verdict") or "synthetic"
+        doubted = response.header("stillweb-ambiguous") is not None
         if request.method == "HEAD":
             response = Response(response.status, response.reason, response.headers, b"")
-        reply = self._made(response, verdict)
+        reply = self._made(response, verdict, doubted=doubted)
         if verdict == "miss":
             self._count(request, line, None)
-        self.note(line, self.tail(request, None, verdict, "virtual", reply.status))
+        more = {"ambiguous": True} if doubted else None
+        self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more))
         return reply
 
     def _count(self, request: Request, line: Line, lookup: Lookup | None) -> None:

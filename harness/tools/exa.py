@@ -85,10 +85,10 @@ def _contents(request: Request, body: dict[str, Any], visit: Visit) -> Response:
     words = load("exa").strings
     results: list[dict[str, Any]] = []
     statuses: list[dict[str, Any]] = []
-    verdict = "exact"
+    verdict, doubted = "exact", False
     for url in urls[:MOST_RESULTS]:
         text, found = page(url, visit)
-        verdict = worse(verdict, found.verdict)
+        verdict, doubted = worse(verdict, found.verdict), doubted or found.ambiguous
         if text is not None and text.markdown:
             told = _asked_for(text, body, "")
             results.append({"id": url, "title": text.title or None, "url": url, **told})
@@ -103,4 +103,4 @@ def _contents(request: Request, body: dict[str, Any], visit: Visit) -> Response:
         error = {"tag": words[tag], "httpStatusCode": code}
         statuses.append({"id": url, "status": "error", "error": error})
     value = {"requestId": request_number(request), "results": results, "statuses": statuses}
-    return with_verdict(json_response({**value, "costDollars": {"total": 0}}), verdict)
+    return with_verdict(json_response({**value, "costDollars": {"total": 0}}), verdict, doubted)

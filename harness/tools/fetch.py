@@ -184,6 +184,8 @@ class FetchTool:
         meta: dict[str, Any] = {"verdict": verdict, "captures": [], "address": url, "url": url}
         if verdict == "miss":
             return None
+        if response.header("stillweb-ambiguous") is not None:
+            meta["ambiguous"] = True
         if response.status >= 400:
             return said(self.contract.say("status", url=url, status=response.status), error=True, **meta)
         content_type = response.header("content-type") or ""

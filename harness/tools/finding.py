@@ -16,11 +16,10 @@ from snapshots.text import FrozenText
 from snapshots.view import id_in
 
 
-def with_verdict(response: Response, verdict: str) -> Response:
-    """The response with its verdict header."""
-    return Response(
-        response.status, response.reason, (*response.headers, ("Stillweb-Verdict", verdict)), response.body
-    )
+def with_verdict(response: Response, verdict: str, doubted: bool = False) -> Response:
+    """The response with its verdict header, and the one that says that the recording does not decide."""
+    told = (("Stillweb-Verdict", verdict), *((("Stillweb-Ambiguous", "true"),) if doubted else ()))
+    return Response(response.status, response.reason, (*response.headers, *told), response.body)
 
 
 def missed(request: Request, found: Found) -> Response:
@@ -38,7 +37,9 @@ def missed(request: Request, found: Found) -> Response:
 def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
     """The recorded answer to a request, with its verdict, and what was found; None where there is none."""
     found = visit.look(request)
-    return (None if found.capture is None else with_verdict(visit.read(found), found.verdict)), found
+    if found.capture is None:
+        return None, found
+    return with_verdict(visit.read(found), found.verdict, found.ambiguous), found
 
 
 def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:

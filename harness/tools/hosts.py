@@ -40,7 +40,9 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
     def serper(request: Request, visit: Visit) -> Response:
         toolset.searcher.check(parse_object(request.body) or {})
         response, found = toolset.searcher.ask(request, visit)
-        return with_verdict(response, found.verdict) if response is not None else missed(request, found)
+        if response is None:
+            return missed(request, found)
+        return with_verdict(response, found.verdict, found.ambiguous)
 
     def served(answer: Callable[[Request, Visit], Response]) -> VirtualHost:
         def host(request: Request, session: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -13,13 +14,22 @@ from snapshots.capture import Response
 from snapshots.request import Request
 
 HOST = "r.jina.ai"
+_SHAPING = re.compile(
+    r"x-(?:respond-with|return-format|(?:target|remove)-selector|token-budget|base|no-gfm|(?:with|retain|keep|md)-.+)"
+)
+_HARMLESS = frozenset({"url", "engine", "timeout", "noCache", "cacheTolerance", "waitForSelector", "locale"})
 
 
 def answer(request: Request, visit: Visit) -> Response:
-    """Jina's reader: `GET https://r.jina.ai/<url>`, or a POST with `url` in a JSON body. Recorded answers first."""
+    """Jina's reader: `GET https://r.jina.ai/<url>`, or a POST with `url` in a JSON body. Recorded answers first.
+
+    What asks for another form than a page's Markdown, or for a part of it, is a miss unless it was recorded.
+    """
     known, found = recorded(request, visit)
     if known is not None:
         return known
+    if not _plainly_asked(request):
+        return missed(request, found)
     contract = load("jina-reader")
     url = target_of(request)
     as_json = "json" in (request.header("accept") or "")
@@ -31,7 +41,7 @@ def answer(request: Request, visit: Visit) -> Response:
             "exact",
         )
     text, found = page(url, visit)
-    verdict = found.verdict
+    verdict, doubted = found.verdict, found.ambiguous
     if text is None:
         if found.capture is None:
             return missed(request, found)
@@ -41,16 +51,27 @@ def answer(request: Request, visit: Visit) -> Response:
                 _failure(message, 422, 42206, "AssertionFailureError"), 422, "Unprocessable Entity"
             ),
             verdict,
+            doubted,
         )
     if as_json:
         data = {"title": text.title, "description": "", "url": url, "content": text.markdown}
-        return with_verdict(json_response({"code": 200, "status": 20000, "data": data}), verdict)
+        return with_verdict(json_response({"code": 200, "status": 20000, "data": data}), verdict, doubted)
     pages = contract.say("pages", pages=len(text.pages)) if text.pages is not None else ""
     body = contract.say("page", title=text.title, url=url, more=pages, content=text.markdown).encode(
         "utf-8", "replace"
     )
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))))
-    return with_verdict(Response(200, "OK", fields, body), verdict)
+    return with_verdict(Response(200, "OK", fields, body), verdict, doubted)
+
+
+def _plainly_asked(request: Request) -> bool:
+    """Whether neither a field nor a member of the body shapes the answer."""
+    if any(_SHAPING.fullmatch(name.lower()) for name, value in request.headers if value.lower() != "false"):
+        return False
+    if "text/event-stream" in (request.header("accept") or ""):
+        return False
+    body = parse_object(request.body) if request.method == "POST" else {}
+    return body is not None and _HARMLESS.issuperset(body)
 
 
 def target_of(request: Request) -> str | None:

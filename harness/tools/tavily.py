@@ -89,14 +89,14 @@ def _extract(request: Request, body: dict[str, Any], visit: Visit) -> Response:
         return _refused("no_urls")
     results: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
-    verdict = "exact"
+    verdict, doubted = "exact", False
     for url in urls[:MOST_RESULTS]:
         text, found = page(url, visit)
-        verdict = worse(verdict, found.verdict)
+        verdict, doubted = worse(verdict, found.verdict), doubted or found.ambiguous
         if text is None or not text.markdown:
             failed.append({"url": url, "error": load("tavily").strings["failed"]})
             continue
         raw = text_only(text.markdown) if body.get("format") == "text" else text.markdown
         results.append({"url": url, "title": text.title or None, "raw_content": raw, "images": []})
     value = {"results": results, "failed_results": failed, "response_time": 0.0, "request_id": _id(request)}
-    return with_verdict(json_response(value), verdict)
+    return with_verdict(json_response(value), verdict, doubted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from harness.tools import Toolset, http_hosts
 from harness.tools.jina import target_of
+from proxy.answering import Answerer
+from proxy.ledger import Ledger
 from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
@@ -87,6 +90,28 @@ def test_the_reader(toolset: Toolset) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "body", "fields"),
+    [
+        ("GET", b"", {"X_Return_Format": "html"}),
+        ("GET", b"", {"x_with_links_summary": "true"}),
+        ("GET", b"", {"X_Target_Selector": "#main"}),
+        ("GET", b"", {"Accept": "text/event-stream"}),
+        ("POST", json_bytes({"url": BIRDS, "respondWith": "html"}), {}),
+        ("POST", json_bytes({"html": "<p>mine"}), {}),
+        ("POST", f"url={BIRDS}".encode(), {}),
+    ],
+)
+def test_what_the_reader_makes_in_another_form_is_a_miss(
+    toolset: Toolset, method: str, body: bytes, fields: dict[str, str]
+) -> None:
+    url = f"https://r.jina.ai/{BIRDS if method == 'GET' else ''}"
+    got = ask(toolset, method, url, body, **fields)
+    assert (got.status, got.header("stillweb-verdict")) == (504, "miss")
+    harmless = {"X_With_Links_Summary": "false", "X_No_Cache": "true"}
+    assert ask(toolset, "GET", f"https://r.jina.ai/{BIRDS}", **harmless).status == 200
+
+
+@pytest.mark.parametrize(
     ("path", "status"),
     [
         ("https://no.test/", 504),
@@ -112,6 +137,27 @@ def test_the_reader_fails_clearly(toolset: Toolset, path: str, status: int) -> N
 )
 def test_what_the_reader_is_asked_for(url: str, target: str | None) -> None:
     assert target_of(Request("GET", url)) == target
+
+
+def test_what_the_recording_does_not_decide_is_said_by_the_services_too(toolset: Toolset) -> None:
+    """A page that was only seen after something may have been changed."""
+    after = f"{SITE}/after"
+    asked = [
+        ("GET", f"https://r.jina.ai/{after}", b""),
+        ("POST", f"{TAVILY}/extract", json_bytes({"urls": [BIRDS, after]})),
+        ("POST", f"{EXA}/contents", json_bytes({"urls": [after, BIRDS]})),
+    ]
+    for method, url, body in asked:
+        assert ask(toolset, method, url, body).header("stillweb-ambiguous") == "true", url
+    assert ask(toolset, "GET", f"https://r.jina.ai/{BIRDS}").header("stillweb-ambiguous") is None
+    fetched = asyncio.run(toolset.session("doubt").call("fetch", {"url": f"https://r.jina.ai/{after}"}))
+    assert fetched.meta["ambiguous"] is True
+    with Ledger() as ledger:
+        answerer = Answerer(toolset.snapshot, ledger, virtual_hosts=http_hosts(toolset))
+        request, line = Request("GET", f"https://r.jina.ai/{after}"), answerer.line("s")
+        reply = answerer.virtual(request, line, answerer.virtual_hosts["r.jina.ai"](request, "s"))
+        assert ("Stillweb-Ambiguous", "true") in reply.fields
+        assert ledger.entries()[-1]["ambiguous"] is True
 
 
 TAVILY, EXA = "https://api.tavily.com", "https://api.exa.ai"

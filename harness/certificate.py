@@ -23,12 +23,13 @@ from typing import Any
 
 from harness.engine import Job
 from harness.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
+from harness.kept_certificate import NAME, hash_of, other_traces, read_kept
 from harness.repeating import Known
 from harness.run_files import RunFiles, Settings
 from harness.scoring.wording import judges_wording
 from harness.summary import score_run, summarise
 from harness.task import Task, TaskSet
-from harness.trace import Trace, canonical, digest, hashed_part, read_trace
+from harness.trace import Trace, digest, hashed_part, read_trace
 from harness.workshop import read_rubrics
 from snapshots.appending import write_whole
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
@@ -102,7 +103,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "attempts": dict(sorted(attempts.items())),
         "scores": summary.to_json(),
     }
-    certificate["hash"] = sha256(canonical(certificate)).hexdigest()
+    certificate["hash"] = hash_of(certificate)
     certificate["made_again"] = files.made_again()  # not hashed: a repetition has nothing to make again
     certificate["version_of_code"] = code_version()
     return certificate
@@ -137,8 +138,30 @@ def _same_run(trace: Trace, task: Task | None, settings: Settings, stands_on: Ma
 
 def write_certificate(path: Path) -> dict[str, Any]:
     """Makes the certificate and keeps it with the run, where it is not there already: a run may lie where nobody writes."""
+    return _keep(path, make_certificate(path))
+
+
+def check_traces(path: Path) -> dict[str, Any]:
+    """The certificate of a run, kept where none is, or a damaged one.
+
+    DamagedInput where the one that lies there was made of other traces: one of the two is no longer what it was.
+    """
     certificate = make_certificate(path)
-    text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / "certificate.json"
+    try:
+        kept = read_kept(path)
+    except DamagedInput:
+        kept = None
+    if kept is not None and (other := other_traces(kept, certificate)):
+        raise DamagedInput(
+            f"{path}: the trace of {other[0]} is not the one that {NAME} was made of"
+            f"{f', nor are those of {len(other) - 1} more' if len(other) > 1 else ''}; `stillweb certify {path}` says "
+            f"where it differs from a repetition, `stillweb score {path} --write` makes a certificate of what is there"
+        )
+    return _keep(path, certificate)
+
+
+def _keep(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
+    text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / NAME
     data = text.encode("utf-8", "backslashreplace")  # half a surrogate pair as JSON escapes it
     if not kept.exists() or kept.read_bytes() != data:
         write_whole(kept, [data])
@@ -180,9 +203,10 @@ def certify(
 ) -> Certified:
     """Repeats a run `times` times in fresh processes and compares. GateFailed is the caller's to raise.
 
+    A certificate is put with the run where nothing differs; else what lies there stays, as the traces may be altered.
     StillwebError when a repetition can't be made at all (no tape, another agent file, …), with its own words.
     """
-    certificate = write_certificate(path)
+    certificate = make_certificate(path)
     settings, _ = RunFiles(path).manifest()
     if certificate["models"] and not (tape := RunFiles(path).tape(settings)).exists():
         raise UsageError(f"{path}: its model calls lie on no tape ({tape}), so that it can't be repeated")
@@ -200,6 +224,8 @@ def certify(
                 )
         if progress:
             progress(number + 1, times)
+    if not differences:
+        _keep(path, certificate)
     return Certified(certificate["hash"], tuple(hashes), tuple(differences))
 
 
@@ -229,8 +255,10 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
     )
     if done.returncode:
         tail = done.stderr.strip().splitlines()
-        kind = MissingCapability if done.returncode == MissingCapability.exit_code else StillwebError
-        raise kind(f"{path}: the repetition failed: {tail[-1] if tail else f'code {done.returncode}'}")
+        kinds = {kind.exit_code: kind for kind in (DamagedInput, MissingCapability)}
+        raise kinds.get(done.returncode, StillwebError)(
+            f"{path}: the repetition failed: {tail[-1] if tail else f'code {done.returncode}'}"
+        )
 
 
 def shuffled(jobs: list[Job], seed: str) -> list[Job]:

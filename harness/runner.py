@@ -170,6 +170,8 @@ def run_attempts(
         failed = {job for job in jobs if files.trace_path(job.task_id, job.attempt).exists()}
         for job in failed:
             files.set_aside_failed(job.task_id, job.attempt)
+        if jobs:
+            (path / "certificate.json").unlink(missing_ok=True)  # it is of the traces before
         told = unsolvable or {}
         jobs = [
             replace(job, unsolvable=told.get(job.task_id), known=known, again=job in failed) for job in jobs

@@ -142,7 +142,7 @@ def command(
         enter_isolation()
     from harness.agents import load_agent
     from harness.attempt import Limits
-    from harness.certificate import write_certificate
+    from harness.certificate import check_traces, write_certificate
     from harness.cluster import make_engine
     from harness.datasets import load_tasks
     from harness.display import make_display, one_line
@@ -199,7 +199,7 @@ def command(
     )
     if not made:
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
-    certificate = write_certificate(out)
+    certificate = write_certificate(out) if made else check_traces(out)
     summary = show_summary(out, certificate, as_json)
     if summary.failed:  # an endpoint that is down must not look like a run that is done
         name, why = summary.failed[0]

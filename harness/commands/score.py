@@ -20,11 +20,12 @@ def command(run: Path, write: bool, as_json: bool) -> int:
     \b
     stillweb score run1              exit code 1 if a score came out differently
     """
-    from harness.certificate import write_certificate
+    from harness.certificate import check_traces, write_certificate
     from harness.summary import score_run
 
     different = score_run(run, write=write)
     for one in different:
         say(f"{one.trace.name}: a score came out differently: {one.before} now {one.after}")
-    show_summary(run, write_certificate(run) if write or not different else None, as_json)
+    certificate = write_certificate(run) if write else None if different else check_traces(run)
+    show_summary(run, certificate, as_json)
     return 1 if different else 0

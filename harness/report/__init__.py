@@ -8,7 +8,6 @@ how it looks; the review page uses the same parts.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.kept_certificate import read_kept
 from harness.report.screenshots import Screenshots
 from harness.report.sheet import Sheet, sheet_of
 from harness.run_files import RunFiles
 from harness.summary import Summary, summarise
 from harness.trace import Trace
 from snapshots.appending import write_whole
-from snapshots.errors import DamagedInput
 
 _HERE = Path(__file__).parent
 MOST_ATTEMPTS = 400  # told in full; the overview has all
@@ -82,7 +81,7 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
     if certificate is not None and certificate["traces"] != traces:
         problems = [
             *problems,
-            "The certificate is not of the traces as they are now (stillweb certify makes it anew).",
+            "The certificate is not of the traces as they are now (stillweb certify says where they differ from a repetition).",
         ]
         certificate = None
     out = out or path / "report.html"
@@ -113,15 +112,10 @@ def _who(agent: dict[str, Any]) -> str:
 
 def _certificate(path: Path) -> dict[str, Any] | None:
     """The hash of the run's certificate, and of each attempt's trace in it; None where there is none."""
-    file = path / "certificate.json"
-    if not file.exists():
+    kept = read_kept(path)
+    if kept is None:
         return None
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-        traces = {name: attempt["trace"] for name, attempt in value["attempts"].items()}
-        return {"hash": value["hash"], "traces": traces}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedInput(f"{file}: not a certificate: {error}; `stillweb score` makes it anew") from error
+    return {"hash": kept["hash"], "traces": {name: one["trace"] for name, one in kept["attempts"].items()}}
 
 
 def _bars(summary: Summary) -> list[tuple[str, int]]:

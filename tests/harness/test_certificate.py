@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.certificate import certify, make_certificate, shuffled, write_certificate
+from harness.cli import main
 from harness.display import SilentDisplay
 from harness.engine import Job
 from harness.run_files import Settings
@@ -229,3 +230,39 @@ def test_a_certificate_that_is_there_is_not_written_again(tmp_path):
     kept.write_text("{}")
     write_certificate(files.path)
     assert json.loads(kept.read_text()) == first
+
+
+def test_an_altered_trace_does_not_get_a_certificate_in_silence(tmp_path, capsys):
+    files = make_run(tmp_path, NAMES)
+    write_certificate(files.path)
+    kept = files.path / "certificate.json"
+    before, path = kept.read_bytes(), files.trace_path("wrong", 1)
+    original = path.read_bytes()
+    altered = original.replace(b"shelf.example/list", b"shelf.example/lost")
+    assert altered != original
+    path.write_bytes(altered)
+    for words in (("score", files.path), ("certify", files.path, "--times", 1)):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        told = capsys.readouterr()
+        assert ended.value.code == (3 if words[0] == "score" else 1)
+        assert "wrong/1" in told.err + told.out
+        assert kept.read_bytes() == before
+    assert call(capsys, "score", files.path, "--write")[0] == 0
+    assert kept.read_bytes() != before
+    path.write_bytes(original)
+    assert call(capsys, "certify", files.path, "--times", 1)[0] == 0  # it repeats, so it is the right one
+    assert kept.read_bytes() == before
+
+
+def test_a_certificate_that_was_altered_is_made_anew_and_not_shown(tmp_path, capsys):
+    files = make_run(tmp_path, ["right"])
+    write_certificate(files.path)
+    kept = files.path / "certificate.json"
+    before = kept.read_bytes()
+    for old, new in ((b'"mean": 1.0', b'"mean": 0.9'), (b'"refused": 0', b'"refused": 1')):
+        kept.write_bytes(before.replace(old, new))
+        assert kept.read_bytes() != before
+        assert call(capsys, "report", files.path)[0] == 3
+        assert call(capsys, "score", files.path)[0] == 0
+        assert kept.read_bytes() == before

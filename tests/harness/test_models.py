@@ -18,7 +18,7 @@ from harness.summary import score_run, summarise
 from harness.tape import ModelError, Tape
 from harness.task import Task
 from harness.trace import read_trace
-from snapshots.errors import UsageError
+from snapshots.errors import DamagedInput, UsageError
 from tests.support.openai_endpoint import KEY, Asked, Endpoint, chat_answer
 from tests.support.runs import SHELF, bird_task
 from tests.support.waiting import HANG, until
@@ -262,3 +262,14 @@ def test_cost_counts_cached_tokens_at_their_own_price():
     price = {"input": 2.0, "output": 10.0, "cached": 0.5}
     assert cost_of(Usage(1_000_000, 100_000, 400_000), price) == 1.2 + 0.2 + 1.0
     assert cost_of(Usage(5, 5), None) is None
+
+
+def test_a_repetition_from_a_damaged_tape_says_that_it_is_damaged(tmp_path):
+    with Endpoint(birds) as endpoint:
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url))
+    archive = next((files.path / "tape" / "archive").iterdir())
+    data = archive.read_bytes()
+    middle = len(data) // 2
+    archive.write_bytes(data[:middle] + bytes(100) + data[middle + 100 :])
+    with pytest.raises(DamagedInput, match=r"the repetition failed: .*data-00000\.warc\.gz"):
+        certify(files.path, times=1)

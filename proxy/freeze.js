@@ -140,12 +140,7 @@
     stand(Temporal.Now, "plainDateISO", (f, self, [zone]) => zoned(zone).toPlainDate());
     stand(Temporal.Now, "plainTimeISO", (f, self, [zone]) => zoned(zone).toPlainTime());
   }
-  if (G.File) {
-    const NativeFile = G.File;
-    G.File = new Proxy(NativeFile, { construct: (target, [parts, name, options], as) =>
-      Reflect.construct(target, [parts, name, { ...options, lastModified: options && options.lastModified !== undefined ? options.lastModified : wall() }],
-        as === G.File ? target : as) });
-  }
+  //= freeze_dates.js
   //= freeze_cookies.js
   const stamps = new WeakMap();
   getter(G.Event && Event.prototype, "timeStamp", function () {
@@ -163,7 +158,7 @@
     return id;
   };
   const length = (delay) => {
-    const ms = Math.max(0, Math.trunc(Number(delay)) || 0);
+    const ms = Math.max(0, Number(delay) | 0); // 32 bits: what is to wait for ever waits for nothing
     return depth >= 5 ? Math.max(4, ms) : ms;
   };
   const code = (handler, args) => typeof handler === "function" ? () => handler.apply(G, args) : () => (0, eval)(String(handler));
@@ -186,13 +181,13 @@
   stand(G, "cancelIdleCallback", drop);
   if (G.AbortSignal) stand(AbortSignal, "timeout", (f, self, [ms]) => {
     const controller = new AbortController();
-    add(() => controller.abort(new DOMException("signal timed out", "TimeoutError")), length(ms));
+    add(() => controller.abort(new DOMException("signal timed out", "TimeoutError")), Math.max(0, Number(ms) || 0));
     return controller.signal;
   });
   if (native.postTask) stand(G.scheduler, "postTask", (f, self, [callback, options]) => {
     const delay = options && options.delay;
     if (!delay) return native.postTask(callback, options);
-    return new Promise((done, fail) => add(() => native.postTask(callback, { ...options, delay: 0 }).then(done, fail), length(delay)));
+    return new Promise((done, fail) => add(() => native.postTask(callback, { ...options, delay: 0 }).then(done, fail), Math.max(0, Number(delay) || 0)));
   });
 
   // ---- what the page waits for that is no timer: the clock stands while an answer is on its way
@@ -238,6 +233,7 @@
 
   const frameLimit = isWindow && G.top === G ? 2000 : 300; // real ms for two drawn frames on a busy machine
   //= freeze_workers.js
+  //= freeze_refresh.js
   //= freeze_motion.js
   //= freeze_shadow.js
   //= freeze_streams.js
@@ -245,13 +241,6 @@
   // ---- the driver's side
   if (observer) enter(document);
   if (isWindow) {
-    const opened = native.now();
-    getter(Document.prototype, "lastModified", (get) => {
-      const said = get(); // without a header the browser says "now"
-      if (Math.abs(NativeDate.parse(said) - opened) > 86400000) return said;
-      const d = new NativeDate(config.start), two = (v) => String(v).padStart(2, "0");
-      return `${two(d.getMonth() + 1)}/${two(d.getDate())}/${d.getFullYear()} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
-    });
     getter(G.AnimationTimeline && AnimationTimeline.prototype, "currentTime", () => elapsed());
   }
   const report = (error) => { if (G.reportError) G.reportError(error); };

@@ -41,10 +41,18 @@ if (G.Performance) {
   for (const name of ["getEntries", "getEntriesByType", "getEntriesByName"])
     stand(proto, name, (f, self, args) => arrange(Reflect.apply(f, self, args)));
   stand(proto, "mark", (f, self, [name, options]) => Reflect.apply(f, self, [name, { startTime: elapsed(), ...options }]));
+  const moment = (point) => { // a measure may begin or end with what the browser itself has noted, by its own clock
+    if (typeof point !== "string" || !G.PerformanceTiming || !(point in PerformanceTiming.prototype)) return point;
+    const at = self_.timing[point];
+    if (!at) throw new DOMException(`'${point}' is empty: it did not happen, or was on another origin.`, "InvalidAccessError");
+    return at - config.start;
+  };
+  const self_ = G.performance;
   stand(proto, "measure", (f, self, [name, start, end]) => {
     const options = start !== null && typeof start === "object" ? { ...start } : { start: start === undefined ? 0 : start };
     if (end !== undefined) options.end = end;
     if (options.end === undefined && (options.start === undefined || options.duration === undefined)) options.end = elapsed();
+    for (const side of ["start", "end"]) if (side in options) options[side] = moment(options[side]);
     return Reflect.apply(f, self, [name, options]);
   });
   stand(proto, "toJSON", (f, self, args) => {
@@ -74,5 +82,7 @@ if (G.PerformanceObserver) {
       getEntriesByName: (name, type) => entries.filter((e) => e.name === name && (!type || e.entryType === type)),
     }, self, extra);
   }], as === Frozen ? target : as) });
+  Native.prototype.constructor = Frozen;
+  stand(Native.prototype, "takeRecords", (f, self) => arrange(Reflect.apply(f, self, [])));
   G.PerformanceObserver = Frozen;
 }

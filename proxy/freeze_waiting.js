@@ -26,7 +26,7 @@ const holding = (through) => {
 };
 
 // ---- elements. One is held from when it is seen to load until it says how that ended.
-const LOADS = "script[src],link[href],img,iframe,frame";
+const LOADS = "script[src],link[href],img,iframe,frame,meta[http-equiv=refresh i]";
 const loads = (e) => {
   switch (e.localName) {
     case "script": return e.hasAttribute("src") && !e.noModule && /^(module|(text|application)\/(x-)?(java|ecma|j)script.*)?$/i.test(e.type.trim());
@@ -39,6 +39,7 @@ const loads = (e) => {
 const loading = new WeakMap(); // element -> what ends its being held
 const ran = new WeakSet(); // scripts: each runs once, wherever it is put
 const awaitLoad = (e) => {
+  if (e.localName === "meta") plan(e);
   if (!(e instanceof HTMLElement) || loading.has(e) || ran.has(e) || !loads(e)) return;
   if (e.localName === "script") ran.add(e);
   const release = hold(ELEMENT);

@@ -30,6 +30,33 @@ const prepared = (url, kind, shared) => {
   return kind === "module" ? script(`import "data:text/javascript,${encodeURIComponent(begin)}";\nimport ${JSON.stringify(full.href)};`)
     : script(begin, `importScripts(${JSON.stringify(full.href)});`);
 };
+// Where a policy must have allowed a worker's address (Trusted Types), it is asked to allow ours instead.
+const policies = [];
+let passing = null;
+if (G.TrustedTypePolicyFactory) stand(TrustedTypePolicyFactory.prototype, "createPolicy", (f, self, [name, rules, ...more]) => {
+  const rule = rules && rules.createScriptURL;
+  if (typeof rule !== "function") return Reflect.apply(f, self, [name, rules, ...more]);
+  const policy = Reflect.apply(f, self, [name, { ...rules, createScriptURL: (url, ...given) =>
+    passing && url === passing.ours ? rule.call(rules, passing.theirs, ...given) && url : rule.call(rules, url, ...given) }, ...more]);
+  policies.push({ policy, rule, name });
+  return policy;
+});
+const allowed = (url, ready, use) => {
+  passing = { theirs: String(url), ours: ready };
+  try {
+    const typed = G.TrustedScriptURL && url instanceof TrustedScriptURL;
+    return use(typed && policies.length ? trustedBy(ready) : ready);
+  } finally { passing = null; }
+};
+const trustedBy = (ready) => {
+  for (const { policy } of policies) {
+    try {
+      const made = policy.createScriptURL(ready);
+      if (String(made) === ready) return made;
+    } catch { continue; } // another's address: the next may be the one
+  }
+  return ready;
+};
 const kindOf = (options) => options && typeof options === "object" ? options.type : undefined;
 const workers = new Set();
 const attach = (worker, port) => {
@@ -42,7 +69,7 @@ if (G.Worker) {
   const Native = G.Worker;
   const Frozen = new Proxy(Native, { construct: (target, [url, options, ...more], as) => {
     const ready = prepared(url, kindOf(options));
-    const worker = Reflect.construct(target, [ready === null ? url : ready, options, ...more], as === Frozen ? target : as);
+    const worker = allowed(url, ready, (at) => Reflect.construct(target, [ready === null ? url : at, options, ...more], as === Frozen ? target : as));
     if (ready !== null) {
       const channel = new MessageChannel();
       worker.postMessage({ [MARK]: true }, [channel.port2]);
@@ -62,7 +89,7 @@ if (G.SharedWorker) {
   const Frozen = new Proxy(G.SharedWorker, { construct: (target, [url, options, ...more], as) => {
     const full = absolute(url);
     const ready = /^https?:$/.test(full.protocol) ? prepared(url, kindOf(options), true) : null;
-    const worker = Reflect.construct(target, [ready === null ? url : ready, options, ...more], as === Frozen ? target : as);
+    const worker = allowed(url, ready, (at) => Reflect.construct(target, [ready === null ? url : at, options, ...more], as === Frozen ? target : as));
     if (ready === null) return worker;
     const air = new BroadcastChannel(`${MARK} ${full.href.split("#")[0]} ${(options && options.name) || (typeof options === "string" ? options : "")}`);
     const from = native.uuid();

@@ -41,6 +41,13 @@ for (const [name, set] of Object.entries({
 for (const name of ["blank", "blank"]) attempt(name, () => { const f = document.createElement("iframe"); document.body.append(f);
   const w = f.contentWindow; return [w.Math.random(), w.Date.now(), w.crypto.randomUUID()]; });
 attempt("lastModified", () => document.lastModified);
+attempt("records", () => { const o = new PerformanceObserver(() => {}); o.observe({entryTypes: ["resource", "mark"]});
+  const x = new XMLHttpRequest(); x.open("GET", "/lib.js?records", false); x.send();
+  return [o.takeRecords().map((e) => [new URL(e.name).search, e.startTime, e.duration]), o.constructor === PerformanceObserver]; });
+later(40, "measures", () => [["domComplete"], ["navigationStart", "responseEnd"], ["connectStart"]].map((a) => {
+  const m = performance.measure("m", ...a); return [m.startTime, m.duration]; }));
+later(45, "measure of nothing", () => { try { performance.measure("m", "unloadEventStart"); } catch (e) { return e.name; } });
+setTimeout(() => note("endless", performance.now()), Infinity); setTimeout(() => note("endless", performance.now()), 2 ** 31);
 attempt("cookies", async () => {
   for (const one of [`month=1; expires=${new Date(Date.now() + 30 * 864e5).toUTCString()}`, "dashes=1; Path=/; Expires=Wed, 01-Jan-2025 01:00:00 GMT",
     "age=1; max-age=60", "gone=1; Expires=Tuesday, 31-Dec-24 23:59:59 GMT", "no=1; expires=rubbish", "both=1; max-age=9; expires=Thu, 01 Jan 1970 00:00:00 GMT",
@@ -135,6 +142,10 @@ EXPECTED: dict[str, Any] = {
     "blank": lambda said: said[0][1] == START and said[0][0] != said[1][0] and said[0][2] != said[1][2],
     "lastModified": lambda said: said == ["01/01/2025 00:00:00"],
     "zone": lambda said: said[0][0] == "UTC" and said[0][1] == "en-US" and "2025 00:00:00 GMT+0000" in said[0][2],
+    "records": lambda said: said == [[[["?records", 0, 0]], True]],
+    "measures": lambda said: said == [[[2, 38], [0, 1], [0, 40]]],
+    "measure of nothing": lambda said: said == ["InvalidAccessError"],
+    "endless": lambda said: said == [0, 0],
     "cookies": lambda said: said == ["month; dashes; age; no; both; stored"],
     "toJSON": lambda said: json.loads(said[0])["timeOrigin"] == START
     and json.loads(said[0])["timing"]["navigationStart"] == START,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import threading
 from typing import Self
 
@@ -32,22 +33,33 @@ class Lines:
     async def __anext__(self) -> str:
         line = await self._lines.get()
         if line is None:
+            self._lines.put_nowait(None)  # it has ended for whoever asks again
             raise StopAsyncIteration
         self._room.release()
         return line.decode("utf-8", "replace")
 
     def _read(self) -> None:
-        rest = b""
+        rest: list[bytes] = []
         with contextlib.suppress(OSError):  # a terminal that has gone
-            # os.read: the buffer of sys.stdin has a lock, which an interpreter that ends would wait for
-            while piece := os.read(self._descriptor, _PIECE):
-                *whole, rest = (rest + piece).split(b"\n")
-                for line in whole:
+            while piece := self._piece():
+                first, *others = piece.split(b"\n")
+                rest.append(first)
+                for other in others:
                     self._room.acquire()
-                    self._tell(line + b"\n")
-        if rest:
-            self._tell(rest)
+                    self._tell(b"".join((*rest, b"\n")))
+                    rest = [other]
+        if last := b"".join(rest):
+            self._tell(last)
         self._tell(None)
+
+    def _piece(self) -> bytes:
+        """What comes next; b"" at the end."""
+        while True:
+            try:
+                # not the buffer of sys.stdin: that has a lock, which an interpreter that ends would wait for
+                return os.read(self._descriptor, _PIECE)
+            except BlockingIOError:  # whoever shares the descriptor made it so
+                select.select([self._descriptor], [], [])
 
     def _tell(self, line: bytes | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens

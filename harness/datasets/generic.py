@@ -46,8 +46,8 @@ def build(record: Record) -> Task:
         options.setdefault("rubric", _side_car(record))
     if reference is None and scorer != "page" and ":" not in scorer:
         raise RecordError("answer", f"is missing, and scorer {scorer!r} needs one")
-    if reference == [] and scorer in ("exact", "judge"):
-        raise RecordError(answers[0], "names no answer")
+    if scorer in ("exact", "judge"):
+        _check_answers(answers[0], reference, scorer)
     given = data.get("id")
     task_id = str(given) if given is not None else hashlib.sha256(question.encode()).hexdigest()[:16]
     return Task(
@@ -60,6 +60,15 @@ def build(record: Record) -> Task:
         start_url=record.text("start_url", required=False) or None,
         options=options,
     )
+
+
+def _check_answers(name: str, reference: Any, scorer: str) -> None:
+    """RecordError for a reference that no answer can be, which would be a 0 for everyone."""
+    accepted = reference if isinstance(reference, list) else [reference]
+    if not accepted or any(isinstance(one, str) and not one.strip() for one in accepted):
+        raise RecordError(name, "names no answer")
+    if scorer == "exact" and not all(isinstance(one, str | int | float) for one in accepted):
+        raise RecordError(name, "scorer 'exact' needs a text, a number or a list of them")
 
 
 def _table(value: Any) -> str:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.agents import Agent, load_agent
+from harness.agents import Agent, agent_of
 from harness.agents.command import CommandAgent
 from harness.run_files import Settings
 from harness.scoring import find_scorer, score
@@ -31,7 +31,7 @@ def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
     tasks = list(tasks)
     _scorers(tasks)
     if settings.agent:
-        agent = load_agent(settings.agent, **dict(settings.agent_options))
+        agent = agent_of(settings)
         _program(agent, settings)
         _prices(agent, settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.agents import load_agent
+from harness.agents import agent_of
 from harness.attempt import Attempt, LimitReached, Stopped
 from harness.display import Display, PlainDisplay
 from harness.engine import Engine, Job, LocalEngine, Outcome
@@ -105,7 +105,7 @@ def _move(files: RunFiles, settings: Settings) -> None:
     _, stands_on = files.manifest()
     now: dict[str, Any] = {}
     if "agent" in stands_on:
-        now["agent"] = load_agent(settings.agent, **dict(settings.agent_options)).identity()
+        now["agent"] = agent_of(settings).identity()
     if stands_on.get("snapshot") is not None:
         with Snapshot.open(*settings.snapshots) as snapshot:
             now["snapshot"] = snapshot.id

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from harness.agents import Agent, load_agent
+from harness.agents import Agent, agent_of
 from harness.attempt import ToolSession
 from harness.judging import Evaluator
 from harness.run_files import RunFiles, Settings
@@ -67,7 +67,7 @@ class Workshop:
             fold_case=settings.fold_case,
             env=settings.env,
         )
-        agent = load_agent(settings.agent, **dict(settings.agent_options))
+        agent = agent_of(settings)
         return cls(files, settings, tasks, agent, evaluator)
 
     async def __aenter__(self) -> Self:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from snapshots.capture import Capture
 
 MAX_SECONDS = 120.0
-MAX_REDIRECTS = 20
+MOST_REDIRECTS = 20  # as browsers follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ async def fetch_document(
 
     at = url
     try:
-        for _ in range(MAX_REDIRECTS):
+        for _ in range(MOST_REDIRECTS):
             headers = await _cookies(at, context)
             async with http.stream("GET", at, headers=headers, follow_redirects=False) as answer:
                 if answer.next_request is not None:  # each address gets its own cookies
@@ -115,7 +115,7 @@ async def fetch_document(
                     at = str(answer.next_request.url)
                     continue
                 return await _whole(answer, url)
-        return Document(url, 0, "", 0, f"more than {MAX_REDIRECTS} redirects")
+        return Document(url, 0, "", 0, f"more than {MOST_REDIRECTS} redirects")
     except httpx.HTTPError as error:
         return Document(url, 0, "", 0, str(error) or type(error).__name__)
     except httpx.InvalidURL as error:

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.documents import MOST_REDIRECTS
 from proxy.traffic import WORKER, Traffic
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
-MOST_REDIRECTS = 20  # of a worker's script: the browser would follow them past us
 STRIDE = (
     25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
 )
@@ -128,6 +128,7 @@ async def install(
             # The proxy checks the origin's certificate; its own is the one that would be checked here.
             async with httpx.AsyncClient(proxy=proxy_url, verify=False, timeout=60) as client:
                 answer = await client.get(url, headers=fields)
+                # the browser would follow them past us
                 while answer.next_request is not None and len(followed) < MOST_REDIRECTS:
                     at = answer.next_request.url
                     if (at.scheme, at.netloc) != (answer.url.scheme, answer.url.netloc):
@@ -196,7 +197,14 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
         left -= state["moved"]
         if state["pending"] or state["held"]:
             await asyncio.sleep(0.002)
-    return await settle(page, traffic, patience)
+    calm = await settle(page, traffic, patience)
+    if left > 0:
+        return replace(
+            calm,
+            quiet=False,
+            reason=f"{left / 1000:g} s of {seconds:g} s did not pass within {patience.real:g} s",
+        )
+    return calm
 
 
 async def settle(page: Page, traffic: Traffic, patience: Patience | None = None) -> Calm:

@@ -98,3 +98,4 @@ if (isWindow && G.Animation && document.getAnimations) {
     if (ended) drawing = frame().then(() => { looked = -1; });
   };
 }
+if (G.HTMLMarqueeElement) stand(HTMLMarqueeElement.prototype, "start", () => undefined); // it moves out of our sight: it stands

@@ -86,3 +86,15 @@ if (G.PerformanceObserver) {
   stand(Native.prototype, "takeRecords", (f, self) => arrange(Reflect.apply(f, self, [])));
   G.PerformanceObserver = Frozen;
 }
+if (G.console) { // what they say is the browser's own time
+  const begun = new Map(), { log, warn } = console;
+  const label = (given) => given === undefined ? "default" : String(given);
+  stand(console, "time", (f, self, [given]) => { if (!begun.has(label(given))) begun.set(label(given), elapsed()); else warn(`Timer '${label(given)}' already exists`); });
+  const tell = (given, more) => {
+    const since = begun.get(label(given));
+    if (since === undefined) warn(`Timer '${label(given)}' does not exist`);
+    else log(`${label(given)}: ${elapsed() - since} ms`, ...more);
+  };
+  stand(console, "timeLog", (f, self, [given, ...more]) => tell(given, more));
+  stand(console, "timeEnd", (f, self, [given]) => { tell(given, []); begun.delete(label(given)); });
+}

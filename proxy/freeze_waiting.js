@@ -26,7 +26,7 @@ const holding = (through) => {
 };
 
 // ---- elements. One is held from when it is seen to load until it says how that ended.
-const LOADS = "script[src],link[href],img,iframe,frame,meta[http-equiv=refresh i]";
+const LOADS = "script[src],link[href],img,iframe,frame,meta[http-equiv=refresh i],marquee";
 const loads = (e) => {
   switch (e.localName) {
     case "script": return e.hasAttribute("src") && !e.noModule && /^(module|(text|application)\/(x-)?(java|ecma|j)script.*)?$/i.test(e.type.trim());
@@ -40,6 +40,7 @@ const loading = new WeakMap(); // element -> what ends its being held
 const ran = new WeakSet(); // scripts: each runs once, wherever it is put
 const awaitLoad = (e) => {
   if (e.localName === "meta") plan(e);
+  if (e.localName === "marquee" && e.stop) e.stop(); // before it has begun: at its beginning
   if (!(e instanceof HTMLElement) || loading.has(e) || ran.has(e) || !loads(e)) return;
   if (e.localName === "script") ran.add(e);
   const release = hold(ELEMENT);
@@ -100,8 +101,8 @@ works(of("FileSystemFileHandle"), "getFile", "createWritable", "createSyncAccess
 works(of("FileSystemWritableFileStream"), "write", "close");
 works(G, "createImageBitmap");
 works(G.WebAssembly, "compile", "instantiate", "compileStreaming", "instantiateStreaming");
-const events = (target, kinds) => { // held until one of these comes
-  const release = hold();
+const events = (target, kinds, patience = WORK) => { // held until one of these comes
+  const release = hold(patience);
   const end = () => { for (const kind of kinds) unlisten.call(target, kind, end); release(); };
   for (const kind of kinds) listenTo.call(target, kind, end);
   return target;
@@ -111,25 +112,46 @@ for (const name of ["open", "deleteDatabase"])
 stand(of("IDBDatabase"), "transaction", (f, self, args) => events(Reflect.apply(f, self, args), ["complete", "abort"]));
 for (const name of ["readAsText", "readAsDataURL", "readAsArrayBuffer", "readAsBinaryString"])
   stand(of("FileReader"), name, (f, self, args) => { Reflect.apply(f, self, args); events(self, ["loadend"]); });
+for (const name of ["back", "forward", "go"]) stand(of("History"), name, (f, self, args) => {
+  Reflect.apply(f, self, args);
+  if (name !== "go" || Number(args[0])) events(G, ["popstate", "pagehide"], ELEMENT);
+});
+// Of two pictures, before and after what is done in between: that has its own time, what comes around it takes none.
+stand(of("Document"), "startViewTransition", (f, self, [given, ...more]) => {
+  const update = typeof given === "function" ? given : given && given.update, begun = hold();
+  const done = (...args) => { begun(); return update ? update(...args) : undefined; };
+  const transition = Reflect.apply(f, self, [given === null || typeof given !== "object" ? done : { ...given, update: done }, ...more]);
+  const drawn = () => until(transition.ready.then(() => { looked = -1; })); // what moves in it is in no document's changes
+  transition.updateCallbackDone.then(drawn, drawn);
+  return transition;
+});
 stand(of("HTMLCanvasElement"), "toBlob", (f, self, [callback, ...more]) => {
   const end = hold();
   try {
     return Reflect.apply(f, self, [typeof callback !== "function" ? callback : (blob) => { end(); return callback(blob); }, ...more]);
   } catch (error) { end(); throw error; }
 });
-// What is watched is told how it stands in the next frame that is drawn: before a later timer. A page that changes with
+// What is watched is told how it stands in the next frame that is drawn, as is who scrolled: before a later timer. A page that changes with
 // every timer is drawn less often (`DRAWN` times, and once in `EACH` ms of its time), as drawing takes real time.
 const DRAWN = 20, EACH = 250;
-let unseen = false, watched = false, drawn = 0, left = DRAWN, drawnAt = clock;
+let unseen = false, watched = false, scrolled = false, drawn = 0, left = DRAWN, drawnAt = clock;
 for (const name of ["IntersectionObserver", "ResizeObserver"])
   stand(of(name), "observe", (f, self, args) => { unseen = watched = true; return Reflect.apply(f, self, args); });
+const scrolls = (owner, ...names) => { for (const name of names) stand(owner, name, (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); }); };
+scrolls(isWindow ? G : null, "scroll", "scrollTo", "scrollBy");
+scrolls(of("Element"), "scroll", "scrollTo", "scrollBy", "scrollIntoView");
+for (const name of G.Element ? ["scrollTop", "scrollLeft"] : []) {
+  const old = Object.getOwnPropertyDescriptor(Element.prototype, name);
+  const set = new Proxy(old.set, { apply: (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); } });
+  Object.defineProperty(Element.prototype, name, { ...old, set });
+}
 const draw = async () => {
   left = Math.min(DRAWN, left + (clock - drawnAt) / EACH);
   drawnAt = clock;
-  const anew = watched && drawn !== mutations && left >= 1 && G.top === G;
+  const anew = (scrolled || (watched && drawn !== mutations)) && left >= 1 && G.top === G;
   if (!unseen && !anew) return;
   if (!unseen) left--;
-  unseen = false;
+  unseen = scrolled = false;
   await frame();
   drawn = mutations;
 };

@@ -77,6 +77,10 @@ async def _read(frame: Frame) -> dict[str, Any] | None:
         return None  # a frame that went away, or shows what has no document
 
 
+# A bar that only says that something goes on is drawn by the machine's clock.
+STILL = "progress:indeterminate { appearance: none !important }"
+
+
 async def picture(page: Page, *, full: bool = False) -> bytes:
     """A PNG of the viewport with animations ended and no caret; retried once, as drawing may be busy."""
     for last in (False, True):
@@ -84,6 +88,7 @@ async def picture(page: Page, *, full: bool = False) -> bytes:
             return await page.screenshot(
                 animations="disabled",
                 caret="hide",
+                style=STILL,
                 scale="css",
                 type="png",
                 full_page=full,

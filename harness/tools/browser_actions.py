@@ -15,6 +15,7 @@ from harness.tools.browser_reply import Reply, tab_lines
 from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import find, is_pattern, quoted, said
 from proxy.freeze import ask_all, pass_time
+from proxy.sight import STILL
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers
@@ -300,6 +301,7 @@ async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply
         raise Problem("Error: fullPage cannot be used with element screenshots.")
     kind = given.get("type") or ("jpeg" if re.search(r"\.jpe?g$", given.get("filename") or "") else "png")
     options: dict[str, Any] = {"type": kind, "scale": given.get("scale", "css"), "animations": "disabled"}
+    options |= {"style": STILL}
     options |= {"quality": 90} if kind == "jpeg" else {}
     label = "full page" if given.get("fullPage") else "viewport"
     place = "page"

@@ -74,7 +74,16 @@ BUSY = {
     "idle": "requestIdleCallback((d) => { while (d.timeRemaining() > 0); say(performance.now() - 31) })",
     "worker": "new Worker('/busy.js').onmessage = (e) => say(e.data)",
 }
+FAULTY = """<!DOCTYPE html><script>const told = [];
+onerror = (message, url, line) => { told.push([message, new URL(url).pathname, line]); };
+function inner() { null.x; } function outer() { try { inner(); } catch (e) { told.push(e.stack.match(/at .*/g).map((l) => l.replace(/.*\\//, ""))); } }
+setTimeout(outer, 5); setTimeout(inner, 6); requestAnimationFrame(outer);
+setTimeout("told.push(['text', this === window])", 30); setTimeout(function (...a) { told.push([...a, this === window]); }, 40, 1, 2);
+console.time(); console.time("a"); setTimeout(() => { console.timeLog("a", "x"); console.timeEnd("a"); console.timeEnd(); console.timeEnd("a"); }, 50);
+</script>"""
 FILES = {
+    "/faulty": ("text/html", FAULTY),
+    "/drawing": ("text/html", "<p id=t></p><script>(function f() { t.textContent = performance.now(); requestAnimationFrame(f); })()</script>"),
     "/busy.js": ("text/javascript", "while (Date.now() - 1735689600000 < 20); postMessage(Date.now() - 1735689600000)"),
     **{f"/busy/{name}": ("text/html", f"<p id=p></p><script>const say = (t) => {{ p.textContent = t; }}; {code}</script>")
        for name, code in BUSY.items()},
@@ -197,6 +206,43 @@ def test_a_page_that_waits_by_asking_for_the_time_gets_on(browser: Browsing, sit
         return said, calm.quiet
 
     assert browser.run(go()) == ("21", True)
+
+
+def test_a_timer_runs_as_the_browsers_own_would(browser: Browsing, site: str) -> None:
+    async def go() -> tuple[Any, list[str], list[str]]:
+        driver = await browser.driver()
+        lines, errors = list[str](), list[str]()
+        driver.context.on("console", lambda message: lines.append(message.text))
+        driver.context.on("weberror", lambda error: errors.append(error.error.stack or ""))
+        await driver.open(f"{site}/faulty")
+        told = await driver.page.evaluate("told")
+        await driver.context.close()
+        return told, lines, errors
+
+    told, lines, errors = browser.run(go())
+    assert told == [
+        ["faulty:3:25)", "faulty:3:55)"],
+        ["Uncaught TypeError: Cannot read properties of null (reading 'x')", "/faulty", 3],
+        ["faulty:3:25)", "faulty:3:55)"],
+        ["text", True],
+        [1, 2, True],
+    ]
+    assert len(errors) == 1
+    assert errors[0].count("\n    at ") == 1
+    assert lines == ["a: 50 ms x", "a: 50 ms", "default: 50 ms", "Timer 'a' does not exist"]
+
+
+def test_time_that_can_not_pass_is_told(browser: Browsing, site: str) -> None:
+    async def go() -> Any:
+        driver = await browser.driver()
+        await driver.open(f"{site}/drawing")
+        calm = await pass_time(driver.page, driver.traffic, 600.0, Patience(virtual=10, real=0.5))
+        await driver.context.close()
+        return calm
+
+    calm = browser.run(go())
+    assert not calm.quiet
+    assert "of 600 s did not pass within 0.5 s" in calm.reason
 
 
 def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:

@@ -87,6 +87,12 @@ for (const mode of ["open", "closed"]) { const e = document.createElement("p"); 
 { const e = document.createElement("p"); document.body.append(e);
   e.setHTMLUnsafe("<p><template shadowrootmode=open>" + GROWS + "</template></p>"); grows("set shadow", e.firstChild.shadowRoot); }
 grows("declared shadow", declared.shadowRoot);
+const once = (kind) => new Promise((d) => addEventListener(kind, () => d(Date.now()), {once: true}));
+later(700, "went back", () => { history.pushState(1, "", "#a"); history.back(); return once("popstate"); });
+later(720, "scrolled", () => { scrollTo(0, 10); return once("scroll"); });
+later(740, "scrolled on", () => { document.documentElement.scrollTop = 20; return once("scroll"); });
+later(800, "view transition", async () => { const said = [], t = document.startViewTransition(async () => { said.push(Date.now());
+  await new Promise((d) => setTimeout(d, 30)); }); await t.ready; said.push(Date.now()); await t.finished; said.push(Date.now()); return said; });
 later(2000, "clock", () => performance.now());
 </script>""".replace("{{INNER}}", json.dumps(INNER).replace("</", "<\\/")).replace("{{START}}", str(START))
 FILES = {
@@ -145,6 +151,10 @@ EXPECTED: dict[str, Any] = {
     "records": lambda said: said == [[[["?records", 0, 0]], True]],
     "measures": lambda said: said == [[[2, 38], [0, 1], [0, 40]]],
     "measure of nothing": lambda said: said == ["InvalidAccessError"],
+    "went back": lambda said: said == [START + 700],
+    "scrolled": lambda said: said == [START + 720],
+    "scrolled on": lambda said: said == [START + 740],
+    "view transition": lambda said: said == [[START + 800, START + 830, START + 1080]],
     "endless": lambda said: said == [0, 0],
     "cookies": lambda said: said == ["month; dashes; age; no; both; stored"],
     "toJSON": lambda said: json.loads(said[0])["timeOrigin"] == START

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable
 from typing import BinaryIO
 
+import deflate
 from isal import isal_zlib
 
 from snapshots.places import Place, chunks
@@ -29,6 +30,10 @@ _START = _HEADER.pack(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff", 24, b"sl", 8, 0, 0, b"S
 _NUMBERS = struct.Struct("<II4sII")  # from there on
 _OURS = b"SW\x08\0"
 _TRAILER = 8  # bytes
+_PLAIN = b"\x1f\x8b\x08\0"  # how a member begins that has a header of ten bytes
+_PLAIN_HEADER = 10
+_SUMS = struct.Struct("<II")  # CRC-32 and length of what is unpacked, modulo 2**32
+MAX_WHOLE = 1 << 20  # unpacked
 
 # what a member holds, or its heads; its stored length; that of all it holds
 Unpacked = tuple[bytes, int, int]
@@ -62,7 +67,7 @@ class _Packing:
         data = self._z.flush()
         if self._heads == _HEADER.size:
             self._heads = self._length + len(data)
-        return self._out(data + struct.pack("<II", self._crc, self._unpacked % LIMIT))
+        return self._out(data + _SUMS.pack(self._crc, self._unpacked % LIMIT))
 
     def header(self) -> bytes:
         """The gzip header, once all is there."""
@@ -127,3 +132,26 @@ def heads_of(place: Place, buffer: bytes, base: int, at: int) -> Unpacked | None
     if (len(data) != unpacked) if whole else (len(data) >= min(MAX_HEADS, unpacked)):
         return None
     return data, length, unpacked
+
+
+def whole_of(buffer: bytes, at: int, stop: int) -> Unpacked | None:
+    """A member without a word in its header that ends where another seems to begin, unpacked at once.
+
+    With libdeflate, which is a quarter quicker than ISA-L but has to know where a member ends. None if it does not end
+    there, is large, or is not sound.
+    """
+    if not buffer.startswith(_PLAIN, at) or stop - at < _PLAIN_HEADER + _TRAILER:
+        return None
+    crc, size = _SUMS.unpack_from(buffer, stop - _TRAILER)
+    if size > MAX_WHOLE:
+        return None
+    try:
+        data = deflate.deflate_decompress(memoryview(buffer)[at + _PLAIN_HEADER : stop - _TRAILER], size)
+    except deflate.DeflateError:
+        return None
+    if len(data) != size or isal_zlib.crc32(data) != crc:
+        return None
+    # it may have ended before: then the same numbers stand there, too
+    if buffer.find(buffer[stop - _TRAILER : stop], at, stop - 1) >= 0:
+        return None
+    return bytes(data), stop - at, size

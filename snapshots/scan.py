@@ -14,7 +14,7 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots import warc
-from snapshots.members import Unpacked, heads_of
+from snapshots.members import Unpacked, heads_of, whole_of
 from snapshots.payloads import HTTP_KINDS, Hasher, payload_at
 from snapshots.places import Place, chunks
 
@@ -22,6 +22,7 @@ BUFFER = 1 << 20
 AHEAD = 1 << 18  # what of a file is in the buffer, at least
 WHOLE = 1 << 20  # unpacked bytes of a member from which it is read piece by piece
 GZIP_HEAD = 10  # bytes
+GZIP_START = b"\x1f\x8b\x08"
 NEAR = 1 << 16  # where the next member is looked for
 FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
 PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
@@ -147,11 +148,13 @@ def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unp
     if not bodies and (found := heads_of(place, buffer, base, at)) is not None:
         return found
     at -= base
-    z = isal_zlib.decompressobj(warc.GZIP)
-    # the next member mostly begins with the same bytes: fed up to there, nothing is left over
-    fed = buffer.find(buffer[at : at + GZIP_HEAD], at + GZIP_HEAD, at + NEAR)
+    # fed up to where the next member seems to begin, nothing is left over
+    fed = buffer.find(GZIP_START, at + GZIP_HEAD, at + NEAR)
     if fed < 0:
         fed = at + FIRST
+    elif not bodies and (found := whole_of(buffer, at, fed)) is not None:
+        return found
+    z = isal_zlib.decompressobj(warc.GZIP)
     try:
         data = z.decompress(buffer[at:fed])
         while not z.eof:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from snapshots.credentials import PSEUDONYM_TEXT
-from snapshots.languages import OTHER, SAME, nearness, quality
+from snapshots.languages import EQUAL, OTHER, SAME, nearness, quality, shown
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.slots import CREDENTIALS
@@ -26,8 +26,11 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
     """Whether two values of a request field are known to get the same, where those seen did.
 
     They ask for the same in other words, or one that was seen is as far from the recorded one; none says nothing.
+    Languages are less alike: see `languages.shown`.
     """
     grade = kinship(name, recorded, asked)
+    if name == "accept-language":
+        return grade == EQUAL or shown(asked, seen)
     return grade >= SAME or any(
         "" != value != recorded != ""
         and (PSEUDONYM_TEXT.search(value) is not None or kinship(name, recorded, value) <= grade)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -118,3 +119,17 @@ def nearness(one: str, other: str) -> int:
     if after[0] != after[1]:
         return NEAR
     return EQUAL if first == second else SAME
+
+
+def shown(asked: str, seen: Iterable[str]) -> bool:
+    """Whether fields that were answered alike show what another one gets.
+
+    Each language that it wants was asked for so by one of them that wanted no other. What wants none gets what a site
+    says by itself, which two languages show: it has not both.
+    """
+    told = [tags for field in seen if (tags := wanted(field)) and len({tag.language for tag in tags}) == 1]
+    alone = {tags[0] for tags in told}
+    mine = {tag.language: tag for tag in reversed(wanted(asked))}  # the first of each
+    if not mine:
+        return len({tag.language for tag in alone}) > 1
+    return alone.issuperset(mine.values())

@@ -58,9 +58,11 @@ def test_of_an_error_no_kind_is_asked() -> None:
 @pytest.mark.parametrize(
     ("values", "asked", "ambiguous"),
     [
-        (["en"], "en-GB", False),  # the same in other words
+        (["en-GB"], "en-GB, en;q=0.9", False),  # the same in other words
+        (["en"], "en-GB", True),  # a site may have both
         (["en"], "fr", True),  # what is said to the French was never seen
-        (["en", "de"], "fr", False),  # it was seen that languages are answered alike
+        (["en", "de"], "fr", True),
+        (["en", "de"], "de, en;q=0.5", False),  # it was seen that these are answered alike
     ],
 )
 def test_another_value_of_a_vary_field_is_sure_where_it_was_seen_not_to_matter(

@@ -9,6 +9,7 @@ order and in parallel, another PYTHONHASHSEED, locale and timezone. Model calls 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -157,7 +158,7 @@ def check_traces(path: Path) -> dict[str, Any]:
             f"{f', nor are those of {len(other) - 1} more' if len(other) > 1 else ''}; `stillweb certify {path}` says "
             f"where it differs from a repetition, `stillweb score {path} --write` makes a certificate of what is there"
         )
-    return _keep(path, certificate)
+    return _keep_where_allowed(path, certificate)
 
 
 def _keep(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
@@ -166,6 +167,15 @@ def _keep(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
     if not kept.exists() or kept.read_bytes() != data:
         write_whole(kept, [data])
     return certificate
+
+
+def _keep_where_allowed(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _keep(path, certificate)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return certificate  # of a run that others keep, the figures are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +235,7 @@ def certify(
         if progress:
             progress(number + 1, times)
     if not differences:
-        _keep(path, certificate)
+        _keep_where_allowed(path, certificate)
     return Certified(certificate["hash"], tuple(hashes), tuple(differences))
 
 
@@ -249,9 +259,11 @@ def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
     (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
     seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
-    command = [sys.executable, "-m", "harness.certificate", str(again), str(number + 1), str(parallel)]
+    # -P: a folder of that name where the run was begun is not our package
+    command = [sys.executable, "-P", "-m", "harness.certificate", str(again), str(number + 1), str(parallel)]
+    begun = settings.directory if settings.directory and Path(settings.directory).is_dir() else None
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, errors="replace", check=False
+        command, env=environment, cwd=begun, capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode:
         tail = done.stderr.strip().splitlines()
@@ -336,6 +348,9 @@ def _main(arguments: list[str]) -> int:
     except StillwebError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or 'this machine'}: {error.strerror} (in {Path.cwd()})\n")
+        return 2
     return 0
 
 

@@ -39,7 +39,7 @@ class Settings:
 
     `contracts` names tool contracts; `epochs` is how often each task is attempted; `env` holds the documented
     variables that scorers read (never keys); `prices` maps a model to money per million tokens
-    {"input", "output", "cached"}.
+    {"input", "output", "cached"}; `directory` is the working directory, from which the agent's files are named.
     """
 
     agent: str
@@ -57,6 +57,7 @@ class Settings:
     tool_options: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    directory: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; inverse of `from_json`."""
@@ -88,7 +89,7 @@ class Settings:
         return cls(**ready)
 
     # How many model answers come from where, and where files lie, change no result that is a result.
-    PLACES = ("snapshots", "tape", "tape_path", "agent")
+    PLACES = ("snapshots", "tape", "tape_path", "agent", "directory")
     PLACE_VARIABLES = ("_BASE_URL", "_DIR", "_CONDA_ENV")
 
     def deciding(self) -> dict[str, Any]:
@@ -105,6 +106,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("synthetic_search", "fold_case"), bool),
     "epochs": int,
     "tape_path": str | None,
+    "directory": str | None,
 }
 
 

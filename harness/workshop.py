@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from harness.agents import Agent, agent_of
 from harness.attempt import ToolSession
+from harness.import_path import load_module
 from harness.judging import Evaluator
 from harness.run_files import RunFiles, Settings
 from harness.scoring.embeddings import embedder_for
@@ -142,10 +142,9 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
         if len(settings.contracts) > 1:
             raise UsageError("--contract: tools of your own (module:factory) go alone")
         module_name, _, attribute = own[0].partition(":")
-        try:
-            factory = getattr(importlib.import_module(module_name), attribute)
-        except (ModuleNotFoundError, AttributeError) as error:
-            raise UsageError(f"--contract {own[0]}: {error}") from error
+        factory = getattr(load_module(module_name, f"--contract {own[0]}"), attribute, None)
+        if factory is None:
+            raise UsageError(f"--contract {own[0]}: the module has no {attribute!r}")
         made: Tools = factory(snapshot, **dict(settings.tool_options))
         return made
     if snapshot is None or not settings.contracts:

@@ -182,6 +182,7 @@ def command(
         prices=_prices(prices, max_money),
         mode=mode,  # type: ignore[arg-type]
         fold_case=fold_case,
+        directory=os.getcwd(),
         env={
             n: v for n, v in sorted(os.environ.items()) if _SETTING.fullmatch(n) and not _SECRET.fullmatch(n)
         },

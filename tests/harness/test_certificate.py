@@ -1,12 +1,13 @@
 """Certificates: what they cover, that repetitions agree, and that what differs is found and named."""
 
+import errno
 import json
 import shutil
 from dataclasses import replace
 
 import pytest
 
-from harness.certificate import certify, make_certificate, shuffled, write_certificate
+from harness.certificate import certify, check_traces, make_certificate, shuffled, write_certificate
 from harness.cli import main
 from harness.display import SilentDisplay
 from harness.engine import Job
@@ -208,8 +209,39 @@ def test_an_unfinished_run_has_no_certificate(tmp_path):
 def test_a_run_whose_agent_is_gone_says_so(tmp_path):
     files = make_run(tmp_path, ["right"])
     (tmp_path / "agent.yaml").unlink()
-    with pytest.raises(StillwebError, match="the repetition failed"):
+    with pytest.raises(
+        StillwebError, match=r"the repetition failed: .*agent\.yaml: No such file or directory"
+    ):
         certify(files.path, times=1)
+
+
+def test_a_run_repeats_wherever_it_is_asked_from(tmp_path, capsys, monkeypatch):
+    """Its agent is named from where it was begun, and a folder there called as our package is not taken for it."""
+    write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "question": "?", "answer": "x"}\n')
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    assert call(capsys, "run", "--tasks", "tasks.jsonl", "--agent", "agent.yaml", "-o", "run")[0] == 0
+    monkeypatch.chdir("/")
+    assert call(capsys, "certify", tmp_path / "run", "--times", 1)[0] == 0
+
+
+def test_a_run_that_nobody_may_write_to_is_scored_by_another_version(tmp_path, monkeypatch):
+    files = make_run(tmp_path, ["right"])
+    write_certificate(files.path)
+    kept = files.path / "certificate.json"
+    before = kept.read_bytes()
+    monkeypatch.setattr("harness.certificate.code_hash", lambda: "of another version")
+
+    def refused(path, parts):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("harness.certificate.write_whole", refused)
+    assert check_traces(files.path)["code"] == "of another version"
+    assert kept.read_bytes() == before
+    with pytest.raises(PermissionError):
+        write_certificate(files.path)
 
 
 def test_jobs_are_shuffled_the_same_everywhere_and_differently_by_seed():

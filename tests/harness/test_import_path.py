@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.import_path import load_module
+from harness.run_files import Settings
+from harness.workshop import open_tools
 from snapshots.errors import UsageError
 
 
@@ -28,3 +30,17 @@ def test_a_module_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
 def test_a_module_that_is_not_there_is_named(name: str, missing: str) -> None:
     with pytest.raises(UsageError, match=f"agent x: there is no module '{missing}'"):
         load_module(name, "agent x")
+
+
+def test_tools_of_the_working_directory_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tools_of_a_user.py").write_text("class Tools:\n    def __init__(self, snapshot): ...\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    made = open_tools(None, Settings(agent="x", contracts=("tools_of_a_user:Tools",)))
+    assert type(made).__name__ == "Tools"
+    for name, missing in {
+        "tools_of_a_user:Others": "no 'Others'",
+        "no_such_tools:Tools": "no module",
+    }.items():
+        with pytest.raises(UsageError, match=f"--contract {name}: .*{missing}"):
+            open_tools(None, Settings(agent="x", contracts=(name,)))

@@ -45,6 +45,8 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     if whole and same:  # a whole that lies over a part answers for it
         over = max(layer_of(c.filename) for c in whole)
         same = [c for c in same if layer_of(c.filename) >= over]
+    if whole and not same and now.request.header("range") and _changed(captures, whole, now):
+        now.unsure = True
     return same or whole or _parts_around(captures, now)
 
 
@@ -86,6 +88,15 @@ def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
         now.why.append("part")
         return []
     return [max((c for _, c in around), key=lambda c: layer_of(c.filename))]  # the bytes of all are the same
+
+
+def _changed(captures: list[Capture], whole: list[Capture], now: Situation) -> bool:
+    """Whether a part was recorded that is of none of the wholes: of which of them another one is, is not known."""
+    if now.peek is None:
+        return False
+    of = {(part.tag, part.modified) for part in map(now.peek.part, whole)}
+    parts = [now.peek.part(c) for c in captures if c.status == 206]
+    return any((part.tag, part.modified) not in of for part in parts)
 
 
 def _apart(parts: list[Part]) -> bool:

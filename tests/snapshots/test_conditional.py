@@ -154,3 +154,12 @@ def test_what_was_asked_under_a_condition_gets_what_it_got(fields: dict[str, str
     said = Response(412 if "if_match" in fields else 304, "", whole("old").headers, b"said")
     replay = Replay(matcher((get(URL), whole("old")), (get(URL, **fields), said)))
     assert [replay.ask(get(URL, **f)) for f in (fields, {}, fields)] == ["said", "old", "said"]
+
+
+@pytest.mark.parametrize(("later", "sure"), [("one", True), ("two", False)])
+def test_a_part_of_another_version_doubts_what_other_parts_are_of(later: str, sure: bool) -> None:
+    first, other = get(URL, range="bytes=0-0"), get(URL, range="bytes=1-1")
+    replay = Replay(matcher((get(URL), whole("one")), (first, part(later))))
+    assert [replay.ask(r) for r in (get(URL), first)] == ["one", later[0]]
+    assert (replay.ask(other), replay.last.ambiguous) == ("one", not sure)
+    assert (replay.ask(get(URL)), replay.last.ambiguous) == ("one", False)

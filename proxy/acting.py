@@ -63,6 +63,8 @@ _ON_LABEL = """(e) => {
   }
   return null;
 }"""
+# What a person reads of each option, what stands in it, and its value.
+_OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
 _OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
   return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
@@ -236,17 +238,25 @@ class Driver:
         wanted = given[way] if isinstance(given[way], list) else [given[way]]
         if await element.evaluate("(e) => e.localName") != "select":
             raise Failed(f"{named(given)} is no select element; use click")
-        known = await element.evaluate("(e) => [...e.options].map((o) => [o.textContent.trim(), o.value])")
+        known: list[list[str]] = await element.evaluate(_OPTIONS)
+        places = []
         for one in wanted:
-            if not any(one == (text if way == "option" else value) for text, value in known):
-                has = ", ".join(repr(text) for text, _ in known[:12])
+            asked = " ".join(one.split()) if way == "option" else one
+            place = next(
+                (
+                    i
+                    for i, (*texts, value) in enumerate(known)
+                    if asked in (texts if way == "option" else [value])
+                ),
+                None,
+            )
+            if place is None:
+                has = ", ".join(repr(texts[0]) for texts in known[:12])
                 raise Failed(
                     f"{named(given)} has no {way} {one!r} (it has {has}{', …' if len(known) > 12 else ''})"
                 )
-        if way == "option":
-            await element.select_option(label=wanted, timeout=ACTION_MS)
-        else:
-            await element.select_option(value=wanted, timeout=ACTION_MS)
+            places.append(place)
+        await element.select_option(index=places, timeout=ACTION_MS)
 
     async def _fill(self, given: dict[str, Any]) -> None:
         element = await locate(self.page, given)
@@ -319,11 +329,10 @@ class Driver:
             return await pass_time(self.page, self.traffic, given["time"], self.patience)
         for _ in range(20):  # ten seconds of the page's own time
             if "selector" in given:
-                there = await self.page.locator(given["selector"]).first.is_visible()
+                found = self.page.locator(given["selector"])
             else:
-                there = await self.page.get_by_text(
-                    str(given.get("text", given.get("gone")))
-                ).first.is_visible()
+                found = self.page.get_by_text(str(given.get("text", given.get("gone"))))
+            there = await found.filter(visible=True).count() > 0
             if there != ("gone" in given):
                 return await self.rest()
             await pass_time(self.page, self.traffic, 0.5, self.patience)

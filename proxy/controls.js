@@ -1,7 +1,9 @@
 // What can be operated on a page, in the order of the document: one entry for each thing that may lead to another
 // view, with ways to name it (`target` for people, `css` as the last resort). Nothing is changed.
 (limit) => {
-  const clean = (text) => (text || "").replace(/\s+/g, " ").trim();
+  const clean = (text) => (typeof text === "string" ? text.toWellFormed() : "").replace(/\s+/g, " ").trim(); // a part of the page's own may have any value
+  const elements = Object.getOwnPropertyDescriptor(HTMLFormElement.prototype, "elements").get; // a field may be called so
+  const elementsOf = (form) => [...elements.call(form)];
   const outside = (e) => { // left of the page or above it, where no scrolling leads: a menu that is folded away
     const box = e.getBoundingClientRect();
     const page = document.documentElement, rtl = getComputedStyle(page).direction === "rtl";
@@ -61,12 +63,12 @@
   const submitOf = (e) => {
     const form = e.form || e.closest("form");
     if (!form) return null;
-    const button = [...form.elements].find((x) => (x.type === "submit" || x.type === "image") && shown(x));
+    const button = elementsOf(form).find((x) => (x.type === "submit" || x.type === "image") && shown(x));
     if (!button) return { css: null, name: "", method: methodOf(form), action: actionOf(form).href, texts: texts(form), about: about(form) };
     return { css: css(button), name: name(button), target: operable(button, "button"), method: methodOf(form), action: actionOf(form).href, texts: texts(form), about: about(form) };
   };
   const about = (form) => [...["id", "name", "class", "role"].map((n) => form.getAttribute(n)), actionOf(form).pathname].join(" ");
-  const texts = (form) => [...form.elements].filter((x) => /^(text|search|email|tel|url|password|textarea|file)$/.test(x.type) && (shown(x) || x.type === "textarea")).map((x) => x.type);
+  const texts = (form) => elementsOf(form).filter((x) => /^(text|search|email|tel|url|password|textarea|file)$/.test(x.type) && (shown(x) || x.type === "textarea")).map((x) => x.type);
   const roleNames = {};
   const roleOf = (e) => e.getAttribute("role") || (e.localName === "a" ? "link" : e.localName === "button" || e.type === "submit" ? "button" : "");
   for (const e of all) {

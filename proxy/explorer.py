@@ -7,6 +7,7 @@ nothing. What was found is kept in `explore.json` beside the archive while it go
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -85,8 +86,12 @@ class Explorer:
     # ---- where it stopped
 
     def _path(self, url: str) -> Path:
-        name = re.sub(r"[^\w.-]+", "_", Veil(self.recorder.redactor).text(url))[:80]
-        return Path(self.writer.path) / f"{name}.{STATE_FILE}"
+        public = Veil(self.recorder.redactor).text(url)
+        name = re.sub(r"[^\w.-]+", "_", public)[:64]
+        own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[
+            :12
+        ]  # others are spelt much alike
+        return Path(self.writer.path) / f"{name}.{own}.{STATE_FILE}"
 
     def _load(self, url: str) -> dict[str, Any]:
         try:

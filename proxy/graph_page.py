@@ -86,8 +86,10 @@ def trees(snapshot: Snapshot) -> list[Tree]:
         else:
             above.children.append(card)
     found = []
+    told: set[str] = set()  # what an exploration said stands with the first tree of its page
     for root in roots:
-        raw = snapshot.metadata(graph_uri(root.view.url))
+        raw = None if root.view.url in told else snapshot.metadata(graph_uri(root.view.url))
+        told.add(root.view.url)
         found.append(_tree(root, Graph.from_json(raw) if isinstance(raw, dict) else None))
     return found
 

@@ -40,4 +40,6 @@ async def held_by(driver: Driver) -> str:
     session = await driver.page.evaluate(
         "() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }"
     )
+    for cookie in kept.get("cookies", ()):
+        cookie.pop("expires", None)  # by the machine's clock: another at each visit
     return hashlib.sha256(json.dumps([kept, session], sort_keys=True).encode(errors="replace")).hexdigest()

@@ -1,7 +1,7 @@
 // What a person sees of a document, read without changing it: its visible text, its markup with the live state of
 // forms and open shadow roots in it, the state that filters and pages are in, and its links to documents.
 () => {
-  const clean = (text) => (text || "").replace(/\s+/g, " ").trim();
+  const clean = (text) => (typeof text === "string" ? text : "").replace(/\s+/g, " ").trim();
   const label = (e) => clean(e.getAttribute("aria-label") ||
     (e.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean)
       .map((id) => document.getElementById(id)?.textContent || "").join(" ") ||
@@ -87,6 +87,9 @@
   const missingShadow = shadow.filter((t) => !body.includes(t.trim()));
   const text = [body, ...missingShadow].join("\n");
   const pdfs = all("a[href]").map((a) => a.href).filter((href) => /^https?:/.test(href) && /\.pdf($|[?#])/i.test(href));
-  return { url: location.href, title: document.title, text, html, state, pdfs: [...new Set(pdfs)],
-    height: root ? root.scrollHeight : 0, view: innerHeight };
+  const whole = (value) => typeof value === "string" ? value.toWellFormed() // a text may be cut within a character
+    : Array.isArray(value) ? value.map(whole) : value === null || typeof value !== "object" ? value
+    : Object.fromEntries(Object.entries(value).map(([key, one]) => [key, whole(one)]));
+  return whole({ url: location.href, title: document.title, text, html, state, pdfs: [...new Set(pdfs)],
+    height: root ? root.scrollHeight : 0, view: innerHeight });
 }

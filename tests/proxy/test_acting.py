@@ -49,6 +49,11 @@ customElements.define("my-part", class extends HTMLElement { constructor() { sup
   "<style>input { display: none }</style><input type=checkbox id=s><label for=s>Shadowed</label>";
   this.shadowRoot.addEventListener("change", (e) => say(e.target)); } });
 </script>"""
+ODD = """<!DOCTYPE html><title>Odd</title><p hidden>results</p><p id=out>start</p><p>results</p>
+<label>Pick <select id=s onchange="out.textContent='picked '+s.value"><option value=a>One<option value=b>Two
+   words<option value=c>No&nbsp;break<option value=d label=Seen>unseen<option value=e>One more</select></label>
+<input id=cut><p id=half></p><script>const cut = "\\u{1F600}".slice(0, 1); document.title += cut; half.textContent = `half ${cut}`;
+document.getElementById("cut").value = cut;</script>"""
 asked: list[str] = []
 
 
@@ -57,6 +62,8 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     html = {"Content-Type": "text/html; charset=utf-8"}
     if path == "/":
         return 200, html, PAGE.encode()
+    if path == "/odd":
+        return 200, html, ODD.encode()
     if path == "/styled":
         return 200, html, STYLED.encode()
     if path == "/other":
@@ -111,6 +118,24 @@ def test_a_step_does_what_it_says(browser: Browsing, site: str, steps: str, word
 
 
 @pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("select: {label: Pick, option: Two words}", "picked b"),
+        ('select: {label: Pick, option: "Two\\n   words"}', "picked b"),
+        ("select: {label: Pick, option: No break}", "picked c"),
+        ("select: {label: Pick, option: Seen}", "picked d"),
+        ("select: {label: Pick, option: unseen}", "picked d"),
+        ("select: {label: Pick, value: e}", "picked e"),
+        ("wait: results", "start"),
+        ("wait: {selector: p:has-text('results')}", "start"),
+    ],
+)
+def test_what_a_person_sees_is_what_a_step_means(browser: Browsing, site: str, step: str, words: str) -> None:
+    sight, _ = after(browser, f"{site}/odd", f"- {step}")
+    assert words in sight.text
+
+
+@pytest.mark.parametrize(
     ("steps", "words"),
     [
         ("- check: Beside", "a true"),
@@ -131,6 +156,14 @@ def test_a_box_that_is_not_shown_is_worked_by_its_label(
     sight, _ = after(browser, f"{site}/styled", steps)
     assert words in sight.text
     assert sight.url.endswith("/styled")
+
+
+def test_what_is_cut_within_a_character_is_read_as_whole_text(browser: Browsing, site: str) -> None:
+    sight, _ = after(browser, f"{site}/odd", "")
+    assert sight.title == "Odd\ufffd"
+    assert "half \ufffd" in sight.text
+    assert "half \ufffd" in sight.html
+    assert sight.state["fields"][1]["value"] == "\ufffd"
 
 
 def test_the_state_of_a_box_that_only_its_label_draws_is_read(browser: Browsing, site: str) -> None:

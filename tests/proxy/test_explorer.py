@@ -18,7 +18,7 @@ from proxy.certificates import Authority
 from proxy.checking import check
 from proxy.explorer import Explorer, Limits
 from proxy.gateway import Gateway
-from proxy.graph import Graph, graph_uri
+from proxy.graph import Graph, Node, graph_uri
 from proxy.moves import Choices
 from proxy.recorder import Recorder
 from snapshots.profile import Profile
@@ -181,6 +181,23 @@ def test_killed_midway_it_goes_on_and_walks_no_known_way_again(tmp_path: Path) -
             assert snapshot.resource("view", node.address)
     assert not list((tmp_path / "snap").glob("*explore.json"))
     assert not verify(tmp_path / "snap")
+
+
+def test_addresses_that_are_spelt_alike_are_told_apart(tmp_path: Path) -> None:
+    """What is known of one page is no start for another."""
+    profile = complete(Profile())
+    with (
+        Writer.open(tmp_path / "snap", profile=profile) as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+        serve(with_dangers()) as base,
+    ):
+        explorer = Explorer(recorder, writer, profile, limits=Limits(views=2, depth=1, obey_robots=False))
+        left = Graph(f"{base}/a/b", ended="600 s")
+        left.views = [Node(left.url, [], "Of another", left.url, 0, "look")]
+        explorer.save(left.url, left.to_json())
+        graph = explorer.explore(f"{base}/a?b")
+    assert "Of another" not in {node.title for node in graph.views}
+    assert len(list((tmp_path / "snap").glob("*explore.json"))) == 1
 
 
 def test_what_is_kept_while_it_goes_on_holds_no_secret(tmp_path: Path) -> None:

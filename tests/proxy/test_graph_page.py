@@ -128,6 +128,18 @@ def test_a_circle_of_parents_is_drawn_all_the_same(tmp_path: Path) -> None:
         assert sorted(c.view.url for tree in trees(opened) for c in tree.cards) == [one, two]
 
 
+def test_what_an_exploration_said_stands_with_one_tree(tmp_path: Path) -> None:
+    lost = view("Lost", click("Lost"), parent=(click("Gone"),))
+    graph = Graph(HOME, left=[("button Buy now", "spends")], ended="all tried")
+    with Writer.open(tmp_path / "s") as writer:
+        for one in (view("Mills"), lost):
+            writer.view(one, {"text": b"x"})
+        writer.metadata(graph_uri(HOME), graph.to_json())
+    with Snapshot.open(tmp_path / "s") as opened:
+        assert len(trees(opened)) == 2
+        assert graph_page(opened, "mills").count("Left alone") == 1
+
+
 def test_many_steps_on_one_line_are_shortened() -> None:
     steps = tuple(click(str(number)) for number in range(6))
     lines = Card(view("x", *steps), 1, steps).lines

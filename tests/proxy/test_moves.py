@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.moves import Choices, forbidden, moves, words_of
+from proxy.moves import Choices, controls_of, forbidden, moves, words_of
+from tests.proxy.browsing import Browsing
+from tests.proxy.sites import Answer, serve
 
 
 def control(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
@@ -108,3 +110,28 @@ def test_options_that_are_too_many_are_not_left_out_in_silence() -> None:
 
 def test_words_are_those_of_the_page() -> None:
     assert words_of("A mill, the Mills and the rivers; Rivers 2019 again", 2) == ["mills", "rivers"]
+
+
+def test_odd_elements_keep_nothing_from_being_found(browser: Browsing) -> None:
+    """Values that are no text, and fields that are called as what a form has."""
+    page = b"""<!DOCTYPE html><li role=option tabindex=0 value=3></li><my-part role=button></my-part>
+        <form><input name=elements><select name=x><option>1<option>2</select><button>Go</button></form><button>Last</button>
+        <script>document.querySelector("my-part").value = {a: 1};</script>"""
+
+    def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        return 200, {"Content-Type": "text/html"}, page
+
+    async def find(url: str) -> dict[str, Any]:
+        driver = await browser.driver()
+        await driver.open(url)
+        found = await controls_of(driver.page)
+        await driver.context.close()
+        return found
+
+    with serve(handle) as base:
+        found = browser.run(find(base))
+    kinds = [(one["kind"], one.get("name", "")) for one in found["controls"]]
+    assert kinds == [
+        ("button", ""), ("button", ""), ("text", ""), ("select", ""), ("submit", "Go"), ("button", "Last"),
+    ]  # fmt: skip
+    assert found["controls"][3]["submit"]["name"] == "Go"

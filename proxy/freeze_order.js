@@ -64,6 +64,20 @@ if (G.XMLHttpRequest) {
   } });
   Native.prototype.constructor = Ordered;
   Object.defineProperty(G, "XMLHttpRequest", { value: Ordered, writable: true, configurable: true, enumerable: false });
+  // How long it may take is told by the page's clock, which stands while an answer is on its way.
+  const limit = Object.getOwnPropertyDescriptor(Native.prototype, "timeout");
+  const limits = new WeakMap(), alarms = new WeakMap();
+  const alarm = (asked) => {
+    queue.delete(alarms.get(asked));
+    if (limits.get(asked) && places.has(asked)) alarms.set(asked, add(() => { if (places.has(asked)) limit.set.call(asked, 1); }, limits.get(asked)));
+  };
+  Object.defineProperty(Native.prototype, "timeout", { ...limit,
+    get: new Proxy(limit.get, { apply: (f, self) => limits.get(self) || Reflect.apply(f, self, []) }),
+    set: new Proxy(limit.set, { apply: (f, self, [ms]) => {
+      if (blocking.has(self)) return Reflect.apply(f, self, [ms]);
+      limits.set(self, Number(ms) >>> 0);
+      return alarm(self);
+    } }) });
   stand(Native.prototype, "open", (f, self, args) => {
     giveUp(self);
     if (args.length > 2 && !args[2]) blocking.add(self); else blocking.delete(self);
@@ -81,6 +95,8 @@ if (G.XMLHttpRequest) {
     const place = queued();
     places.set(self, place);
     late.set(self, []);
+    alarm(self);
+    listenTo.call(self, "loadend", () => queue.delete(alarms.get(self)), { once: true });
     try { return Reflect.apply(f, self, args); } catch (error) { giveUp(self); throw error; }
   });
 }

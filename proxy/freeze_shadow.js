@@ -22,5 +22,5 @@ if (observer) {
   });
   for (const kind of ["Element", "ShadowRoot"])
     stand(G[kind] && G[kind].prototype, "setHTMLUnsafe", (f, self, args) => { Reflect.apply(f, self, args); explore(self.shadowRoot || self); });
-  listen(document, "readystatechange", () => explore(document));
+  listen(document, "readystatechange", () => { if (document.readyState === "interactive") explore(document); });
 }

@@ -54,13 +54,13 @@ const awaitLoad = (e) => {
   for (const kind of ["load", "error"]) listenTo.call(e, kind, end, true);
 };
 const noticed = (records) => {
-  for (const record of records) {
-    if (record.type === "attributes") {
-      if (/^(src|srcset|srcdoc|href|rel)$/.test(record.attributeName)) awaitLoad(record.target);
-      continue;
-    }
-    for (const node of record.addedNodes) {
+  const covered = new Set(); // what is looked through with what it stands in
+  for (const { type, target, attributeName, addedNodes } of records) {
+    if (type === "attributes" && /^(src|srcset|srcdoc|href|rel)$/.test(attributeName)) awaitLoad(target);
+    for (const node of type === "childList" ? addedNodes : []) {
       if (node.nodeType !== 1) continue;
+      covered.add(node);
+      if (covered.has(target)) continue;
       if (node.matches(LOADS)) awaitLoad(node);
       if (node.firstElementChild) for (const e of node.querySelectorAll(LOADS)) awaitLoad(e);
     }

@@ -81,7 +81,15 @@ setTimeout(outer, 5); setTimeout(inner, 6); requestAnimationFrame(outer);
 setTimeout("told.push(['text', this === window])", 30); setTimeout(function (...a) { told.push([...a, this === window]); }, 40, 1, 2);
 console.time(); console.time("a"); setTimeout(() => { console.timeLog("a", "x"); console.timeEnd("a"); console.timeEnd(); console.timeEnd("a"); }, 50);
 </script>"""
+LIMITS = """<!DOCTYPE html><script>
+const told = [], ask = (path, ms) => { const x = new XMLHttpRequest(); x.open("GET", path); x.timeout = ms;
+  for (const kind of ["load", "timeout", "error", "abort"]) x.addEventListener(kind, () => told.push([path, kind, performance.now(), x.timeout]));
+  x.send(); };
+ask("/slow.json", 50); ask("/never", 500);
+const now = new XMLHttpRequest(); now.open("GET", "/quick", false); try { now.timeout = 5; } catch (e) { told.push(e.name); }
+</script>"""
 FILES = {
+    "/limits": ("text/html", LIMITS),
     "/faulty": ("text/html", FAULTY),
     "/drawing": ("text/html", "<p id=t></p><script>(function f() { t.textContent = performance.now(); requestAnimationFrame(f); })()</script>"),
     "/busy.js": ("text/javascript", "while (Date.now() - 1735689600000 < 20); postMessage(Date.now() - 1735689600000)"),
@@ -243,6 +251,21 @@ def test_time_that_can_not_pass_is_told(browser: Browsing, site: str) -> None:
     calm = browser.run(go())
     assert not calm.quiet
     assert "of 600 s did not pass within 0.5 s" in calm.reason
+
+
+def test_a_requests_limit_is_told_by_the_pages_clock(browser: Browsing, site: str) -> None:
+    async def go() -> Any:
+        driver = await browser.driver(Patience(stuck=0.5))
+        await driver.open(f"{site}/limits")
+        told = await driver.page.evaluate("told")
+        await driver.context.close()
+        return told
+
+    assert browser.run(go()) == [
+        "InvalidAccessError",
+        ["/slow.json", "load", 0, 50],
+        ["/never", "timeout", 500, 500],
+    ]
 
 
 def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:

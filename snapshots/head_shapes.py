@@ -33,7 +33,7 @@ _OF_ANSWERS = _OF_BOTH | {
     b"warc-refers-to-target-uri": rb"[!-~]+",
     b"warc-refers-to-date": _DATE,
 }
-_OTHER = rb"[!-~]+(?: [!-~]+)*"
+_OTHER = rb".*"
 _KINDS = {b"request": _OF_BOTH, b"response": _OF_ANSWERS, b"revisit": _OF_ANSWERS}
 _NEEDED = (b"warc-record-id", b"warc-date", b"warc-target-uri", b"content-length")
 _ODD = (b"warc-truncated", b"warc-refers-to", b"warc-segment-number")  # what these say takes more thought

@@ -15,7 +15,7 @@ from snapshots.conditions import ANY
 from snapshots.gathering import ODD, SILENT, TELLING, Part, Waiting
 from snapshots.head_shapes import Head, Shapes
 from snapshots.indexing import media_of
-from snapshots.keys import overridden, request_key
+from snapshots.keys import overridden, url_key
 from snapshots.members import Unpacked
 from snapshots.pairing import Pairing, timestamp_of
 from snapshots.plain import plain_headers, plain_url, static
@@ -171,7 +171,7 @@ class SwiftPairs:
         if len(self._addresses) >= REMEMBERED:
             self._addresses.clear()
         url = uri.decode()
-        key = request_key(Request("GET", url))
+        key = url_key(url)
         keys = b',"key":"%b","exact":"%b"' % (key.canonical.encode(), key.exact.encode())
         urlkey = key.urlkey.encode(errors="surrogatepass")
         found = self._addresses[uri] = urlkey, key.canonical, keys, site_of(url), plain_url(url)

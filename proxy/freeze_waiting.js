@@ -60,6 +60,7 @@ const noticed = (records) => {
     for (const node of type === "childList" ? addedNodes : []) {
       if (node.nodeType !== 1) continue;
       covered.add(node);
+      if (node.shadowRoot) enter(node.shadowRoot); // it came with the markup, and may be moving already
       if (covered.has(target)) continue;
       if (node.matches(LOADS)) awaitLoad(node);
       if (node.firstElementChild) for (const e of node.querySelectorAll(LOADS)) awaitLoad(e);

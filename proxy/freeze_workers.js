@@ -16,12 +16,12 @@ if (G.URL && URL.createObjectURL) {
 const objectURL = G.URL && URL.createObjectURL;
 const script = (...parts) => objectURL.call(URL, new Blob(parts, { type: "text/javascript" }));
 const absolute = (url) => new URL(String(url), config.base || (isWindow ? document.baseURI : G.location.href));
-const prepared = (url, kind, shared) => {
+const prepared = (url, kind, shared, more) => {
   const full = absolute(url);
-  if (full.protocol === "blob:" && blobs.has(full.href)) return script(first_in(kind), blobs.get(full.href));
+  if (full.protocol === "blob:" && blobs.has(full.href)) return script(first_in(kind, more), blobs.get(full.href));
   if (full.protocol === "data:") {
     const [head, ...rest] = full.href.split(",");
-    return script(first_in(kind), /;base64$/.test(head) ? atob(rest.join(",")) : decodeURIComponent(rest.join(",")));
+    return script(first_in(kind, more), /;base64$/.test(head) ? atob(rest.join(",")) : decodeURIComponent(rest.join(",")));
   }
   if (!/^https?:$/.test(full.protocol)) return null;
   if (isWindow) { full.search += (full.search ? "&" : "?") + MARK + (shared ? "=shared" : "") + (kind === "module" ? "=module" : ""); return full.href; }
@@ -85,13 +85,19 @@ if (G.Worker) {
   });
 }
 // A shared worker has no channel that is ours alone; all of its pages speak to it by broadcast, each with its mark.
+const sharedHere = new Map();
 if (G.SharedWorker) {
   const Frozen = new Proxy(G.SharedWorker, { construct: (target, [url, options, ...more], as) => {
-    const full = absolute(url);
-    const ready = /^https?:$/.test(full.protocol) ? prepared(url, kindOf(options), true) : null;
+    const full = absolute(url), kind = kindOf(options), own = `${kind} ${full.href}`;
+    // One that has no address keeps to those of this page who ask for the same, by a name of ours.
+    if (!/^https?:$/.test(full.protocol) && !sharedHere.has(own)) {
+      const air = native.uuid();
+      sharedHere.set(own, { air, at: prepared(url, kind, true, { air }) });
+    }
+    const here = sharedHere.get(own), ready = here ? here.at : prepared(url, kind, true);
     const worker = allowed(url, ready, (at) => Reflect.construct(target, [ready === null ? url : at, options, ...more], as === Frozen ? target : as));
     if (ready === null) return worker;
-    const air = new BroadcastChannel(`${MARK} ${full.href.split("#")[0]} ${(options && options.name) || (typeof options === "string" ? options : "")}`);
+    const air = new BroadcastChannel(`${MARK} ${here ? here.air : full.href.split("#")[0]} ${(options && options.name) || (typeof options === "string" ? options : "")}`);
     const from = native.uuid();
     const port = { postMessage: (message) => air.postMessage({ ...message, from }) };
     const known = attach(worker, port);
@@ -172,7 +178,7 @@ if (!isWindow) {
     event.ports[0].onmessage = async ({ data }) => event.ports[0].postMessage(await answer(data));
   };
   if (G.SharedWorkerGlobalScope && G instanceof SharedWorkerGlobalScope) {
-    const air = new BroadcastChannel(`${MARK} ${address} ${G.name}`);
+    const air = new BroadcastChannel(`${MARK} ${config.air || address} ${G.name}`);
     air.onmessage = async ({ data }) => {
       if (data.from === undefined) return;
       air.postMessage(data.who ? { to: data.from } : { to: data.from, state: await answer(data) });

@@ -72,6 +72,10 @@ const ticks = []; const id = setInterval(() => { ticks.push(Date.now() - {{START
 attempt("postTask", () => scheduler.postTask(() => Date.now(), {delay: 77}));
 attempt("abort", () => new Promise((d) => AbortSignal.timeout(60).addEventListener("abort", () => d(Date.now()))));
 const shared = new SharedWorker("/shared.js", "one"); shared.port.onmessage = (e) => note("shared", e.data); shared.port.postMessage("hello");
+const SHARED = "onconnect = ({ports: [p]}) => { p.postMessage([Math.random(), Date.now(), ++count]); setTimeout(() => p.postMessage(['later', Date.now()]), 150); }; let count = 0;";
+const blobbed = URL.createObjectURL(new Blob([SHARED], {type: "text/javascript"}));
+for (const [name, url, options] of [["shared blob", blobbed, "a"], ["shared blob again", blobbed, "a"], ["shared data", "data:text/javascript," + encodeURIComponent(SHARED), {type: "module"}]])
+  new SharedWorker(url, options).port.onmessage = (e) => note(name, e.data);
 for (const [name, url, options] of [["module", "/module.js", {type: "module"}], ["nested", "/nested.js?a=1", {}], ["classic", "/classic.js", {name: "me"}],
   ["blob worker", URL.createObjectURL(new Blob(["postMessage([Math.random(), Date.now(), performance.timeOrigin])"], {type: "text/javascript"})), {type: "module"}],
   ["data worker", "data:text/javascript,postMessage([Math.random(), Date.now()])", {}]])
@@ -173,6 +177,9 @@ EXPECTED: dict[str, Any] = {
     "postTask": lambda said: said == [START + 77],
     "abort": lambda said: said == [START + 60],
     "shared": lambda said: [s[:2] for s in said[1:]] == [["echo", "hello"], ["later", START + 250]],
+    "shared blob": lambda said: said[0][1:] == [START, 1] and said[1] == ["later", START + 150],
+    "shared blob again": lambda said: said[0][1:] == [START, 2] and said[1] == ["later", START + 150],
+    "shared data": lambda said: said[0][1:] == [START, 1] and said[1] == ["later", START + 150],
     "module": lambda said: said[0][1] == said[0][2][0] == START,
     "nested": lambda said: said[0][1:] == [START + 100, "/deep.js?b=2", 7, "LIB = 7"],
     "classic": lambda said: said[0][:2] == [START, "me"] and said[0][3] == "en-US",

@@ -169,7 +169,7 @@
     return depth >= 5 ? Math.max(4, ms) : ms;
   };
   const code = (handler) => typeof handler === "function" ? handler : String(handler);
-  stand(G, "setTimeout", (f, self, [handler, delay, ...args]) => add(code(handler), length(delay), args));
+  stand(G, "setTimeout", (f, self, [handler, delay, ...args]) => handler === undefined ? Reflect.apply(f, G, []) : add(code(handler), length(delay), args));
   stand(G, "setInterval", (f, self, [handler, delay, ...args]) => {
     const every = Math.max(1, length(delay));
     return add(code(handler), every, args, { every });

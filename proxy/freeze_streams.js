@@ -64,10 +64,11 @@ if (!config.replay && G.WebSocket) {
 if (config.replay && G.EventSource) {
   const Native = G.EventSource, ask = G.fetch;
   const state = new WeakMap();
+  const resolved = (url) => { try { return absolute(url); } catch { throw new DOMException(`'${url}' is no address`, "SyntaxError"); } };
   class EventSource extends EventTarget {
     constructor(url, options) {
       super();
-      const full = absolute(url), withCredentials = !!(options && options.withCredentials);
+      const full = resolved(url), withCredentials = !!(options && options.withCredentials);
       const own = { url: full.href, withCredentials, readyState: 0, last: "", handlers: {}, stop: new AbortController() };
       state.set(this, own);
       const fail = () => { if (own.readyState === 2) return; own.readyState = 2; this.dispatchEvent(new Event("error")); };
@@ -114,6 +115,7 @@ if (config.replay && G.EventSource) {
   }
   for (const [name, value] of [["CONNECTING", 0], ["OPEN", 1], ["CLOSED", 2]])
     for (const object of [EventSource, EventSource.prototype]) Object.defineProperty(object, name, { value, enumerable: true });
+  Object.defineProperty(EventSource.prototype, Symbol.toStringTag, { value: "EventSource", configurable: true });
   Object.defineProperty(EventSource, "toString", { value: () => Native.toString() });
   G.EventSource = EventSource;
 }

@@ -15,7 +15,8 @@ if (G.URL && URL.createObjectURL) {
 }
 const objectURL = G.URL && URL.createObjectURL;
 const script = (...parts) => objectURL.call(URL, new Blob(parts, { type: "text/javascript" }));
-const absolute = (url) => new URL(String(url), config.base || (isWindow ? document.baseURI : G.location.href));
+const base = () => config.base || (isWindow ? document.baseURI : G.location.href);
+const absolute = (url) => new URL(String(url), base());
 const prepared = (url, kind, shared, more) => {
   const full = absolute(url);
   if (full.protocol === "blob:" && blobs.has(full.href)) return script(first_in(kind, more), blobs.get(full.href));
@@ -68,6 +69,7 @@ const attach = (worker, port) => {
 if (G.Worker) {
   const Native = G.Worker;
   const Frozen = new Proxy(Native, { construct: (target, [url, options, ...more], as) => {
+    if (!URL.canParse(url, base())) return new Native(url, options); // it says what is wrong
     const ready = prepared(url, kindOf(options));
     const worker = allowed(url, ready, (at) => Reflect.construct(target, [ready === null ? url : at, options, ...more], as === Frozen ? target : as));
     if (ready !== null) {
@@ -88,6 +90,7 @@ if (G.Worker) {
 const sharedHere = new Map();
 if (G.SharedWorker) {
   const Frozen = new Proxy(G.SharedWorker, { construct: (target, [url, options, ...more], as) => {
+    if (!URL.canParse(url, base())) return new target(url, options);
     const full = absolute(url), kind = kindOf(options), own = `${kind} ${full.href}`;
     // One that has no address keeps to those of this page who ask for the same, by a name of ours.
     if (!/^https?:$/.test(full.protocol) && !sharedHere.has(own)) {

@@ -88,7 +88,12 @@ const told = [], ask = (path, ms) => { const x = new XMLHttpRequest(); x.open("G
 ask("/slow.json", 50); ask("/never", 500);
 const now = new XMLHttpRequest(); now.open("GET", "/quick", false); try { now.timeout = 5; } catch (e) { told.push(e.name); }
 </script>"""
+WRONG = """<!DOCTYPE html><script>const told = [], attempt = (f) => { try { told.push(String(f())); } catch (e) { told.push(e.name); } };
+attempt(() => new Worker("http://[")); attempt(() => new SharedWorker("http://[")); attempt(() => new EventSource("http://["));
+attempt(() => setTimeout()); attempt(() => requestAnimationFrame("told.push(1)")); attempt(() => new EventSource("/quick"));
+</script>"""
 FILES = {
+    "/wrong": ("text/html", WRONG),
     "/limits": ("text/html", LIMITS),
     "/faulty": ("text/html", FAULTY),
     "/drawing": ("text/html", "<p id=t></p><script>(function f() { t.textContent = performance.now(); requestAnimationFrame(f); })()</script>"),
@@ -266,6 +271,18 @@ def test_a_requests_limit_is_told_by_the_pages_clock(browser: Browsing, site: st
         ["/slow.json", "load", 0, 50],
         ["/never", "timeout", 500, 500],
     ]
+
+
+def test_what_makes_no_sense_fails_as_ever(browser: Browsing, site: str) -> None:
+    async def go() -> Any:
+        driver = await browser.driver()
+        await driver.open(f"{site}/wrong")
+        told = await driver.page.evaluate("told")
+        await driver.context.close()
+        return told
+
+    refused = ["SyntaxError", "SyntaxError", "SyntaxError", "TypeError", "TypeError"]
+    assert browser.run(go()) == [*refused, "[object EventSource]"]
 
 
 def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:

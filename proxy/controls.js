@@ -97,7 +97,7 @@
   const here = new URL(location.href);
   for (const e of all) {
     if (found.length >= limit) break;
-    if (e.disabled || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) continue;
+    if (e.disabled || e.matches(":disabled") || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) continue;
     const type = e.localName === "input" ? e.type : e.localName;
     const visible = shown(e) && !outside(e);
     if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(reached))) continue;

@@ -73,7 +73,7 @@ SAME = {
     "conditional.py whole_or_asked: if now.read_request is None": "every store can read requests",
     "conditional.py _changed: if now.peek is None": "every matcher can look",
     "conditional.py _asked_likewise: if now.read_request is None": "every store can read requests",
-    "conditional.py same_conditions: if len(captures) < 2 or not now.request.conditional()": "shortcut: what a plain request got is alike",
+    "conditional.py _asked_with_such: if now.read_request is None": "every store can read requests",
     "choosing.py same_order: if captures and captures[0].exact == now.key.exact": "shortcut",
     "choosing.py same_order: if not wanted": "shortcut: captures of one key repeat the same names",
     "choosing.py same_acquaintance: if not any((read(c.state).keyed for c in captures))": "shortcut",

@@ -140,10 +140,9 @@ class Answerer:
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """What follows from captures of other requests: HEAD from GET, a preflight from what it asks for."""
-        if request.method == "HEAD":
-            # Range has no meaning for HEAD (RFC 9110, 14.2)
-            fields = tuple((n, v) for n, v in request.headers if n.lower() not in ("range", "if-range"))
-            get = Request("GET", request.url, fields)
+        # a Range has no meaning for HEAD (RFC 9110, 14.2), and yet some servers heed it
+        if request.method == "HEAD" and request.header("range") is None:
+            get = Request("GET", request.url, request.headers)
             lookup = self.matcher.lookup(get, line.session, accept=self.accept)
             if lookup.capture is not None:
                 try:

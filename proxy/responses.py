@@ -9,7 +9,7 @@ recorded, a 304 for a client that has no copy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -146,14 +146,16 @@ def plan(
     if status == 205:  # nothing follows, but a client waits for it until it is told so (RFC 9110, 15.3.6)
         return Answer(status, reason, _with_length(headers, 0), (), 0)
     if status == 200 and request.method in ("GET", "HEAD") and not again:
-        known = _condition(stored, request)
+        unheeded = _unheeded(stored, size, None if derived else recorded)
+        _, known = _condition(stored, request, unheeded)
         if known == 304:
             kept = tuple((n, v) for n, v in headers if not _describes_body(n.lower()))
             return Answer(304, "Not Modified", kept, (), 0, decoded, "conditional")
         if known == 412:
             kept = (*((n, v) for n, v in headers if not _describes_body(n.lower())), ("Content-Length", "0"))
             return Answer(412, "Precondition Failed", kept, (), 0, decoded, "conditional")
-        if request.method == "GET" and (made := _ranged(stored, headers, size, request, decoded)) is not None:
+        made = _ranged(stored, headers, size, request, decoded)
+        if made is not None and "range" not in unheeded and _kind(request) not in unheeded:
             return made
     if request.method == "HEAD":
         if recorded is not None and recorded.method == "HEAD":
@@ -171,11 +173,32 @@ def _asked_again(request: Request, recorded: Request | None) -> bool:
     return bool(asked) and asked == recorded.conditional()
 
 
+def _unheeded(stored: Response, size: int | None, recorded: Request | None) -> set[str]:
+    """The fields that the server is seen not to heed: it sent this whole against them."""
+    found: set[str] = set()
+    if recorded is None or not recorded.conditional():
+        return found
+    while (name := _condition(stored, recorded, found)[0]) is not None:
+        found.add(name)
+    if _ranged(stored, (), size, recorded, False) is not None:
+        found.add(_kind(recorded))
+    return found
+
+
+def _kind(request: Request) -> str:
+    """Of a Range: `range`, or `ranges`, which fewer servers know."""
+    return "ranges" if "," in (request.header("range") or "") else "range"
+
+
 def _ranged(
     stored: Response, headers: Headers, size: int | None, request: Request, decoded: bool
 ) -> Answer | None:
     value = request.header("range")
-    if value is None or (stored.header("accept-ranges") or "").strip().lower() == "none":
+    if (
+        request.method != "GET"
+        or value is None
+        or (stored.header("accept-ranges") or "").strip().lower() == "none"
+    ):
         return None
     if not _if_range(request.header("if-range"), stored) or size is None:
         return None
@@ -250,25 +273,28 @@ def _must_hold(stored: Response, request: Request, again: bool) -> None:
         raise Refusal("the capture is a 304, and this client does not say that it has that copy")
 
 
-def _condition(stored: Response, request: Request) -> int | None:
-    """304 or 412 when a condition of the request decides so (RFC 9110, 13.2.2)."""
-    tag = stored.header("etag")
-    match = request.combined("if-match")
+def _condition(
+    stored: Response, request: Request, unheeded: Collection[str] = ()
+) -> tuple[str | None, int | None]:
+    """The field of a request that decides (RFC 9110, 13.2.2), if one does, and what it comes to: 304 or 412."""
+    tag, modified = stored.header("etag"), stored.header("last-modified")
+    match, unmodified = request.combined("if-match"), request.header("if-unmodified-since")
     if match is not None:
-        if match.strip() != "*" and (tag is None or tag.startswith("W/") or tag not in _tags(match)):
-            return 412
-    else:
-        unmodified = request.header("if-unmodified-since")
-        modified = stored.header("last-modified")
-        if unmodified is not None and modified is not None and not not_after(modified, unmodified):
-            return 412
-    tags = request.combined("if-none-match")
+        met = match.strip() == "*" or (tag is not None and not tag.startswith("W/") and tag in _tags(match))
+        if not met and "if-match" not in unheeded:
+            return "if-match", 412
+    elif unmodified is not None and modified is not None and "if-unmodified-since" not in unheeded:
+        met = not_after(modified, unmodified)
+        if not met:
+            return "if-unmodified-since", 412
+    tags, since = request.combined("if-none-match"), request.header("if-modified-since")
     if tags is not None:
-        return 304 if tags.strip() == "*" or (tag is not None and _in_tags(tag, tags)) else None
-    since = request.header("if-modified-since")
-    if since is not None and not_after(stored.header("last-modified"), since):
-        return 304
-    return None
+        met = tags.strip() == "*" or (tag is not None and _in_tags(tag, tags))
+        if met and "if-none-match" not in unheeded:
+            return "if-none-match", 304
+    elif since is not None and not_after(modified, since) and "if-modified-since" not in unheeded:
+        return "if-modified-since", 304
+    return None, None
 
 
 def _tags(field: str) -> list[str]:

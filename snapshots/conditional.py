@@ -7,7 +7,7 @@ from snapshots.conditions import FITS, UNSURE
 from snapshots.layers import layer_of
 from snapshots.peeking import Part
 from snapshots.preconditions import judge, preconditions_of
-from snapshots.request import CONDITIONS
+from snapshots.request import CONDITIONAL, CONDITIONS
 from snapshots.situation import Situation
 from snapshots.slots import SAFE_METHODS
 
@@ -52,9 +52,21 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def same_conditions(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those asked for under the same conditions, or for the same part: a server may heed neither."""
-    if len(captures) < 2 or not now.request.conditional():
+    doubted = now.request.method == "HEAD" and now.request.header("range")
+    if (len(captures) < 2 and not doubted) or not now.request.conditional():
         return captures
-    return _asked_likewise(captures, now) or captures
+    same = _asked_likewise(captures, now)
+    if doubted and not same:
+        now.unsure = True  # it has no meaning there (RFC 9110, 14.2), and yet some servers heed it
+    return same or _asked_with_such(captures, now) or captures
+
+
+def _asked_with_such(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Those that tell whether the server heeds any of the fields that the request has."""
+    if now.read_request is None:
+        return []
+    asked = [n for n in CONDITIONAL if now.request.header(n) is not None]
+    return [c for c in captures if any(now.read_request(c).header(n) is not None for n in asked)]
 
 
 def _asked_likewise(captures: list[Capture], now: Situation) -> list[Capture]:

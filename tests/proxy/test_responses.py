@@ -360,3 +360,29 @@ def test_a_205_says_that_nothing_follows() -> None:
 def test_an_interim_answer_answers_nothing(status: int) -> None:
     with pytest.raises(Refusal, match="interim"):
         answer(stored(b"", status=status), get())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "status"),
+    [
+        ({"Range": "bytes=0-1"}, {"Range": "bytes=2-3"}, 200),
+        ({"Range": "bytes=0-1"}, {"Range": "bytes=2-3,5-6"}, 200),
+        ({"Range": "bytes=0-1,5-6"}, {"Range": "bytes=2-3,5-6"}, 200),
+        ({"Range": "bytes=0-1,5-6"}, {"Range": "bytes=2-3"}, 206),  # which more servers know
+        ({"Range": "bytes=0-1", "If_Range": '"v2"'}, {"Range": "bytes=2-3"}, 206),  # it was heeded
+        ({"Range": "nonsense"}, {"Range": "bytes=2-3"}, 206),
+        ({"Range": "bytes=0-1"}, {"If_None_Match": TAG}, 304),
+        ({"If_None_Match": TAG}, {"If_None_Match": "*"}, 200),
+        ({"If_None_Match": '"v2"'}, {"If_None_Match": TAG}, 304),
+        ({"If_None_Match": TAG}, {"If_Modified_Since": DATE}, 304),
+        ({"If_Modified_Since": DATE}, {"If_Modified_Since": "Wed, 21 Oct 2020 07:28:00 GMT"}, 200),
+        ({"If_Match": '"v2"'}, {"If_Match": '"v3"'}, 200),
+        ({"If_Match": '"v2"'}, {"If_Match": '"v3"', "If_None_Match": TAG}, 304),
+        ({"If_Unmodified_Since": "Tue, 20 Oct 2015 07:28:00 GMT"}, {"If_Match": '"v3"'}, 412),
+        ({"If_Match": '"v2"', "If_None_Match": TAG}, {"If_None_Match": TAG}, 200),
+    ],
+)
+def test_what_a_server_was_seen_not_to_heed_it_does_not_heed(
+    recorded: dict[str, str], asked: dict[str, str], status: int
+) -> None:
+    assert answer(stored(), get(**asked), get(**recorded)).status == status

@@ -74,6 +74,8 @@ class Writer:
         self._packer = Packer(software, path / "archive")
         self._recorded = Recorded()
         self._views: dict[str, View] = {}
+        self._listed = 0  # the size of the archive file up to which each record has its line
+        self._unlisted = False  # whether one was stored before that has none: Ctrl-C comes at any place
         self._hashes: Hashes = {}  # of archive files as they were when the index was built
         self._guard = lock_directory(path, "is being recorded into by another process")
 
@@ -162,12 +164,15 @@ class Writer:
             number += 1
         self._file = AppendFile(self.path / "archive" / f"data-{number:05d}.warc.gz")
         self._introduced = False
+        self._listed = self._file.size
         if self._file.size == 0:
             self._introduce()
 
     def _introduce(self) -> None:
         """Says in the file who writes into it, and how."""
+        self._unlisted |= self._file.size != self._listed
         self._file.append(self._packer.warcinfo(self._file.path.name, self._settings, self.profile))
+        self._listed = self._file.size
         self._introduced = True
 
     # -- recording
@@ -202,6 +207,7 @@ class Writer:
                 place, question_at = self._append(packed.question, packed.answer)
                 capture = packed.capture(place, question_at)
                 self._recorded.add(capture, packed.identity)
+                self._listed = self._file.size
                 self.captures += 1
         return capture
 
@@ -213,6 +219,7 @@ class Writer:
         """
         if self._closed:
             raise UsageError(f"{self.path}: the writer is closed")
+        self._unlisted |= self._file.size != self._listed
         if self._file.size >= ROTATE:
             self._file.close()
             self._begin_file()
@@ -232,6 +239,7 @@ class Writer:
             place, _ = self._append(b"", packed)
             served = indexing.served_with({name.lower(): text for name, text in extra})
             self._recorded.others.append(indexing.record_line(kind, uri, date, media, value, *place, served))
+            self._listed = self._file.size
         return value
 
     def resource(
@@ -327,13 +335,21 @@ class Writer:
             container.close()
 
     def close(self) -> None:
-        """Writes the index, the page list and datapackage.json. Closing twice does nothing."""
+        """Writes the index, the page list and datapackage.json. Closing twice does nothing.
+
+        Where what it knows is not all that it stored, the index is built from the archives.
+        """
         with self._lock:
             if self._closed:
                 return
             self._closed = True
+            unlisted = self._unlisted or self._file.size != self._listed
         try:
             self._file.close()
+            if unlisted:
+                self._release()  # to be opened again
+                reindex(self.path)
+                return
             lines = self.lines()
             write_whole(self.path / INDEX, [join_lines(lines)])
             views = sorted(self._views.values(), key=lambda v: (v.timestamp, v.address))

@@ -6,11 +6,13 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from snapshots import indexing
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.profile import Profile
 from snapshots.request import Request
@@ -217,6 +219,33 @@ def test_a_full_disk_is_said_and_the_archive_stays_whole(tmp_path: Path) -> None
             "http://example.test/1",
             "http://example.test/3",
         ]
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_record_that_was_stored_as_ctrl_c_came_is_in_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: bool
+) -> None:
+    """It stood in the archive and nowhere else: the index was written without it, and the id was another's."""
+    real, came = indexing.record_line, []
+
+    def interrupted(*arguments: Any) -> bytes:
+        if not came:
+            came.append(True)
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(indexing, "record_line", interrupted)
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, "http://a.test/", b"<p>One")
+        with pytest.raises(KeyboardInterrupt):
+            writer.metadata("urn:test:one", {"n": 1})
+        if more:
+            writer.metadata("urn:test:two", {"n": 2})
+    assert verify(tmp_path / "s") == []
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert len(list(snapshot.captures())) == 1
+        assert snapshot.record_of("metadata", "urn:test:one") is not None
+        assert (snapshot.record_of("metadata", "urn:test:two") is not None) is more
 
 
 def test_wrong_places_are_refused(tmp_path: Path) -> None:

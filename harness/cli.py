@@ -100,7 +100,9 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command line and ends the process with the exit code the design names."""
     if own := threading.current_thread() is threading.main_thread():
         # as Ctrl-C does, so that programs and browsers that were started are ended, too
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        signal.signal(signal.SIGTERM, _end)
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not with nohup
+            signal.signal(signal.SIGHUP, _end)
     output = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
@@ -125,6 +127,10 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is closed; a second Ctrl-C has nothing to say
     _drop_unwritten()
     sys.exit(code)
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def _exit_code(error: BaseException) -> int | None:

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# how a person, another program and a terminal that closes end this one; the last is not everywhere
+SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 PATIENCE = 3  # signals that only hasten; the next ends the loop wherever it is
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`, but each Ctrl-C or SIGTERM cancels `main`, also a second and a third.
+    """As `asyncio.run`, but each Ctrl-C, SIGTERM or SIGHUP cancels `main`, also a second and a third.
 
     `asyncio.run` leaves the loop in the middle at the second Ctrl-C and cancels all tasks at once, Playwright's among
     them: then nothing can close the browser any more. Here a further signal cuts short only what is awaited just then.
@@ -48,7 +50,7 @@ def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Ite
     """Signals with a handler in Python cancel the task; what their handlers would have done is put into `heard`."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        before = {n: h for n in (signal.SIGINT, signal.SIGTERM) if callable(h := signal.getsignal(n))}
+        before = {n: h for n in SIGNALS if callable(h := signal.getsignal(n))}
 
     def hear(number: int, frame: Any) -> None:
         heard.append(lambda: before[signal.Signals(number)](number, None))

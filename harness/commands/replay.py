@@ -141,7 +141,8 @@ def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
 
 
 class _Until:
-    """How a server ends: 130 for Ctrl-C, 0 for SIGTERM, which is how a script ends one, or with a process of its own."""
+    """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one,
+    or with a process of its own."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -159,12 +160,16 @@ class _Until:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """While the signals count."""
+        from proxy.running import SIGNALS
 
         def end(number: int, _: object) -> None:
-            self._code = 130 if number == signal.SIGINT else 0
+            self._code = 0 if number == signal.SIGTERM else 128 + number
             self._ended.set()
 
-        before = {name: signal.signal(name, end) for name in (signal.SIGINT, signal.SIGTERM)}
+        heard = [
+            name for name in SIGNALS if callable(signal.getsignal(name))
+        ]  # nohup wants one of them unheard
+        before = {name: signal.signal(name, end) for name in heard}
         try:
             yield
         finally:

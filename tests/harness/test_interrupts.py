@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what was recorded is kept, and nothing runs on."""
+"""Ctrl-C, SIGTERM and SIGHUP: what was recorded is kept, and nothing runs on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,29 @@ def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
     again = stillweb(*words, "--json", cwd=tmp_path)
     assert again.code == 0, again
     assert json.loads(again.out)["statuses"]["scored"] == 1
+
+
+def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
+    """Programs of attempts, which have sessions of their own, went on for ever."""
+    program = tmp_path / "agent.sh"
+    program.write_text("#!/bin/sh\ntouch began\nsleep 600\n")
+    program.chmod(0o755)
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
+    words[words.index("--agent") + 1] = f"command:{program}"
+    server = ["replay", make(tmp_path / "served")]
+    for command, begun in ((words, (tmp_path / "began").exists), (server, None)):
+        started = Started(*command, cwd=tmp_path)
+        if begun:
+            until(begun, started)
+        else:
+            started.line()
+        started.process.send_signal(signal.SIGHUP)
+        assert started.end().code == 129
+    unheard = Started(*server, cwd=tmp_path, preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN))
+    unheard.line()
+    unheard.process.send_signal(signal.SIGHUP)  # as with nohup
+    unheard.process.terminate()
+    assert unheard.end().code == 0
 
 
 def test_ctrl_c_while_a_models_code_is_scored(tmp_path: Path) -> None:

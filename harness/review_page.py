@@ -21,6 +21,7 @@ from markupsafe import Markup
 from harness.report import Screenshots, render, sheet_of
 from harness.review import CLASSES, COMPOSITION, Review, add_review, agreement, hints_of, latest_reviews
 from harness.run_files import RunFiles
+from snapshots.appending import write_whole
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _MOST_BODY = 100_000
@@ -86,7 +87,7 @@ def review_html(
 
 def export_review(path: Path, out: Path) -> Path:
     """Writes the page as one file that needs no server."""
-    out.write_text(review_html(path), encoding="utf-8", errors="backslashreplace")
+    write_whole(out, [review_html(path).encode("utf-8", "backslashreplace")])
     return out
 
 

@@ -96,15 +96,19 @@ def not_written(path: Path, error: OSError) -> StillwebError:
 def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
     """Writes a file beside its place and moves it there, so that it is never seen half written.
 
-    Returns its size. Raises MissingCapability on a full disk, and OSError with this path for any other reason.
+    A link is followed, and what is there and no file (`/dev/stdout`) is written to. Returns the size. Raises
+    MissingCapability on a full disk, and OSError with this path for any other reason.
     """
-    temporary = path.with_name(f".{path.name}.new")
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name}.new")
     size = 0
     try:
-        with open(temporary, "wb") as out:
+        aside = place.is_file() or not place.exists()
+        with open(temporary if aside else path, "wb") as out:
             for piece in pieces:
                 size += out.write(piece)
-        os.replace(temporary, path)
+        if aside:
+            os.replace(temporary, place)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL_DISK:

@@ -47,6 +47,7 @@ def command(
     from proxy.checking import check
     from proxy.gateway import Gateway
     from snapshots import Snapshot
+    from snapshots.appending import write_whole
 
     with Snapshot.open(*snapshots) as snapshot, Gateway(snapshot) as gateway, progress("checking") as advance:
         say_damage(snapshot)
@@ -54,7 +55,7 @@ def command(
     if report.warning:
         say(report.warning)
     if html is not None:
-        html.write_text(check_page(report, str(snapshots[-1]), snapshot.id), encoding="utf-8")
+        write_whole(html, [check_page(report, str(snapshots[-1]), snapshot.id).encode()])
     if as_json:
         print_json({"views": report.rows(), "seconds": report.seconds, "shares": _shares(report)})
     else:

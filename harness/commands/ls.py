@@ -42,8 +42,9 @@ def command(
             return _steps(snapshot, steps)
         if html is not None:
             from proxy.graph_page import graph_page
+            from snapshots.appending import write_whole
 
-            html.write_text(graph_page(snapshot, snapshots[-1].name), encoding="utf-8")
+            write_whole(html, [graph_page(snapshot, snapshots[-1].name).encode()])
             click.echo(str(html))
             return 0
         if views:

@@ -24,7 +24,7 @@ def compile_(tasks: str, out: Path) -> None:
     stillweb rubric compile goal.jsonl -o rubrics.json
     """
     from harness.datasets import load_tasks
-    from harness.rubric import compile_rubrics, save_rubrics
+    from harness.rubric import compile_rubrics, load_rubrics, save_rubrics
 
     loaded = load_tasks(tasks)
     for problem in loaded.problems:
@@ -32,6 +32,8 @@ def compile_(tasks: str, out: Path) -> None:
     for notice in loaded.notices:
         say(f"not read: {notice}")
     rubrics = compile_rubrics(loaded)
+    if out.is_file() and load_rubrics(str(out)) != rubrics:
+        raise click.UsageError(f"{out}: holds other side-cars, perhaps edited ones; name another file")
     save_rubrics(out, rubrics)
     click.echo(f"{out}: {len(rubrics)} side-cars")
 

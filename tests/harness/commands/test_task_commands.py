@@ -53,6 +53,21 @@ def test_rubric_compile_says_what_nothing_reads(tmp_path: Path) -> None:
     assert "tasks.jsonl:2" in done.stderr
 
 
+def test_rubric_compile_does_not_write_over_side_cars_that_were_edited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tasks(tmp_path), tmp_path / "r.json"
+    for _ in range(2):  # the same ones may be written again
+        assert call(capsys, "rubric", "compile", path, "-o", out)[0] == 0
+    document = json.loads(out.read_text())
+    rubric = next(iter(document["rubrics"].values()))
+    rubric["ordered"] = not rubric["ordered"]
+    edited = json.dumps(document)
+    out.write_text(edited)
+    assert call(capsys, "rubric", "compile", path, "-o", out)[0] == 2
+    assert out.read_text() == edited
+
+
 def test_rubric_lint_shows_notes_on_request_and_counts_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

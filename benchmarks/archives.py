@@ -210,7 +210,9 @@ def indexing(bench: Bench) -> list[Row]:
             many = large.repeated(bench.work / f"mixed-on-{hosts}", bench.work / "mixed", bench.mixed, hosts)
             sets.append((f"the real mix on {words} hosts", many, hosts * len(bench.mixed)))
         others = large.rewritten(bench.work / "mixed-on-50-by-warcio", many)
-        sets.append(("the real mix on fifty hosts, recorded by another program", others, 50 * len(bench.mixed)))
+        sets.append(
+            ("the real mix on fifty hosts, recorded by another program", others, 50 * len(bench.mixed))
+        )
         count = 10_000
         sets.append((f"{count:,} captures", large.archives(bench.work / "index-many", count), count))
     rows = []

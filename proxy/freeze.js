@@ -263,8 +263,8 @@
   // The page and its workers have done all they can do now. Returns how many answers and loads all of them wait for.
   const rest = async (through) => {
     await hop();
-    await adopt();
     await draw();
+    await adopt();
     const answers = workers.size ? await askWorkers({ ping: true, through }) : [];
     if (workers.size) await hop();
     const sum = (name, own) => answers.reduce((all, answer) => all + answer[name], own);
@@ -272,7 +272,7 @@
   };
   // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
   // Stops early when a request starts, unless `through`; moves the clock to the end of the span only if `whole`.
-  const run = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
+  const pass = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
     const end = clock + ms, began = started, asked = fetched, from = clock, limit = native.now() + real;
     let ran = 0;
     looked = -1;
@@ -302,6 +302,13 @@
     state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
+  let turn = Promise.resolve();
+  const inTurn = (work) => { // one that was given up by who asked is still going on
+    const mine = turn.then(work);
+    turn = mine.catch(report);
+    return mine;
+  };
+  const run = (ms, how) => inTurn(() => pass(ms, how));
   // A way to another document that began here: the browser may not have told anybody of its request yet.
   let way = null;
   const stay = () => { way = null; }; // it brought no other document

@@ -2,6 +2,7 @@
 // ---- motion: CSS animations, transitions and Web Animations stand still, and are moved with the clock
 const held = new Map(); // animation -> the clock's time of its nought
 let looked = -1;
+let transitions = 0; // of views, under way: what moves in them is in no document's changes
 let drawing = null; // the frame in which the page is told of what has ended
 const frame = () => new Promise((done) => {
   if (!isWindow || !native.raf || document.visibilityState === "hidden") { hop().then(done); return; }
@@ -72,7 +73,7 @@ if (isWindow && G.Animation && document.getAnimations) {
   // Finds what has begun to move. Waits for the frame in which the page is told of it.
   adopt = async () => {
     if (drawing) { await drawing; drawing = null; }
-    if (looked === mutations) return;
+    if (looked === mutations && !transitions) return;
     looked = mutations;
     if (sweep()) await frame();
   };

@@ -122,8 +122,10 @@ stand(of("Document"), "startViewTransition", (f, self, [given, ...more]) => {
   const update = typeof given === "function" ? given : given && given.update, begun = hold();
   const done = (...args) => { begun(); return update ? update(...args) : undefined; };
   const transition = Reflect.apply(f, self, [given === null || typeof given !== "object" ? done : { ...given, update: done }, ...more]);
-  const drawn = () => until(transition.ready.then(() => { looked = -1; })); // what moves in it is in no document's changes
+  const drawn = () => until(transition.ready.then(() => { unseen = true; })), over = () => { transitions--; }; // it moves from the next frame on
+  transitions++;
   transition.updateCallbackDone.then(drawn, drawn);
+  transition.finished.then(over, over);
   return transition;
 });
 stand(of("HTMLCanvasElement"), "toBlob", (f, self, [callback, ...more]) => {

@@ -61,9 +61,15 @@ const trustedBy = (ready) => {
 const kindOf = (options) => options && typeof options === "object" ? options.type : undefined;
 const workers = new Set();
 const attach = (worker, port) => {
-  const known = { worker, port, silent: false, state: null, offset: 0 };
+  const known = { worker, port, silent: false, begun: false, state: null, offset: 0 };
   workers.add(known);
-  worker.addEventListener("error", () => { if (!known.state) workers.delete(known); }); // never loaded
+  worker.addEventListener("error", () => { if (!known.begun) workers.delete(known); }); // never loaded
+  if (port.addEventListener) port.addEventListener("close", () => workers.delete(known)); // a frame shows another document
+  if (port.addEventListener) worker.addEventListener("message", (event) => { // a worker ends itself
+    if (!event.data || event.data[MARK] !== "closed") return;
+    event.stopImmediatePropagation();
+    workers.delete(known);
+  });
   return known;
 };
 if (G.Worker) {
@@ -121,12 +127,24 @@ if (G.SharedWorker) {
 // Due time of the workers' next timer, as they last said; their clocks are kept with the page's.
 const nextInWorkers = () => [...workers].reduce((least, { state, offset }) =>
   state && state.next !== null ? Math.min(least, config.start + offset + state.elapsed + state.next) : least, Infinity);
+// Real ms in which one that begins, or computes, is waited for; for ever it holds nothing.
+const BEGINNING = 20000, WORKING = 8000;
+const NOTHING = { elapsed: 0, pending: 0, held: 0, started: 0, mutations: 0, next: null, leaving: 0, sent: 0, heard: 0 };
 const askWorkers = async (message) => {
   for (const known of workers) if (known.frame && known.frame.closed) workers.delete(known);
   const answers = await Promise.all([...workers].map((known) => new Promise((done) => {
     if (known.silent || known.late) { done(null); return; }
-    const timeout = native.setTimeout(() => { known.silent = true; done(null); }, 1000); // one that computes for ever holds nothing
-    known.port.onmessage = (event) => { native.clearTimeout(timeout); known.silent = false; known.state = event.data; done(event.data); };
+    if (!known.since) known.since = native.now(); // of what it has not answered yet
+    const timeout = native.setTimeout(() => {
+      known.silent = native.now() - known.since > (known.begun ? WORKING : BEGINNING);
+      known.state = { ...NOTHING, ...known.state, pending: 0, held: known.silent ? 0 : 1, next: null };
+      done(known.silent ? null : { ...known.state, ran: 0 });
+    }, 1000);
+    known.port.onmessage = (event) => {
+      native.clearTimeout(timeout);
+      known.silent = false; known.begun = true; known.since = 0; known.state = event.data;
+      done(event.data);
+    };
     known.port.postMessage(message.to === undefined ? message : { ...message, to: message.to - known.offset });
   })));
   return answers.filter((answer) => answer !== null);
@@ -136,8 +154,10 @@ const askWorkers = async (message) => {
 const answer = async (data) => {
   await hop();
   if (data.frames) return frames();
-  const ms = data.ping ? -1 : data.to - elapsed();
-  if (ms >= 0) return run(ms, { through: data.through, whole: true });
+  if (!data.ping) {
+    const ran = await inTurn(() => { const ms = data.to - elapsed(); return ms >= 0 ? pass(ms, { through: data.through, whole: true }) : null; });
+    if (ran) return ran;
+  }
   await rest(data.through);
   return { ...together(status(data.through)), ran: 0 };
 };
@@ -165,6 +185,7 @@ if (!isWindow) {
       getter(WorkerLocation.prototype, name, (get) => real ? real[name] : unmarked(get()));
     stand(WorkerLocation.prototype, "toString", (f, self) => real ? real.href : unmarked(Reflect.apply(f, self, [])));
   }
+  if (G.postMessage) stand(G, "close", (f, self, args) => { G.postMessage({ [MARK]: "closed" }); return Reflect.apply(f, G, args); });
   if (config.base) { // our script stands at another address than the worker's own
     const whole = (url) => typeof url === "string" || url instanceof URL ? absolute(url).href : url;
     stand(G, "importScripts", (f, self, urls) => Reflect.apply(f, self, urls.map(whole)));

@@ -75,7 +75,11 @@ def _judges(tasks: list[Task], settings: Settings, *, taped: bool) -> None:
     for model, endpoint in judge_endpoints(settings.env, tasks).items():
         key = endpoint["key_variable"]
         if key and not os.environ.get(key):
-            who = f"the judge {model}" if model else f"the judge of {', '.join(sorted(_judged(scorers)))}"
+            who = (
+                f"the judge {model}"
+                if model
+                else f"the judge that scores by {', '.join(sorted(_judged(scorers)))}"
+            )
             raise MissingCapability(
                 f"{who}: the variable {key} holds no key for {endpoint['base_url']}; set it, or replay a tape"
             )

@@ -48,6 +48,9 @@ LEFT_SECONDS = 5.0  # how long a program's children may hold its output when it 
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
 _LOOKS = 200  # how often what a program began is looked for, until nothing is found
 _MOST_ERRORS = 4000  # bytes of standard error told when the program fails
+MOST_OUTPUT = (
+    64 << 20
+)  # bytes of an answer; one that prints for ever would take all memory before its time is up
 
 
 @dataclass(slots=True)
@@ -129,9 +132,17 @@ class CommandAgent:
             if (stdin := transport.get_pipe_transport(0)) is not None:
                 stdin.write(text.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]  # it is for writing
                 stdin.close()
-            await program.ended.wait()
+            await program.done.wait()
+            if program.too_much:
+                raise UsageError(
+                    f"{self.command[0]} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
+                )
             # what it began may still be writing for it (`> >(tee log)`), or be a server that never ends
-            _, left = await asyncio.wait([program.closed], timeout=LEFT_SECONDS)
+            _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
+            if program.too_much:
+                raise UsageError(
+                    f"{self.command[0]} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
+                )
             if left:
                 attempt.trace.write("evidence", kind="note", text=LEFT)
         finally:
@@ -176,20 +187,34 @@ def _placeless(word: str) -> str:
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """What a program has written so far, by file descriptor; when it ended, and when nobody holds its pipes any more."""
+    """What a program has written so far, by file descriptor; when it ended, and when nobody holds its pipes any more.
+
+    `done` is also when it wrote too much. Of its errors the last are kept.
+    """
 
     def __init__(self) -> None:
         self.written: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
+        self.too_much = False
+        self.done = asyncio.Event()
         self.ended = asyncio.Event()
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """More of its output."""
+        if self.too_much:
+            return
         self.written[fd] += data
+        if fd == 2:
+            del self.written[fd][:-_MOST_ERRORS]
+        elif len(self.written[fd]) > MOST_OUTPUT:
+            self.too_much = True
+            self.written[fd].clear()
+            self.done.set()
 
     def process_exited(self) -> None:
         """Its children may live on."""
         self.ended.set()
+        self.done.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, and all its pipes are closed."""

@@ -145,6 +145,15 @@ def test_how_a_program_ends_is_how_its_attempt_ends(
         assert answer["text"] in ("7|3900", "one")
 
 
+def test_a_program_that_prints_for_ever_is_ended_before_it_takes_all_memory(tmp_path, snapshot, monkeypatch):
+    monkeypatch.setattr(command, "MOST_OUTPUT", 3 << 20)
+    code = "import sys\nwhile True: print('x' * 9999, flush=True); print('y' * 9999, file=sys.stderr)"
+    files = program_run(tmp_path, snapshot, code, monkeypatch)
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer["end"] == "error"
+    assert answer["error"].endswith("wrote more than 3 MB, which is no answer")
+
+
 def ended(pid: int) -> bool:
     """Whether a process is gone, or dead and only not yet waited for by its new parent."""
     try:

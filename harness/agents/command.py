@@ -133,10 +133,6 @@ class CommandAgent:
                 stdin.write(text.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]  # it is for writing
                 stdin.close()
             await program.done.wait()
-            if program.too_much:
-                raise UsageError(
-                    f"{self.command[0]} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
-                )
             # what it began may still be writing for it (`> >(tee log)`), or be a server that never ends
             _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
             if program.too_much:

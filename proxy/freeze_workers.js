@@ -136,7 +136,7 @@ const askWorkers = async (message) => {
     if (known.silent || known.late) { done(null); return; }
     if (!known.since) known.since = native.now(); // of what it has not answered yet
     const timeout = native.setTimeout(() => {
-      known.silent = native.now() - known.since > (known.begun ? WORKING : BEGINNING);
+      known.silent = native.now() - known.since > (known.begun || known.frame ? WORKING : BEGINNING);
       known.state = { ...NOTHING, ...known.state, pending: 0, held: known.silent ? 0 : 1, next: null };
       done(known.silent ? null : { ...known.state, ran: 0 });
     }, 1000);
@@ -165,6 +165,7 @@ if (isWindow) {
   listen(G, "message", (event) => {
     if (!event.data || event.data[MARK] !== "frame" || !event.ports.length) return;
     event.stopImmediatePropagation();
+    if (!event.source) return; // it has gone meanwhile, and will never answer
     for (const known of workers) if (known.frame === event.source) workers.delete(known); // it shows another document
     const known = attach(event.ports[0], event.ports[0]);
     known.frame = event.source;

@@ -65,7 +65,7 @@ _ON_LABEL = """(e) => {
 }"""
 # What a person reads of each option, what stands in it, and its value.
 _OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
-_OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
+OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
   return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
 
@@ -311,7 +311,7 @@ class Driver:
 
     async def _click(self, given: dict[str, Any]) -> None:
         element = await locate(self.page, given)
-        opens = await element.evaluate(_OPENS_A_TAB)
+        opens = await element.evaluate(OPENS_A_TAB)
         await element.click(timeout=ACTION_MS)
         for _ in range(500 if opens else 0):  # the browser tells of a new tab when it likes
             if self._opened:

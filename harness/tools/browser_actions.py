@@ -71,10 +71,13 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     more = f"{{ {', '.join(shown)} }}" if shown else ""
     reply.code(f"await page.{code}.{verb}({more});")
     action = locator.dblclick if given.get("doubleClick") else locator.click
-    chooses = await opens_chooser(locator)
+    chooses, opens = await opens_chooser(locator), await session.opens_tab(locator)
+    before = session.opened
     await session.until_dialog(action(**options))
     if chooses:
         await session.tab.chosen()
+    if opens:
+        await session.more_tabs(before)
     await session.rest()
 
 

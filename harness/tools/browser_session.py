@@ -19,7 +19,7 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
-from proxy.acting import Driver
+from proxy.acting import OPENS_A_TAB, Driver
 from proxy.failures import Failed
 from proxy.freeze import Patience, settle
 from proxy.misses import Missed, masked_url, one_name, unseen
@@ -65,6 +65,7 @@ class Browsing:
     patience: Patience = field(default_factory=Patience)
     tabs: list[Tab] = field(default_factory=list)
     current: int = 0
+    opened: int = 0  # tabs so far
     context: BrowserContext | None = None
     traffic: Traffic | None = None
     told: int = 0  # answers that calls have told of
@@ -160,6 +161,7 @@ class Browsing:
 
     def _opened(self, page: Page) -> None:
         tab = Tab(page)
+        self.opened += 1
         self.tabs.append(tab)
         page.on("close", lambda _: self._gone(tab))
 
@@ -169,6 +171,20 @@ class Browsing:
             self.tabs.remove(tab)
             if index < self.current or self.current >= len(self.tabs):
                 self.current = max(0, self.current - 1)
+
+    async def opens_tab(self, locator: Locator) -> bool:
+        """Whether a click on the element opens a tab, of which the browser tells when it likes."""
+        try:
+            return bool(await locator.evaluate(OPENS_A_TAB, timeout=GIVEN_MS))
+        except PlaywrightError:
+            return False  # the click will say why
+
+    async def more_tabs(self, before: int) -> None:
+        """Wait until more tabs were opened than `before`, but not if a dialog holds the page; at most ten seconds."""
+        for _ in range(500):
+            if self.opened > before or self.tab.dialog is not None:
+                break
+            await asyncio.sleep(0.02)
 
     async def new_tab(self) -> None:
         """Open a tab and make it the current one."""

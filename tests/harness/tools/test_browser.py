@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Page
 
+from harness.tools.browser_session import Browsing
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_text import argument_error, code_of, contract, find, quoted
 from harness.tools.contract import ToolResult
@@ -163,6 +165,24 @@ def test_what_was_not_recorded_fails_as_the_network_does(served: Served) -> None
     assert "Note: 1 static request not shown" in listed.text
     told = call("browser_console_messages")
     assert f"[LOG] clicked @ {served.base}/:" in told.text
+
+
+def test_a_new_tab_is_told_of_by_the_click_that_opened_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Browsing._opened
+
+    def late(session: Browsing, page: Page) -> None:
+        if session.tabs:
+            asyncio.get_running_loop().call_later(1.0, opened, session, page)
+        else:
+            opened(session, page)
+
+    monkeypatch.setattr(Browsing, "_opened", late)
+    call = served.session()
+    call("browser_navigate", url=f"{served.base}/")
+    told = call("browser_click", target="text=newtab").text
+    assert f"- 1: [Two]({served.base}/two)" in told
 
 
 def test_time_tabs_and_pictures(served: Served) -> None:

@@ -30,10 +30,11 @@ _START = _HEADER.pack(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff", 24, b"sl", 8, 0, 0, b"S
 _NUMBERS = struct.Struct("<II4sII")  # from there on
 _OURS = b"SW\x08\0"
 _TRAILER = 8  # bytes
-_PLAIN = b"\x1f\x8b\x08\0"  # how a member begins that has a header of ten bytes
-_PLAIN_HEADER = 10
+GZIP_START = b"\x1f\x8b\x08"  # how a member begins
+GZIP_HEAD = 10  # bytes at least
+_PLAIN = GZIP_START + b"\0"  # one whose header has no more
 _SUMS = struct.Struct("<II")  # CRC-32 and length of what is unpacked, modulo 2**32
-MAX_WHOLE = 1 << 20  # unpacked
+MAX_WHOLE = 1 << 20  # unpacked bytes of a member from which it is read piece by piece
 
 # what a member holds, or its heads; its stored length; that of all it holds
 Unpacked = tuple[bytes, int, int]
@@ -141,13 +142,13 @@ def whole_of(buffer: bytes, at: int, stop: int) -> Unpacked | None:
     With libdeflate, which is a quarter quicker than ISA-L but has to know where a member ends. None if it does not end
     there, is large, or is not sound.
     """
-    if not buffer.startswith(_PLAIN, at) or stop - at < _PLAIN_HEADER + _TRAILER:
+    if not buffer.startswith(_PLAIN, at) or stop - at < GZIP_HEAD + _TRAILER:
         return None
     crc, size = _SUMS.unpack_from(buffer, stop - _TRAILER)
     if size > MAX_WHOLE:
         return None
     try:
-        data = deflate.deflate_decompress(memoryview(buffer)[at + _PLAIN_HEADER : stop - _TRAILER], size)
+        data = deflate.deflate_decompress(memoryview(buffer)[at + GZIP_HEAD : stop - _TRAILER], size)
     except deflate.DeflateError:
         return None
     if len(data) != size or isal_zlib.crc32(data) != crc:

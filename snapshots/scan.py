@@ -14,15 +14,12 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots import warc
-from snapshots.members import Unpacked, heads_of, whole_of
+from snapshots.members import GZIP_HEAD, GZIP_START, MAX_WHOLE, Unpacked, heads_of, whole_of
 from snapshots.payloads import HTTP_KINDS, Hasher, payload_at
 from snapshots.places import Place, chunks
 
 BUFFER = 1 << 20
 AHEAD = 1 << 18  # what of a file is in the buffer, at least
-WHOLE = 1 << 20  # unpacked bytes of a member from which it is read piece by piece
-GZIP_HEAD = 10  # bytes
-GZIP_START = b"\x1f\x8b\x08"
 NEAR = 1 << 16  # where the next member is looked for
 FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
 PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
@@ -158,7 +155,7 @@ def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unp
     try:
         data = z.decompress(buffer[at:fed])
         while not z.eof:
-            if fed >= len(buffer) or len(data) >= WHOLE:
+            if fed >= len(buffer) or len(data) >= MAX_WHOLE:
                 return None
             piece = buffer[fed : fed + PIECE]
             data = data + z.decompress(piece) if data else z.decompress(piece)

@@ -7,6 +7,7 @@ the same page.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -68,6 +69,14 @@ _OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map(
 OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
   return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
+
+
+async def told_of_a_tab(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so after a click that opens a tab, of which the browser tells when it likes; at most ten seconds."""
+    for _ in range(500):
+        if is_so():
+            break
+        await asyncio.sleep(0.02)
 
 
 class Driver:
@@ -313,10 +322,8 @@ class Driver:
         element = await locate(self.page, given)
         opens = await element.evaluate(OPENS_A_TAB)
         await element.click(timeout=ACTION_MS)
-        for _ in range(500 if opens else 0):  # the browser tells of a new tab when it likes
-            if self._opened:
-                break
-            await asyncio.sleep(0.02)
+        if opens:
+            await told_of_a_tab(lambda: bool(self._opened))
 
     async def _press(self, given: dict[str, Any]) -> None:
         if any(way in given for way in TARGETS):

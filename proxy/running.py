@@ -19,6 +19,11 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTE
 PATIENCE = 3  # signals that only hasten; the next ends the loop wherever it is
 
 
+def heard_signals() -> dict[signal.Signals, Any]:
+    """Those of `SIGNALS` that a handler in Python hears, and their handlers: `nohup` wants one of them unheard."""
+    return {name: now for name in SIGNALS if callable(now := signal.getsignal(name))}
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`, but each Ctrl-C, SIGTERM or SIGHUP cancels `main`, also a second and a third.
 
@@ -50,7 +55,7 @@ def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Ite
     """Signals with a handler in Python cancel the task; what their handlers would have done is put into `heard`."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        before = {n: h for n in SIGNALS if callable(h := signal.getsignal(n))}
+        before = heard_signals()
 
     def hear(number: int, frame: Any) -> None:
         heard.append(lambda: before[signal.Signals(number)](number, None))

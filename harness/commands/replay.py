@@ -160,16 +160,13 @@ class _Until:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """While the signals count."""
-        from proxy.running import SIGNALS
+        from proxy.running import heard_signals
 
         def end(number: int, _: object) -> None:
             self._code = 0 if number == signal.SIGTERM else 128 + number
             self._ended.set()
 
-        heard = [
-            name for name in SIGNALS if callable(signal.getsignal(name))
-        ]  # nohup wants one of them unheard
-        before = {name: signal.signal(name, end) for name in heard}
+        before = {name: signal.signal(name, end) for name in heard_signals()}
         try:
             yield
         finally:

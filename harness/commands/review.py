@@ -34,7 +34,7 @@ def command(
     """
     from harness.review import agreement, import_reviews
     from harness.review_page import ReviewServer, export_review
-    from proxy.running import SIGNALS
+    from proxy.running import heard_signals
 
     if reviews is not None:
         click.echo(f"{import_reviews(run, reviews)} reviews taken")
@@ -52,7 +52,7 @@ def command(
         click.echo(str(export_review(run, export)))
     else:
         ended = threading.Event()
-        for name in (name for name in SIGNALS if callable(signal.getsignal(name))):
+        for name in heard_signals():
             signal.signal(name, lambda *_: ended.set())
         with ReviewServer(run, port=port, everything=everything) as server:
             click.echo(server.url)

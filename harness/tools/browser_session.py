@@ -19,7 +19,7 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
-from proxy.acting import OPENS_A_TAB, Driver
+from proxy.acting import OPENS_A_TAB, Driver, told_of_a_tab
 from proxy.failures import Failed
 from proxy.freeze import Patience, settle
 from proxy.misses import Missed, masked_url, one_name, unseen
@@ -180,11 +180,8 @@ class Browsing:
             return False  # the click will say why
 
     async def more_tabs(self, before: int) -> None:
-        """Wait until more tabs were opened than `before`, but not if a dialog holds the page; at most ten seconds."""
-        for _ in range(500):
-            if self.opened > before or self.tab.dialog is not None:
-                break
-            await asyncio.sleep(0.02)
+        """Wait until more tabs were opened than `before`, but not if a dialog holds the page."""
+        await told_of_a_tab(lambda: self.opened > before or self.tab.dialog is not None)
 
     async def new_tab(self) -> None:
         """Open a tab and make it the current one."""

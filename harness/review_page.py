@@ -21,7 +21,7 @@ from markupsafe import Markup
 from harness.report import Screenshots, render, sheet_of
 from harness.review import CLASSES, COMPOSITION, Review, add_review, agreement, hints_of, latest_reviews
 from harness.run_files import RunFiles
-from snapshots.appending import write_whole
+from snapshots.appending import write_text
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _MOST_BODY = 100_000
@@ -87,7 +87,7 @@ def review_html(
 
 def export_review(path: Path, out: Path) -> Path:
     """Writes the page as one file that needs no server."""
-    write_whole(out, [review_html(path).encode("utf-8", "backslashreplace")])
+    write_text(out, review_html(path))
     return out
 
 

@@ -93,6 +93,11 @@ def not_written(path: Path, error: OSError) -> StillwebError:
     return UsageError(said)
 
 
+def write_text(path: Path, text: str) -> int:
+    """As `write_whole`, of a text as UTF-8; half a surrogate pair in it as JSON escapes it."""
+    return write_whole(path, [text.encode("utf-8", "backslashreplace")])
+
+
 def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
     """Writes a file beside its place and moves it there, so that it is never seen half written.
 

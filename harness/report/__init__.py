@@ -21,7 +21,7 @@ from harness.report.sheet import Sheet, sheet_of
 from harness.run_files import RunFiles
 from harness.summary import Summary, summarise
 from harness.trace import Trace
-from snapshots.appending import write_whole
+from snapshots.appending import write_text
 
 _HERE = Path(__file__).parent
 MOST_ATTEMPTS = 400  # told in full; the overview has all
@@ -99,7 +99,7 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
         settings=settings,
         problems=problems,
     )
-    write_whole(out, [page.encode("utf-8", "backslashreplace")])  # an answer may hold half a surrogate pair
+    write_text(out, page)
     return out
 
 

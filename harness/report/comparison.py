@@ -10,7 +10,7 @@ from harness.compare import Comparison, Pair
 from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
-from snapshots.appending import write_whole
+from snapshots.appending import write_text
 
 MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 
@@ -27,7 +27,7 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
         told.append((pair, [(_sheet(one, "one"), _sheet(two, "two")) for one, two in beside]))
     worse, more = told, len(comparison.worse) - len(told)
     page = render("compare.html", comparison=comparison, worse=worse, more=more)
-    write_whole(out, [page.encode("utf-8", "backslashreplace")])
+    write_text(out, page)
     return out
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.scoring.spelling import fold, normalise_text
-from snapshots.appending import write_whole
+from snapshots.appending import write_text
 from snapshots.errors import DamagedInput
 
 FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")
@@ -259,6 +259,4 @@ def save_rubrics(path: str | Path, rubrics: Mapping[str, Rubric]) -> None:
     """Writes side-cars so that `load_rubrics` gives them back; sorted by base task, indented for editing."""
     document = {"version": 1, "rubrics": {base: rubrics[base].to_json() for base in sorted(rubrics)}}
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-    write_whole(
-        Path(path), [text.encode("utf-8", "backslashreplace")]
-    )  # half a surrogate pair as JSON escapes it
+    write_text(Path(path), text)

@@ -35,6 +35,10 @@
     const proxy = new Proxy(old.get, { apply: (target, self) => get.call(self, () => Reflect.apply(target, self, [])) });
     Object.defineProperty(object, name, { get: proxy, set: old.set, configurable: true, enumerable: old.enumerable });
   };
+  const setter = (object, name, apply) => {
+    const old = Object.getOwnPropertyDescriptor(object, name);
+    Object.defineProperty(object, name, { ...old, set: new Proxy(old.set, { apply }) });
+  };
 
   // `document.open` takes a page's listeners away, and ours with them.
   const listenTo = G.EventTarget.prototype.addEventListener, unlisten = G.EventTarget.prototype.removeEventListener;

@@ -28,11 +28,7 @@ const lasts = (text) => {
   if (left !== null) kept.push(` max-age=${left > 0 ? ALIVE : 0}`);
   return [pair, ...kept].join(";");
 };
-if (isWindow) {
-  const old = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
-  Object.defineProperty(Document.prototype, "cookie", { ...old,
-    set: new Proxy(old.set, { apply: (f, self, [text]) => Reflect.apply(f, self, [lasts(text)]) }) });
-}
+if (isWindow) setter(Document.prototype, "cookie", (f, self, [text]) => Reflect.apply(f, self, [lasts(text)]));
 if (G.CookieStore) stand(CookieStore.prototype, "set", (f, self, [what, ...more]) => {
   if (what === null || typeof what !== "object" || typeof what.expires !== "number") return Reflect.apply(f, self, [what, ...more]);
   return Reflect.apply(f, self, [{ ...what, expires: native.now() + (what.expires > wall() ? ALIVE * 1000 : -1000) }]);

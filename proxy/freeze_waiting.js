@@ -69,11 +69,8 @@ const noticed = (records) => {
 };
 if (G.HTMLImageElement) { // one that is in no document yet loads all the same
   const proto = HTMLImageElement.prototype;
-  for (const name of ["src", "srcset"]) {
-    const old = Object.getOwnPropertyDescriptor(proto, name);
-    const set = new Proxy(old.set, { apply: (f, self, args) => { Reflect.apply(f, self, args); if (self.isConnected === false) awaitLoad(self); } });
-    Object.defineProperty(proto, name, { ...old, set });
-  }
+  for (const name of ["src", "srcset"])
+    setter(proto, name, (f, self, args) => { Reflect.apply(f, self, args); if (self.isConnected === false) awaitLoad(self); });
   stand(proto, "decode", (f, self, args) => until(Reflect.apply(f, self, args)));
 }
 
@@ -143,11 +140,8 @@ for (const name of ["IntersectionObserver", "ResizeObserver"])
 const scrolls = (owner, ...names) => { for (const name of names) stand(owner, name, (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); }); };
 scrolls(isWindow ? G : null, "scroll", "scrollTo", "scrollBy");
 scrolls(of("Element"), "scroll", "scrollTo", "scrollBy", "scrollIntoView");
-for (const name of G.Element ? ["scrollTop", "scrollLeft"] : []) {
-  const old = Object.getOwnPropertyDescriptor(Element.prototype, name);
-  const set = new Proxy(old.set, { apply: (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); } });
-  Object.defineProperty(Element.prototype, name, { ...old, set });
-}
+for (const name of G.Element ? ["scrollTop", "scrollLeft"] : [])
+  setter(Element.prototype, name, (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); });
 const draw = async () => {
   left = Math.min(DRAWN, left + (clock - drawnAt) / EACH);
   drawnAt = clock;

@@ -162,8 +162,9 @@
     return id;
   };
   // The browser itself calls it: no line of ours is in the stack that it sees, or that its errors tell.
-  let called = null;
+  let called = null, calls = 0;
   const call = (timer) => new Promise((done) => {
+    calls++;
     native.setTimeout(() => { depth = timer.depth; }, 0);
     called = { id: timer.id, by: native.setTimeout(timer.handler, 0, ...(timer.given ? timer.given() : timer.args)) };
     native.setTimeout(() => { depth = 0; called = null; done(); }, 0);
@@ -279,7 +280,7 @@
   const pass = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
     const end = clock + ms, began = started, asked = fetched, from = clock, limit = native.now() + real;
     let ran = 0;
-    looked = -1;
+    looked = shownAt = -1;
     for (;;) {
       const waiting = await rest(through);
       if (waiting.held > 0 || (!through && (waiting.pending > 0 || started !== began))) break;
@@ -337,9 +338,9 @@
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;
   };
-  // Two real frames: lets intersection and resize observers speak.
+  // Two real frames: lets intersection and resize observers speak, unless the page's last running has ended with that.
   const frames = async () => {
-    await Promise.all([frame(), askWorkers({ frames: true })]);
+    if (shownAt !== happened()) await Promise.all([show(), askWorkers({ frames: true })]);
     return together(status());
   };
   Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay }), enumerable: false });

@@ -4,10 +4,11 @@ const held = new Map(); // animation -> the clock's time of its nought
 let looked = -1;
 let transitions = 0; // of views, under way: what moves in them is in no document's changes
 let drawing = null; // the frame in which the page is told of what has ended
+// Two frames; whether they were drawn.
 const frame = () => new Promise((done) => {
-  if (!isWindow || !native.raf || document.visibilityState === "hidden") { hop().then(done); return; }
-  native.setTimeout(done, frameLimit); // a frame out of sight is not drawn
-  native.raf(() => native.raf(() => hop().then(done)));
+  if (!isWindow || !native.raf || document.visibilityState === "hidden") { hop().then(() => done(false)); return; }
+  native.setTimeout(() => done(false), frameLimit); // a frame out of sight is not drawn
+  native.raf(() => native.raf(() => hop().then(() => done(true))));
 });
 let changed = () => {}, watchMotion = () => {}, adopt = async () => {}, nextInMotion = () => Infinity, keepUp = () => {};
 if (isWindow && G.Animation && document.getAnimations) {

@@ -148,7 +148,13 @@ const draw = async () => {
   const anew = (scrolled || (watched && drawn !== mutations)) && left >= 1 && G.top === G;
   if (!unseen && !anew) return;
   if (!unseen) left--;
-  unseen = scrolled = false;
-  await frame();
+  await show();
   drawn = mutations;
+};
+let shownAt = -1; // how much had happened when frames were drawn in which no more did: nobody has more to be told
+const happened = () => unseen || scrolled ? -2 : mutations + calls;
+const show = async () => {
+  unseen = scrolled = false;
+  const before = happened(), really = await frame();
+  shownAt = really && workers.size === 0 ? before : -1;
 };

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
 
 START_SECONDS = 180.0  # a browser that has not come up by then never will, however slow the machine
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+# the headless shell last: it is no whole browser, but draws and reads the same
+NAMES = (
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
+    "chromium-headless-shell", "chrome-headless-shell",
+)  # fmt: skip
 ADVICE = (
     "no Chromium found: run 'playwright install chromium' or 'apt-get install chromium', "
     "or set STILLWEB_BROWSER to its path"

@@ -37,6 +37,8 @@ def test_where_a_browser_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert find_browser() == new
     new.unlink()
     assert find_browser() == old
+    shell = program(tmp_path / "bin" / "chromium-headless-shell")
+    assert find_browser() == shell
     on_path = program(tmp_path / "bin" / "google-chrome")
     assert find_browser() == on_path
     named = program(tmp_path / "mine")

@@ -17,7 +17,8 @@ SHOWN = (
     ("small pages, 8 connections, against warcprox playback", "replay, 5 kB", "warcprox' playback"),
     ("recording, real mix, 8 connections, against mitmdump", "recording, redacted", "mitmdump that keeps nothing"),
     ("recording, real mix, 8 connections, against warcprox", "recording, redacted", "warcprox"),
-    ("indexing (the real mix on fifty hosts", "indexing 30,000 captures", "cdxj-indexer"),
+    ("indexing (the real mix on fifty hosts, programs", "indexing 30,000 captures", "cdxj-indexer"),
+    ("indexing (the real mix on fifty hosts, recorded by", "indexing 30,000 that another program wrote", "cdxj-indexer"),
 )  # fmt: skip
 
 

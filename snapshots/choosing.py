@@ -6,21 +6,22 @@ or name the header field that differs. The steps are in `STEPS`, in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from snapshots.acceptance import accepts
 from snapshots.capture import Capture
 from snapshots.conditional import same_conditions, same_preconditions, whole_or_asked
 from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
-from snapshots.evidence import vary_of
 from snapshots.fragments import HARD, asks_for_fragment
 from snapshots.kinship import kinship, known_alike
 from snapshots.languages import EQUAL, NEAR, OTHER
 from snapshots.layers import layer_of
+from snapshots.peeking import Place
 from snapshots.repeating import repeated_pairs
 from snapshots.request import Request
 from snapshots.situation import Situation
-from snapshots.slots import CREDENTIALS, choices_of, credentials_of
+from snapshots.slots import CREDENTIALS, choices_of
+from snapshots.varying import ORIGIN, Fields, asked_of, counted
 
 
 def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -55,14 +56,16 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
 
 
 def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
-    """Those made with the same values of the fields that the answer's Vary names; else near ones, said so."""
-    if not any(c.vary for c in captures):
+    """Those made with the same values of the fields that count; else near ones, said so."""
+    told = counted(captures, now.request, now.peek)
+    if not any(told):
         return captures
+    fields = {c.place: sent for c, sent in zip(captures, told, strict=True)}
     compared: list[tuple[Capture, list[tuple[str, str, str]]]] = []
     for capture in captures:
         apart = []
-        for name, value in vary_of(capture):
-            asked = asked_of(now.request, name)
+        for name, value in fields[capture.place]:
+            asked = asked_of(now.request.headers, name)
             if name == CREDENTIALS and asked.partition(" ")[0] == value and not now.stranger(capture):
                 continue
             if asked != value:
@@ -83,14 +86,14 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
             now.why.append("header")  # it is none of those who were answered differently
             return []
     seen = captures  # what tells whether a value decides
-    if decides(captures, now):
+    if _decides(captures, fields, now):
         # The values seen did decide. Only one that asks for the same in other words may stand in; unsure is one of
         # another region, where it was not seen that regions decide.
         graded = [(min(kinship(n, a, b) for n, a, b in apart), c, apart) for c, apart in near]
         best = max(grade for grade, _, _ in graded)
         near = [(c, apart) for grade, c, apart in graded if grade == best != OTHER]
         seen = [c for grade, c, _ in graded if grade >= (EQUAL if best == EQUAL else NEAR)]
-        now.loose = decides(seen, now)
+        now.loose = _decides(seen, fields, now)
         if not near or (best == NEAR and now.loose):
             now.why.append("header")
             return []
@@ -101,29 +104,24 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     # Whether a server that was told who asks would have said the same to nobody, or to another, was not seen;
     # nor what it says for a value that asks for something else, unless one as far from it was answered alike.
     values: dict[str, set[str]] = {}
-    for name, value in {pair for c in seen for pair in vary_of(c)}:
+    for name, value in {pair for c in seen for pair in fields[c.place]}:
         values.setdefault(name, set()).add(value)
     ways = {tuple(apart) for _, apart in near}
+    differs = {name for way in ways for name, _, _ in way}
     now.loose = (
         now.loose
-        or any(name == CREDENTIALS for way in ways for name, _, _ in way)
+        or CREDENTIALS in differs
+        or (ORIGIN in differs and now.peek is not None and len(set(map(now.peek.readers, seen))) > 1)
         or not any(all(known_alike(n, a, b, values[n]) for n, a, b in way) for way in ways)
     )
     return [c for c, _ in near]
 
 
-def asked_of(request: Request, name: str) -> str:
-    """The value of a field that counts in a request."""
-    if name == CREDENTIALS:
-        return credentials_of(request.headers)
-    return ", ".join(v for n, v in request.headers if n.lower() == name)
-
-
-def decides(captures: list[Capture], now: Situation) -> bool:
-    """Whether captures with different values of a Vary field differ in their answers."""
-    seen: dict[tuple[tuple[str, str], ...], set[str]] = {}
+def _decides(captures: list[Capture], fields: Mapping[Place, Fields], now: Situation) -> bool:
+    """Whether captures with different values of the fields that count differ in their answers."""
+    seen: dict[Fields, set[str]] = {}
     for capture in captures:
-        seen.setdefault(vary_of(capture), set()).add(now.said(capture))
+        seen.setdefault(fields[capture.place], set()).add(now.said(capture))
     return len(seen) > 1 and len({frozenset(digests) for digests in seen.values()}) > 1
 
 
@@ -277,7 +275,7 @@ def _same_accept(capture: Capture, now: Situation) -> bool:
     """Whether a capture was asked for with the request's Accept."""
     if now.read_request is None:
         return True
-    return asked_of(now.read_request(capture), "accept") == asked_of(now.request, "accept")
+    return asked_of(now.read_request(capture).headers, "accept") == asked_of(now.request.headers, "accept")
 
 
 def _parted(chosen: Capture, captures: list[Capture], now: Situation) -> bool:

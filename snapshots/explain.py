@@ -11,13 +11,12 @@ from urllib.parse import unquote_plus, urlsplit
 
 from snapshots.bodies import BYTES, EMPTY, JSON
 from snapshots.capture import Capture
-from snapshots.choosing import asked_of
 from snapshots.conditions import FAILS, UNSET, fits, read, short
 from snapshots.credentials import PSEUDONYM_TEXT, secret_field, secret_header
-from snapshots.evidence import vary_of
 from snapshots.issued import named_values
 from snapshots.keys import Parsed, parse
 from snapshots.lookup import Explainer, Lookup, Near
+from snapshots.peeking import Place
 from snapshots.preconditions import FIELDS, REFUSED, judge, preconditions_of
 from snapshots.recognising import other_secrets
 from snapshots.request import Request
@@ -25,6 +24,7 @@ from snapshots.rules import builtin, joining
 from snapshots.sites import site_of
 from snapshots.slots import CREDENTIALS, SAFE_METHODS, choices_of
 from snapshots.urlkeys import surt
+from snapshots.varying import Fields, asked_of, counted
 
 FEW = 3
 LOOKED_AT = 400  # captures of a host that are compared when the path has none
@@ -42,6 +42,7 @@ def nearest(lookup: Lookup) -> list[Near]:
     parsed = parse(request)
     known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
     circumstances: dict[tuple[Any, ...], list[str]] = {}
+    sent: dict[Place, Fields] = {}  # the fields that count
 
     def stored(capture: Capture) -> Request:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
@@ -54,9 +55,14 @@ def nearest(lookup: Lookup) -> list[Near]:
         if not differs:
             safe = capture.method in SAFE_METHODS
             conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
-            around = capture.state, capture.vary, conditions
+            if capture.place not in sent:
+                same = [c for c in captures[:LOOKED_AT] if c.key == capture.key]
+                told = counted(same, request, matcher.peek)
+                sent.update(zip((c.place for c in same), told, strict=True))
+            fields = sent[capture.place]
+            around = capture.state, fields, conditions
             if around not in circumstances:
-                circumstances[around] = list(_circumstances(lookup, capture, stored(capture)))
+                circumstances[around] = list(_circumstances(lookup, capture, stored(capture), fields))
             differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
         order = (weight, -_common(capture.url, request.url), capture.timestamp, capture.place)
@@ -205,7 +211,7 @@ def _leaves(value: Any, path: str = "", *, plain: bool = True) -> list[tuple[str
     return [(path or "(all)", value if plain and isinstance(value, str) else json.dumps(value))]
 
 
-def _circumstances(lookup: Lookup, capture: Capture, recorded: Request) -> Iterator[str]:
+def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: Fields) -> Iterator[str]:
     """Why a capture of the very same request is no answer: a header field, a cookie, the state."""
     request = lookup.request
     told = [preconditions_of(r.headers) for r in (request, recorded)]
@@ -214,8 +220,8 @@ def _circumstances(lookup: Lookup, capture: Capture, recorded: Request) -> Itera
         for name, wanted, known in zip(FIELDS, *told, strict=True):
             if wanted != known:
                 yield f"header {name}: {_sent('asked', wanted)}, {_sent('recorded', known)}{refused}"
-    for name, value in vary_of(capture):
-        asked = asked_of(request, name)
+    for name, value in fields:
+        asked = asked_of(request.headers, name)
         if name == CREDENTIALS:  # no hash of a secret is shown
             asked, value = asked.partition(" ")[0], value.partition(" ")[0]
         elif secret_header(name, asked) or PSEUDONYM_TEXT.search(value):

@@ -12,6 +12,7 @@ from snapshots.changers import Changers
 from snapshots.conditions import read
 from snapshots.groups import Group
 from snapshots.keys import Key
+from snapshots.peeking import Peek
 from snapshots.request import Request
 from snapshots.sessions import Session
 from snapshots.sites import site_of
@@ -31,6 +32,8 @@ class Near:
 class Explainer(Protocol):
     """What is asked of a matcher to say why."""
 
+    @property
+    def peek(self) -> Peek: ...
     def group(self, url: str, /) -> Group: ...
     def around(self, start: str, /) -> Iterator[Capture]: ...
     def changes(self, site: str, /) -> bool: ...

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from snapshots.capture import Capture, Response
 from snapshots.dates import not_after
 from snapshots.preconditions import Preconditions, preconditions_of
-from snapshots.request import Request
+from snapshots.request import Headers, Request
 from snapshots.spans import inside, is_whole, recorded_span
 
 REMEMBERED = 1 << 15
 
 Place = tuple[str, int]
+Readers = tuple[str | None, str | None]  # Access-Control-Allow-Origin and -Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,31 @@ class Peek:
         self._head = head
         self._preconditions: dict[Place, Preconditions] = {}
         self._parts: dict[Place, Part] = {}
+        self._fields: dict[Place, Headers] = {}
+        self._readers: dict[Place, Readers] = {}
+
+    def fields(self, capture: Capture) -> Headers:
+        """The header fields that a recorded request was sent with."""
+        found = self._fields.get(capture.place)
+        if found is None:
+            if len(self._fields) >= REMEMBERED:
+                self._fields.clear()
+            found = self._fields[capture.place] = self._read_request(capture).headers
+        return found
+
+    def readers(self, capture: Capture) -> Readers:
+        """Which other origins an answer lets read it, and whether with credentials (Fetch standard, 3.2.3)."""
+        found = self._readers.get(capture.place)
+        if found is None:
+            if len(self._readers) >= REMEMBERED:
+                self._readers.clear()
+            head = self._head(capture)
+            found = (
+                head.header("access-control-allow-origin"),
+                head.header("access-control-allow-credentials"),
+            )
+            self._readers[capture.place] = found
+        return found
 
     def preconditions(self, capture: Capture) -> Preconditions:
         """The conditions that a recorded request was sent with."""

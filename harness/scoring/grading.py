@@ -34,7 +34,9 @@ class Grade:
 
 # Marks of emphasis and list items around a name, as models write them.
 _FIELD = r"^[ \t]*(?:[-*#>]+[ \t]*)?[*_`\"]{0,3}%s[*_`\"]{0,3}[ \t]*:[ \t]*[*_`\"]{0,3}[ \t]*"
-_CORRECT = re.compile(_FIELD % "correct" + r"(yes|no)\b", re.I | re.M)
+_CORRECT = re.compile(_FIELD % "correct" + r"(?P<said>.*)", re.I | re.M)
+# "yes/no", "yes or no", and the prompt's own "yes if they mean the same, …" choose nothing.
+_VERDICT = re.compile(r"(yes|no)\b(?!\W*?[/|]|\W+(?:or|if)\b)", re.I)
 _NAMES = ("extracted_final_answer", "reasoning", "correct", "confidence")
 _NEXT = r"(?=" + "|".join(_FIELD % name for name in _NAMES) + r"|\Z)"
 
@@ -67,14 +69,15 @@ def own_template(task: Task) -> str | None:
 
 
 def parse_grade(text: str) -> Grade:
-    """Reads `correct: yes|no` by its group; the last such line counts. GradeError if there is none."""
-    verdicts = _CORRECT.findall(text)
-    if not verdicts:
-        start = " ".join(text.split())[:80]
-        raise GradeError(f"the grader's answer has no line `correct: yes|no`: {start!r}")
+    """Reads `correct: yes|no` by its group; the last line of that name counts. GradeError if it is none, or says both."""
+    said = [found["said"] for found in _CORRECT.finditer(text)]
+    verdict = _VERDICT.match(said[-1]) if said else None
+    if verdict is None:
+        shown = " ".join((said[-1] if said else text).split())[:80]
+        raise GradeError(f"the grader's answer has no line `correct: yes|no`: {shown!r}")
     confidence = re.search(r"\d+", _field(text, "confidence"))
     return Grade(
-        correct=verdicts[-1].lower() == "yes",
+        correct=verdict[1].lower() == "yes",
         extracted_final_answer=_field(text, "extracted_final_answer"),
         reasoning=_field(text, "reasoning"),
         confidence=min(int(confidence[0]), 100) if confidence else None,

@@ -16,6 +16,7 @@ from harness.task import Task
 
 ATTEMPTS = 5  # how often a judge is asked again whose answer can't be read
 _VOTED = (*DIMENSIONS, "overall")
+_NO_CHOICE = re.compile(r"\bWin\s*A\W+or\W+Win\s*B\b", re.I)  # the prompt's own words, given back
 
 
 def parse_idea(text: str) -> dict[str, Any] | None:
@@ -37,12 +38,14 @@ def parse_votes(text: str) -> dict[str, str] | None:
     A dimension's vote stands behind its name, at the start of a line or with a colon: the reasons name the others too.
     """
     votes: dict[str, str] = {}
+    text = _NO_CHOICE.sub("", text)
     for name in _VOTED:
         win = r"\bWin\s*([AB])\b"
         begins = rf"^[\W\d_]*{name}\b"
         found = (
             re.search(rf"{begins}\W*{win}", text, re.I | re.M)
-            or re.search(rf"{begins}[^\n]*?{win}", text, re.I | re.M)
+            # Amid a sentence "win a prize" is no vote.
+            or re.search(rf"{begins}[^\n]*?\bWin\s*((?-i:[AB]))\b", text, re.I | re.M)
             or re.search(rf"\b{name}\W*:\W*{win}", text, re.I)
         )
         if found is None:

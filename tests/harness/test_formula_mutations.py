@@ -147,9 +147,9 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
     "harness/scoring/grading.py": (
         verdicts,
         [
-            ('verdicts[-1].lower() == "yes"', "bool(verdicts[-1])"),
-            ("verdicts[-1]", "verdicts[0]"),
-            ("verdicts[-1].lower()", "verdicts[-1]"),
+            ('verdict[1].lower() == "yes"', "bool(verdict)"),
+            ("_VERDICT.match(said[-1])", "_VERDICT.match(said[0])"),
+            ("verdict[1].lower()", "verdict[1]"),
             ("(yes|no)", "(yes|no|maybe)"),
             ('"extracted_final_answer")', '"reasoning")'),
             ("min(int(confidence[0]), 100)", "int(confidence[0])"),

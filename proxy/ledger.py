@@ -21,6 +21,7 @@ from typing import Any
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 
 DELAY = 0.03
+KEPT = 64 << 20  # bytes of lines that wait for room on the disk
 MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # without these a line is no ledger line
 UNHASHED = frozenset({"ms"})  # what depends on the machine, not on the replay
 
@@ -63,6 +64,9 @@ class Ledger:
             os.unlink(name)
         self.started = time.monotonic() if started is None else started
         self._pending: deque[str] = deque()
+        self._left = b""  # lines that could not be written yet
+        self._begun = 0  # bytes of the first of them that could
+        self._lost = False  # whether there were more than are kept
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._awaited = False  # whether the thread is about to write; asking an Event costs more
@@ -117,7 +121,7 @@ class Ledger:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is pending now. A failure is kept in `error` and raised by `close`."""
+        """Writes what is pending now. After a failure, kept in `error`, the next one goes on where it stopped."""
         with self._lock:
             self._write_pending()
 
@@ -134,19 +138,36 @@ class Ledger:
     def _write_pending(self) -> None:
         pending = self._pending
         lines = [pending.popleft() for _ in range(len(pending))]
-        if not lines:
+        if not lines and not self._left:
             return
-        data = ("\n".join(lines) + "\n").encode()
+        data = self._left + "".join([f"{line}\n" for line in lines]).encode()
+        at = self._begun
+        if at and not self._ends_with(data[:at]):
+            data, at = b"\n" + data, 0  # another process has written after our half of a line: it begins anew
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
+            while at < len(data):
+                at += os.write(self._fd, memoryview(data)[at:] if at else data)
         except OSError as error:
             where = self.path or "the temporary file"
             what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
             self.error = MissingCapability(f"{where}: the ledger can't be written: {what}")
+        else:
+            self._left, self._begun = b"", 0
+            if not self._lost:
+                self.error = None
+            return
+        whole = data.rfind(b"\n", 0, at) + 1
+        self._left, self._begun = data[whole:], at - whole
+        if len(self._left) > KEPT:
+            self._left = self._left[: self._left.find(b"\n", KEPT) + 1]
+            self._lost = True
+
+    def _ends_with(self, half: bytes) -> bool:
+        """Whether the file ends with what was last written of a line."""
+        return os.pread(self._fd, len(half), max(0, os.fstat(self._fd).st_size - len(half))) == half
 
     def close(self) -> None:
-        """Writes what is pending; the ledger can still be read. Raises what kept lines from being written."""
+        """Writes what is pending; the ledger can still be read. Raises what keeps lines from being written."""
         if not self._closed:
             self._closed = True
             self._wake.set()
@@ -173,19 +194,20 @@ class Ledger:
     # Reading
 
     def entries(self) -> list[Entry]:
-        """All entries so far, in written order. Raises DamagedInput."""
+        """All entries so far, in written order. Raises DamagedInput, and what keeps lines from being written."""
         return list(self)
 
     def __iter__(self) -> Iterator[Entry]:
-        self.flush()
         return parse_lines(self._lines(), str(self.path or "ledger"))
 
     def text(self) -> bytes:
-        """The file so far."""
-        self.flush()
+        """The file so far. Raises what keeps lines from being written."""
         return b"".join(line + b"\n" for line in self._lines())
 
     def _lines(self) -> Iterator[bytes]:
+        self.flush()
+        if self.error is not None:
+            raise self.error  # without its end it would say that less was asked, or missed
         at, carried = 0, b""
         while piece := os.pread(self._fd, 1 << 20, at):
             at += len(piece)

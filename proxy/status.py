@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from proxy.certificates import Authority
 from proxy.ledger import Ledger
 from proxy.replies import Reply
+from snapshots.errors import StillwebError
 from snapshots.request import Request
 
 LAST_MISSES = 20
@@ -38,17 +39,20 @@ def own_page(hub: Known, request: Request) -> Reply:
     if path == "/ca.pem":
         name = ("Content-Disposition", 'attachment; filename="stillweb-ca.pem"')
         return _page(request, 200, "application/x-pem-file", hub.authority.certificate_pem, name)
-    if path == "/ledger":
-        return _page(request, 200, "application/x-ndjson", hub.ledger.text())
-    if path == "/misses":
-        lines = [json.dumps(entry, separators=(",", ":")) + "\n" for entry in hub.ledger.misses()]
-        return _page(request, 200, "application/x-ndjson", "".join(lines).encode())
+    try:
+        if path == "/ledger":
+            return _page(request, 200, "application/x-ndjson", hub.ledger.text())
+        if path == "/misses":
+            lines = [json.dumps(entry, separators=(",", ":")) + "\n" for entry in hub.ledger.misses()]
+            return _page(request, 200, "application/x-ndjson", "".join(lines).encode())
+    except StillwebError as error:
+        return _page(request, 500, "text/plain; charset=utf-8", f"stillweb: {error}\n".encode())
     text = b"stillweb: here are / (status), /ledger, /misses and /ca.pem\n"
     return _page(request, 404, "text/plain; charset=utf-8", text)
 
 
 def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
-    reasons = {200: "OK", 404: "Not Found", 405: "Method Not Allowed"}
+    reasons = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error"}
     fields = (
         ("Content-Type", media),
         ("Content-Length", str(len(body))),
@@ -69,10 +73,13 @@ def _html(status: dict[str, Any], hub: Known) -> str:
         f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(json.dumps(value) if not isinstance(value, str) else value)}</td></tr>"
         for name, value in status.items()
     )
-    misses = "".join(
-        f"<li>{html.escape(entry['method'])} <code>{html.escape(entry['url'])}</code></li>"
-        for entry in hub.ledger.misses()[-LAST_MISSES:]
-    )
+    try:
+        misses = "".join(
+            f"<li>{html.escape(entry['method'])} <code>{html.escape(entry['url'])}</code></li>"
+            for entry in hub.ledger.misses()[-LAST_MISSES:]
+        )
+    except StillwebError as error:
+        misses = f"<li>{html.escape(str(error))}</li>"
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Stillweb</title>"
         "<style>body{font:16px/1.5 system-ui;margin:2rem;max-width:60rem}th{text-align:left;padding-right:2rem;"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from proxy.certificates import Authority
 from proxy.gateway import Gateway
-from snapshots.errors import UsageError
+from proxy.ledger import Ledger
+from snapshots.errors import MissingCapability, UsageError
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 from tests.support.waiting import HANG, until
@@ -108,6 +110,24 @@ def test_own_pages(gateway: Gateway) -> None:
         == gateway.ca_path.read_bytes()
     )
     assert "reader" not in {e["session"] for e in gateway.ledger}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_ledger_that_can_not_be_written_is_not_shown_as_if_it_were_whole(tmp_path: Path) -> None:
+    site = Site(tmp_path / "s")
+    site.add("https://a.test/", b"a")
+    with site.open() as snapshot:
+        gateway = Gateway(snapshot, ledger=Ledger("/dev/full")).start()
+        with client(gateway, "s") as c:
+            assert c.get("https://a.test/").text == "a"
+            for page in ("ledger", "misses"):
+                told = c.get(f"http://stillweb.local/{page}")
+                assert (told.status_code, "the disk is full" in told.text) == (500, True)
+            for kind in ("text/html", "application/json"):
+                told = c.get("http://stillweb.local/", headers={"Accept": kind})
+                assert (told.status_code, "the disk is full" in told.text) == (200, True)
+        with pytest.raises(MissingCapability, match="the disk is full"):
+            gateway.close()
 
 
 def test_virtual_hosts(gateway: Gateway) -> None:

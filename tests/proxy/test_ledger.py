@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +142,73 @@ def test_a_full_disk_is_told_when_closing() -> None:
     book.write(entry())
     with pytest.raises(MissingCapability, match="disk is full"):
         book.close()
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file may become larger: for this process what a full disk is."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def torn(path: Path) -> Ledger:
+    """A ledger of three lines, of which a half and one could not be written; its own thread does not write."""
+    book = Ledger(path)
+    book._awaited = True
+    for number in range(3):
+        book.write(entry(seq=number, ms=0))
+    with room(len(json.dumps(entry(ms=0), separators=(",", ":"))) * 3 // 2):
+        book.flush()
+    assert path.read_bytes().count(b"\n") == 1
+    assert not path.read_bytes().endswith(b"\n")
+    return book
+
+
+def test_a_line_that_the_disk_took_half_of_is_finished_once_there_is_room(tmp_path: Path) -> None:
+    with torn(tmp_path / "l.jsonl") as book:
+        book.write(entry(seq=3))
+        assert [e["seq"] for e in book.entries()] == [0, 1, 2, 3]
+    assert [e["seq"] for e in ledger.read(tmp_path / "l.jsonl")] == [0, 1, 2, 3]
+
+
+def test_after_half_a_line_of_ours_and_a_line_of_another_process_ours_begins_anew(tmp_path: Path) -> None:
+    with torn(tmp_path / "l.jsonl") as book:
+        os.write(book.fileno(), json.dumps(entry("other")).encode() + b"\n")
+    first, half, *rest = filter(None, (tmp_path / "l.jsonl").read_bytes().splitlines())
+    assert [json.loads(line)["seq"] for line in (first, *rest)] == [0, 1, 2]
+    assert half.endswith(json.dumps(entry("other")).encode())
+    with pytest.raises(DamagedInput, match="line 2 is no JSON"):
+        ledger.read(tmp_path / "l.jsonl")
+
+
+def test_a_ledger_that_lacks_lines_is_not_read_as_if_it_were_whole(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "l.jsonl")
+    with room(10):
+        book.write(entry(verdict="miss"))
+        for reading in (book.entries, book.misses, book.text, book.hash, book.close):
+            with pytest.raises(MissingCapability, match="can't be written"):
+                reading()
+    assert len(book.entries()) == 1
+
+
+def test_what_waits_for_room_is_bounded_and_what_was_lost_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "KEPT", 1000)
+    book = Ledger(tmp_path / "l.jsonl")
+    with room(10):
+        for number in range(200):
+            book.write(entry(seq=number))
+            book.flush()
+    with pytest.raises(MissingCapability, match="can't be written"):
+        book.close()
+    kept = [e["seq"] for e in ledger.read(tmp_path / "l.jsonl")]
+    assert kept == list(range(len(kept)))
+    assert 1000 < (tmp_path / "l.jsonl").stat().st_size < 1300
 
 
 SESSIONS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["u", "v"])), max_size=12)

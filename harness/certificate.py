@@ -24,9 +24,10 @@ from typing import Any
 
 from harness.engine import Job
 from harness.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
-from harness.kept_certificate import NAME, hash_of, other_traces, read_kept
+from harness.judging import Evaluator
+from harness.kept_certificate import NAME, hash_of, other_traces, read_kept, told_other
 from harness.repeating import Known
-from harness.run_files import RunFiles, Settings
+from harness.run_files import RunFiles
 from harness.scoring.wording import judges_wording
 from harness.summary import score_run, summarise
 from harness.task import Task, TaskSet
@@ -60,9 +61,13 @@ def make_certificate(path: Path) -> dict[str, Any]:
     served: set[str] = set()
     replayable: list[str] = []
 
+    evaluator = Evaluator(
+        read_rubrics(files), mode=settings.mode, fold_case=settings.fold_case, env=settings.env
+    )
+
     def look(trace: Trace) -> None:
         name = f"{trace.task_id}/{trace.attempt}"
-        _same_run(trace, tasks.get(trace.task_id), settings, stands_on)
+        _same_run(trace, tasks[trace.task_id], evaluator, stands_on)
         score = trace.last("score")
         attempts[name] = {"trace": trace.hash, "score": digest(hashed_part(score or {}))}
         for event in trace.of("model"):
@@ -122,16 +127,16 @@ def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task
     return {task.id: task for task in tasks}
 
 
-def _same_run(trace: Trace, task: Task | None, settings: Settings, stands_on: Mapping[str, Any]) -> None:
-    """DamagedInput for a trace of another attempt, or of another run than its place says."""
-    if RunFiles(trace.path.parents[1]).trace_path(trace.task_id, trace.attempt) != trace.path:
-        raise DamagedInput(f"{trace.path}: is the trace of attempt {trace.attempt} at {trace.task_id!r}")
-    header, scoring = trace.header, trace.header["scoring"]
+def _same_run(trace: Trace, task: Task, evaluator: Evaluator, stands_on: Mapping[str, Any]) -> None:
+    """DamagedInput for a trace of another run than its place says."""
+    header = trace.header
+    ours = {**evaluator.settings(), "embedder": header["scoring"].get("embedder")}
     for name, same in {
-        "task": task is not None and header["task"] == task.to_json(),
+        "task": header["task"] == task.to_json(),
         "snapshot": header["snapshot"] == stands_on.get("snapshot"),
         "agent": header["agent"] == stands_on.get("agent"),
-        "scoring": (scoring["mode"], scoring["fold_case"]) == (settings.mode, settings.fold_case),
+        "rubric": header.get("rubric") == evaluator.rubric(task),
+        "scoring": header["scoring"] == ours,
     }.items():
         if not same:
             raise DamagedInput(f"{trace.path}: its {name} is not that of the run")
@@ -153,11 +158,7 @@ def check_traces(path: Path) -> dict[str, Any]:
     except DamagedInput:
         kept = None
     if kept is not None and (other := other_traces(kept, certificate)):
-        raise DamagedInput(
-            f"{path}: the trace of {other[0]} is not the one that {NAME} was made of"
-            f"{f', nor are those of {len(other) - 1} more' if len(other) > 1 else ''}; `stillweb certify {path}` says "
-            f"where it differs from a repetition, `stillweb score {path} --write` makes a certificate of what is there"
-        )
+        raise DamagedInput(told_other(path, other))
     return _keep_where_allowed(path, certificate)
 
 

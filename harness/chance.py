@@ -19,7 +19,7 @@ def permutation_test(
     All 2^n flips are counted exactly, by the distribution of their totals in exact fractions; where that has too
     many values, flips are sampled with the seed and p is (k+1)/(m+1).
     """
-    fractions = [value for value in map(_exact, sums) if value]
+    fractions = [value for value in map(exact, sums) if value]
     scale = lcm(*(value.denominator for value in fractions))
     values = [int(value * scale) for value in fractions]  # whole numbers: exact, and quick to add
     observed = abs(sum(values))
@@ -42,7 +42,7 @@ def clusters_text(count: int) -> str:
     return f"{count} cluster{'s' if count != 1 else ''}"
 
 
-def _exact(value: float) -> Fraction:
+def exact(value: float) -> Fraction:
     """The fraction that a sum of scores stands for: what is 0 but for rounding is 0, and equal totals are equal."""
     return Fraction(value).limit_denominator(1_000_000)
 
@@ -61,8 +61,8 @@ def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str
 
 def sign_test(sums: Sequence[float]) -> float:
     """Two-sided exact sign test over clusters; those that didn't change say nothing."""
-    exact = [_exact(value) for value in sums]
-    up, down = sum(value > 0 for value in exact), sum(value < 0 for value in exact)
+    found = [exact(value) for value in sums]
+    up, down = sum(value > 0 for value in found), sum(value < 0 for value in found)
     n = up + down
     tail = sum(comb(n, k) for k in range(min(up, down) + 1))
     return float(min(Fraction(1), Fraction(2 * tail, 2**n)))

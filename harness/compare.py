@@ -14,9 +14,17 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from harness.chance import RESAMPLES, bootstrap_interval, clusters_text, permutation_test, sign_test
+from harness.chance import (
+    RESAMPLES,
+    bootstrap_interval,
+    clusters_text,
+    exact,
+    permutation_test,
+    sign_test,
+)
 from harness.comparable import Rules, other_rules, rules_of
-from harness.scoring import BEST, MEASURED, Score
+from harness.kept_certificate import check_kept
+from harness.scoring import BEST, FAULTS, MEASURED, Score
 from snapshots.errors import GateFailed, UsageError
 
 
@@ -34,6 +42,7 @@ class Outcome:
     language: str = ""
     best: float = 1.0  # what a metric of its scorer can be at most
     rules: Rules = ()  # what decided the score besides the answer
+    fault: str = ""  # whose it is that a metric has no value, where it is not the agent's (see FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +60,14 @@ class Pair:
 
     @property
     def delta(self) -> float:
-        """b - a."""
-        return self.b - self.a
+        """b - a; 0 where rounding alone makes them differ, as the mean of 0.1 and 0.2 is not that of 0.3 and 0."""
+        return _plain(self.b - self.a)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides over the pairs they share. `interval` is the 95 % bootstrap interval of `difference` (b - a).
+    """Two sides over the pairs they share. `interval` is the 95 % bootstrap interval of `difference` (b - a), None of one
+    cluster, which tells nothing of others.
 
     `p` is two-sided, of the permutation test that `test` describes; `sign_p` of the exact sign test over clusters.
     `left_out` names what could not be paired, and why.
@@ -69,7 +79,7 @@ class Comparison:
     mean_a: float
     mean_b: float
     difference: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     p: float
     test: str
     sign_p: float
@@ -106,10 +116,14 @@ class Comparison:
 
 
 def read_outcomes(run: str | Path) -> list[Outcome]:
-    """The outcomes of a run, from its traces; what has no trace is `unfinished`."""
+    """The outcomes of a run, from its traces; what has no trace is `unfinished`.
+
+    DamagedInput where the certificate that lies with the run was made of other traces.
+    """
     from harness.run_files import RunFiles
 
     outcomes = []
+    hashes: dict[str, str] = {}
     for task, attempt, trace in RunFiles(Path(run)).attempts():
         base, variant = task.base or task.id, str(task.meta.get("variant", ""))
         language = str(task.meta.get("language", ""))
@@ -117,9 +131,15 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
         score = Score.from_json(event) if event else Score({}, "zero")
         status, path = (score.status, str(trace.path)) if trace and event else ("unfinished", "")
         best, rules = BEST.get(task.scorer, 1.0), rules_of(task, trace.header) if trace else ()
+        fault = next((name for name in FAULTS if name == score.detail.get("fault")), "")
+        if trace:
+            hashes[f"{task.id}/{attempt}"] = trace.hash
         outcomes.append(
-            Outcome(task.id, base, attempt, score.metrics, status, variant, path, language, best, rules)
+            Outcome(
+                task.id, base, attempt, score.metrics, status, variant, path, language, best, rules, fault
+            )
         )
+    check_kept(Path(run), hashes)
     return outcomes
 
 
@@ -141,8 +161,9 @@ def compare(
 ) -> Comparison:
     """Compares two runs on the tasks they share. UsageError if they share none that can be compared.
 
-    An attempt that gave nothing readable counts 0 (it earned nothing); `unsolvable` and `unfinished` ones are no
-    evidence about an agent and leave the pair out, by name; so does a task that was scored by other rules.
+    An attempt that gave nothing readable counts 0 (it earned nothing); `unsolvable` and `unfinished` ones, and those that
+    a judge or a scorer failed, are no evidence about an agent and leave the pair out, by name; so does a task that was
+    scored by other rules.
     """
     metric = metric or main_metric(a)
     known = {outcome.base for outcome in (*a, *b) if metric in outcome.metrics}
@@ -234,9 +255,9 @@ def _by_task(
     values: dict[str, _Value] = {}
     out: dict[str, str] = {}
     for task_id, group in groups.items():
-        lost = [o.status for o in group if o.status in ("unsolvable", "unfinished")]
+        lost = sorted(why for o in group if (why := _no_evidence(o, metric)))
         if lost:
-            out[task_id] = f"{lost[0]} ({len(lost)} of {len(group)} attempts)"
+            out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {len(group)} attempts)"
         elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
             out[task_id] = f"has no metric {metric!r}"
         elif any(metric in o.metrics and o.best != scale for o in group):
@@ -253,6 +274,19 @@ def _by_task(
     return values, out
 
 
+def _no_evidence(outcome: Outcome, metric: str) -> str:
+    """Why an attempt tells nothing of its agent, "" where it does. In the order in which a task's is told."""
+    if outcome.status in ("unfinished", "unsolvable"):
+        return outcome.status
+    if outcome.fault and outcome.metrics.get(metric) is None:
+        return f"unscored: its {outcome.fault} failed"
+    return ""
+
+
+def _plain(value: float) -> float:
+    return value if exact(value) else 0.0
+
+
 def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, resamples: int) -> Comparison:
     if not pairs:
         reason = next(iter(out.values()), "no tasks")
@@ -262,6 +296,7 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
     for pair in pairs:
         clusters[pair.base].append(pair.delta)
     groups = [clusters[base] for base in sorted(clusters)]
+    interval = bootstrap_interval(groups, seed=seed, resamples=resamples) if len(groups) > 1 else None
     p, test = permutation_test([fsum(group) for group in groups], seed=seed, resamples=resamples)
     n = len(pairs)
     return Comparison(
@@ -270,8 +305,8 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
         clusters=len(groups),
         mean_a=fsum(pair.a for pair in pairs) / n,
         mean_b=fsum(pair.b for pair in pairs) / n,
-        difference=fsum(pair.delta for pair in pairs) / n,
-        interval=bootstrap_interval(groups, seed=seed, resamples=resamples),
+        difference=_plain(fsum(pair.delta for pair in pairs) / n),
+        interval=interval and (_plain(interval[0]), _plain(interval[1])),
         p=p,
         test=test,
         sign_p=sign_test([fsum(group) for group in groups]),
@@ -288,18 +323,19 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
 
     A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
     upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
-    What can't be told is no pass: `regressed` also fails while tasks are unfinished, and where the mean is worse over
-    so few clusters that no p could be that small.
+    What can't be told is no pass: `regressed` also fails while tasks are unfinished or their scorer failed, and where the
+    mean is worse over so few clusters that no p could be that small; `lower` and `upper` fail where there is no interval.
     """
-    seen = {
+    low, high = comparison.interval or (None, None)
+    seen: dict[str, float | None] = {
         "difference": comparison.difference,
         "worse": float(len(comparison.worse)),
         "better": float(len(comparison.better)),
         "left_out": float(len(comparison.left_out)),
         "p": comparison.p,
         "sign_p": comparison.sign_p,
-        "lower": comparison.interval[0],
-        "upper": comparison.interval[1],
+        "lower": low,
+        "upper": high,
         "mean_a": comparison.mean_a,
         "mean_b": comparison.mean_b,
     }
@@ -318,20 +354,25 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
             raise UsageError(
                 f"gate {gate!r}: expected `regressed` or one of {', '.join(seen)} with < or > and a number"
             )
-        value = seen[name]
-        if {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
+        if (value := seen[name]) is None:
+            failed.append(f"{gate.strip()}: there is no interval over {clusters_text(comparison.clusters)}")
+        elif {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
             failed.append(f"{gate.strip()}: {name} is {value:.4g}")
     return failed
 
 
+_UNTOLD = {
+    "unfinished": "tasks are unfinished",
+    "unscored: its scorer failed": "the scoring of tasks failed, which --retry-failed does again",
+}
 ENOUGH = 6  # clusters: if all of n got worse, p is 2/2**n
 
 
 def _regressed(comparison: Comparison) -> str | None:
     """Why a comparison does not pass for "no regression", None if it does."""
-    unfinished = sum(why.startswith("unfinished") for _, why in comparison.left_out)
-    if unfinished:
-        return f"can't be told while tasks are unfinished ({unfinished})"
+    for why, told in _UNTOLD.items():
+        if count := sum(reason.startswith(why) for _, reason in comparison.left_out):
+            return f"can't be told while {told} ({count})"
     if comparison.difference * comparison.sense >= 0:
         return None
     if comparison.p <= 0.05:

@@ -201,7 +201,7 @@ def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
 
 def failed_scoring(task: Task, failure: StillwebError | str) -> Score:
     """The score of an attempt that could not be scored, with the reason."""
-    return unscored(task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED))
+    return unscored(task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED), fault="scorer")
 
 
 def scoring_failed(score: Event | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,23 @@ def read_kept(path: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedInput(f"{file}: not a certificate: {error}; `stillweb score` makes it anew") from error
     return dict(value)
+
+
+def check_kept(path: Path, traces: Mapping[str, str]) -> None:
+    """DamagedInput where a certificate lies with the run that was made of other traces than these (task/number -> hash)."""
+    kept = read_kept(path)
+    now = {"attempts": {name: {"trace": trace} for name, trace in traces.items()}}
+    if kept is not None and (other := other_traces(kept, now)):
+        raise DamagedInput(told_other(path, other))
+
+
+def told_other(path: Path, other: Sequence[str]) -> str:
+    """What is said of attempts whose traces are not those that the certificate was made of."""
+    return (
+        f"{path}: the trace of {other[0]} is not the one that {NAME} was made of"
+        f"{f', nor are those of {len(other) - 1} more' if len(other) > 1 else ''}; `stillweb certify {path}` says "
+        f"where it differs from a repetition, `stillweb score {path} --write` makes a certificate of what is there"
+    )
 
 
 def other_traces(kept: Mapping[str, Any], certificate: Mapping[str, Any]) -> list[str]:

@@ -238,12 +238,20 @@ class RunFiles:
         return found
 
     def attempts(self) -> Iterator[tuple[Task, int, Trace | None]]:
-        """Every attempt the run owes, in task order, with its trace or None where it is not finished."""
+        """Every attempt the run owes, in task order, with its trace or None where it is not finished.
+
+        DamagedInput for the trace of another attempt, which would be counted twice.
+        """
         settings, _ = self.manifest()
         for task in self.tasks():
             for number in range(1, settings.epochs + 1):
                 path = self.trace_path(task.id, number)
-                yield task, number, read_trace(path) if path.exists() else None
+                trace = read_trace(path) if path.exists() else None
+                if trace is not None and (trace.task_id, trace.attempt) != (task.id, number):
+                    raise DamagedInput(
+                        f"{path}: is the trace of attempt {trace.attempt} at {trace.task_id!r}"
+                    )
+                yield task, number, trace
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

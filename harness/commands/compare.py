@@ -103,10 +103,13 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
     rows = [[p.task_id, f"{p.a:.3f}", f"{p.b:.3f}", f"{p.delta:+.3f}", p.trace_b] for p in comparison.worse]
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
-    low, high = comparison.interval
+    interval = "no interval"
+    if comparison.interval:
+        low, high = comparison.interval
+        interval = f"95 % interval {low:+.4f} to {high:+.4f}"
     click.echo(
         f"{comparison.metric}: {comparison.mean_a:.4f} to {comparison.mean_b:.4f}, difference "
-        f"{comparison.difference:+.4f} (95 % interval {low:+.4f} to {high:+.4f}), p {comparison.p:.4f} "
+        f"{comparison.difference:+.4f} ({interval}), p {comparison.p:.4f} "
         f"({comparison.test}), sign test {comparison.sign_p:.4f}; {len(comparison.pairs)} tasks in "
         f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )

@@ -20,6 +20,7 @@ from snapshots.errors import StillwebError, UsageError
 
 Status = Literal["scored", "zero", "unparsable", "timeout", "unsolvable"]
 STATUSES: tuple[Status, ...] = ("scored", "zero", "unparsable", "timeout", "unsolvable")
+FAULTS = ("judge", "reference", "scorer")  # whose it can be that an answer has no score, besides its own
 Message = Mapping[str, Any]  # a Chat Completions message: {"role": …, "content": …}
 
 
@@ -48,7 +49,8 @@ class Score:
     `metrics`: name -> value, None where it was not scored. `status`: `scored`; `zero`, nothing was answered;
     `unparsable`, something was answered that can't be read (metrics None); `timeout`; `unsolvable` in this
     snapshot. `detail` is JSON; for tables it holds `cells`: a list of rows of
-    {column, value, normalised, reference, right}, and `problems`: list of sentences when something went wrong.
+    {column, value, normalised, reference, right}, and `problems`: list of sentences when something went wrong;
+    `fault` is one of FAULTS where it was not the answer's that there is no score.
     """
 
     metrics: dict[str, float | None]
@@ -198,13 +200,14 @@ def _as_read_back(found: Score) -> Score:
     return Score.from_json(json.loads(json.dumps(Score(metrics, found.status, found.detail).to_json())))
 
 
-def unscored(task: Task, status: Status, reason: str) -> Score:
+def unscored(task: Task, status: Status, reason: str, *, fault: str | None = None) -> Score:
     """The score of an attempt that has no answer to judge.
 
-    A `timeout` or `zero` earns 0 in every metric of its scorer; `unparsable` and `unsolvable` are null.
+    A `timeout` or `zero` earns 0 in every metric of its scorer; `unparsable` and `unsolvable` are null. `fault` (see
+    FAULTS) says that it is no failure of the agent, so that a comparison of agents leaves it out.
     """
     value: float | None = 0.0 if status in ("timeout", "zero") else None
     metrics: dict[str, float | None] = dict.fromkeys(METRICS.get(task.scorer, ()), value)
     for name in MEASURED & metrics.keys():
         metrics[name] = None  # a time, so that 0 would be the best there is
-    return Score(metrics, status, {"problems": [reason]})
+    return Score(metrics, status, {"problems": [reason], **({"fault": fault} if fault else {})})

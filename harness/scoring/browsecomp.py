@@ -21,7 +21,7 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
     try:
         verdict = grade(judge, model, problem, answer, str(task.reference), template=template)
     except GradeError as error:
-        return unscored(task, "unparsable", str(error))
+        return unscored(task, "unparsable", str(error), fault="judge")
     prompt = "options.template" if template else grader_template()["version"]
     return Score(
         {"correct": float(verdict.correct)},

@@ -54,6 +54,8 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     except ValueError as error:
         problems.append(f"the judge {model} gave no list of steps: {error}")
     detail = {"extracted": extracted, "parsed": parsed, "steps": steps, "judge": model}
+    if share is None:
+        detail["fault"] = "judge"
     metrics = {"em": Both(float(faithful), float(fixed), why), "step_accuracy": Both(share, share)}
     return score_of(metrics, context, "scored", detail, problems)
 

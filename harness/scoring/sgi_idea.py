@@ -107,6 +107,8 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "verdicts": {name: formulas.verdict(name, votes[name]) for name in DIMENSIONS},
         "ballots": ballots,
     }
+    if undecided and idea is not None and context.mode == "fixed":
+        detail["fault"] = "judge"
     return score_of(metrics, context, "scored", detail, problems)
 
 

@@ -125,9 +125,8 @@ def score_wet(task: Task, answer: str | None, context: Context) -> Score:
     predicted = parse_steps(answer if inside is None else inside)
     detail = {"steps": len(predicted), "reference_steps": len(gold)}
     if not gold and not predicted:
-        return unscored(
-            task, "unparsable", "neither reference nor answer has a step; the official scorer divides by 0"
-        )
+        reason = "neither reference nor answer has a step; the official scorer divides by 0"
+        return unscored(task, "unparsable", reason, fault="reference")
     names = [[step.action for step in steps] for steps in (gold, predicted)]
     accuracy = parameter_accuracy(gold, predicted)
     official, fixed = sequence_official(*names), sequence_fixed(*names)

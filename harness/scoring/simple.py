@@ -49,7 +49,7 @@ def score_judged(task: Task, answer: str | None, context: Context) -> Score:
     try:
         verdict = grade(judge, model, question, answer, _text(task.reference), template=own_template(task))
     except GradeError as error:
-        return unscored(task, "unparsable", str(error))
+        return unscored(task, "unparsable", str(error), fault="judge")
     return Score({"correct": float(verdict.correct)}, "scored", {"model": model, "grade": verdict.to_json()})
 
 

@@ -131,11 +131,12 @@ def score_table(task: Task, answer: str | None, context: Context) -> Score:
     reference = task.reference if isinstance(task.reference, str) else ""
     gold = parse_reference(reference, rubric)
     if gold is None or (not gold.rows and gold.form != "none"):
-        return _empty(None, "unparsable", {"problems": ["the reference answer can't be read as a table"]})
+        problem = "the reference answer can't be read as a table"
+        return _empty(None, "unparsable", {"problems": [problem], "fault": "reference"})
     widths = {len(row) for row in gold.rows} - {len(rubric.columns)}
     if widths:
         problem = f"the reference has rows of {sorted(widths)} cells for {len(rubric.columns)} columns"
-        return _empty(None, "unparsable", {"problems": [problem]})
+        return _empty(None, "unparsable", {"problems": [problem], "fault": "reference"})
     if answer is None:
         return _empty(0.0, "zero", {"problems": ["no answer"]})
 

@@ -17,7 +17,7 @@ from harness.summary import score_run
 from harness.trace import append_event, read_trace, replace_events
 from snapshots.errors import DamagedInput, StillwebError, UsageError
 from tests.harness.commands.calling import call
-from tests.support.runs import bird_task, make_run, write_script
+from tests.support.runs import RUBRIC, bird_task, make_run, write_script
 
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
 
@@ -133,6 +133,7 @@ def test_a_trace_counts_for_its_own_attempt_and_run_only(tmp_path):
         "snapshot": "another",
         "agent": {"kind": "another"},
         "scoring": {**trace.header["scoring"], "fold_case": True},
+        "rubric": {**RUBRIC, "columns": ["id"]},  # a score computed again would be computed by it
     }.items():
         replace_events(wrong, [{**trace.header, member: value}, *trace.events])
         with pytest.raises(DamagedInput, match=f"wrong.1.jsonl: its {member} is not that of the run"):

@@ -200,7 +200,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("min(up, down) + 1", "min(up, down)"),
             ("Fraction(2 * tail, 2**n)", "Fraction(tail, 2**n)"),
             ("min(Fraction(1), Fraction", "max(Fraction(0), Fraction"),
-            ("value > 0 for value in exact", "value >= 0 for value in exact"),
+            ("value > 0 for value in found", "value >= 0 for value in found"),
             ("(1 - level) / 2", "(1 - level)"),
             ("/ sum(count for _, count in drawn)", "/ len(drawn)"),
             ("means[int(cut * (resamples - 1))]", "means[0]"),

@@ -1,0 +1,146 @@
+"""What is no evidence about an agent is left out of a comparison by name, and what can't be told is not told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.certificate import write_certificate
+from harness.compare import Outcome, compare, failed_gates, read_outcomes
+from harness.report.comparison import write_comparison
+from harness.run_files import RunFiles
+from harness.scoring import Context, score
+from harness.task import Task
+from harness.trace import read_trace, replace_events
+from snapshots.errors import DamagedInput
+from tests.harness.commands.calling import call
+from tests.harness.scoring.standins import Answers
+from tests.support.runs import make_run
+
+
+def attempts(task: str, *values: float | None, status: str = "scored", fault: str = "") -> list[Outcome]:
+    return [
+        Outcome(task, task, number, {"correct": value}, status, fault=fault)
+        for number, value in enumerate(values, 1)
+    ]
+
+
+def test_a_mean_that_rounding_moved_is_neither_worse_nor_better() -> None:
+    one = [o for name in "abc" for o in attempts(name, 0.1, 0.2)]
+    two = [o for name in "abc" for o in attempts(name, 0.3, 0.0)]
+    for a, b in ((one, two), (two, one)):
+        result = compare(a, b)
+        assert (result.difference, result.interval, result.worse, result.better) == (0, (0, 0), (), ())
+        gates = ["regressed", "worse>0", "better>0", "difference<0", "difference>0", "lower<0", "upper>0"]
+        assert failed_gates(result, gates) == []
+    before = attempts("a", 0.1) + attempts("b", 0.3) + attempts("c", 0.0)
+    after = attempts("a", 0.3) + attempts("b", 0.0) + attempts("c", 0.1)
+    assert compare(before, after).difference == 0  # +0.2, -0.3 and +0.1 sum to a hair beside it
+
+
+def test_of_one_cluster_there_is_no_interval(tmp_path: Path) -> None:
+    result = compare(attempts("a", 1.0), attempts("a", 0.0))
+    assert result.interval is None
+    assert json.loads(json.dumps(result.to_json()))["interval"] is None
+    assert failed_gates(result, ["upper<0", "lower<-0.5"]) == [
+        "upper<0: there is no interval over 1 cluster",
+        "lower<-0.5: there is no interval over 1 cluster",
+    ]
+    files = make_run(tmp_path, ["right"])
+    outcomes = read_outcomes(files.path)
+    page = tmp_path / "page.html"
+    write_comparison(compare(outcomes, outcomes), page)
+    assert "no interval" in page.read_text()
+
+
+def test_what_a_judge_or_scorer_failed_is_nothing_that_the_agent_earned() -> None:
+    good = [o for name in "abcdefgh" for o in attempts(name, 1.0)]
+    judge = attempts("a", None, status="unparsable", fault="judge") + good[1:]
+    result = compare(good, judge)
+    assert (result.difference, result.worse) == (0, ())
+    assert result.left_out == (("a", "unscored: its judge failed (1 of 1 attempts)"),)
+    assert failed_gates(result, ["regressed"]) == []
+    scorer = attempts("a", None, status="unparsable", fault="scorer") + good[1:]
+    assert failed_gates(compare(good, scorer), ["regressed"]) == [
+        "regressed: can't be told while the scoring of tasks failed, which --retry-failed does again (1)"
+    ]
+    babbled = attempts("a", None, status="unparsable") + good[1:]
+    assert compare(good, babbled).worse[0].b == 0  # its own fault
+
+
+def test_a_fault_is_of_the_metrics_that_have_no_value() -> None:
+    half = [Outcome("a", "a", 1, {"em": 1.0, "step_accuracy": None}, fault="judge", status="scored")]
+    whole = [Outcome("a", "a", 1, {"em": 1.0, "step_accuracy": 1.0}, status="scored")]
+    both = [*whole, Outcome("b", "b", 1, {"em": 0.0, "step_accuracy": 0.5}, status="scored")]
+    assert compare(both, half + both[1:], "em").left_out == ()
+    found = compare(both, half + both[1:], "step_accuracy")
+    assert (found.difference, [task for task, _ in found.left_out]) == (0, ["a"])
+
+
+def test_reasons_are_counted_each_for_itself() -> None:
+    mixed = [
+        *attempts("a", None, status="unsolvable"),
+        Outcome("a", "a", 2, {}, "unfinished"),
+        *attempts("b", 1),
+    ]
+    there = attempts("a", 1, 1) + attempts("b", 1)
+    assert compare(there, mixed).left_out == (("a", "unfinished (1 of 2 attempts)"),)
+
+
+def test_scores_say_whose_fault_it_is() -> None:
+    context = Context(judge=Answers("<html>Too many requests"), env={"GRADER_MODEL": "grader"})
+    for name in ("judge", "browsecomp"):
+        assert score(Task("t", "?", "Alpha", name), "Alpha", context).detail["fault"] == "judge"
+    research = Task("t", "?", {"answer": "5", "steps": ["a"]}, "sgi-deep-research")
+    found = score(research, "<answer>5</answer>", context)
+    assert (found.metrics["step_accuracy"], found.detail["fault"]) == (None, "judge")
+    side_car = {"rubric": {"columns": ["a", "b"], "row_key": ["a"]}}
+    table = Task("t", "?", "prose", "table", options=side_car)
+    assert score(table, "1|2").detail["fault"] == "reference"
+    assert "fault" not in score(Task("t", "?", "1|2", "table", options=side_car), "prose").detail
+
+
+def test_a_failed_scoring_is_read_back_as_such(tmp_path: Path) -> None:
+    files = make_run(tmp_path, ["right", "wrong"])
+    path = files.path / "tasks.jsonl"
+    path.write_text(path.read_text().replace('"scorer": "table"', '"scorer": "harness.task:Task"', 1))
+    shutil.rmtree(files.traces)
+    make_again(files)
+    assert {o.task_id: (o.status, o.fault) for o in read_outcomes(files.path)} == {
+        "right": ("unparsable", "scorer"),
+        "wrong": ("scored", ""),
+    }
+
+
+def make_again(files: RunFiles) -> None:
+    from harness.display import SilentDisplay
+    from harness.runner import run_attempts
+
+    files.traces.mkdir()
+    run_attempts(files.path, display=SilentDisplay())
+
+
+def test_traces_that_are_not_those_of_the_certificate_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        runs.append(make_run(tmp_path / name, ["right", "wrong"]))
+        write_certificate(runs[-1].path)
+    paths = [run.path for run in runs]
+    assert call(capsys, "compare", *paths, "--fail-on", "worse>0")[0] == 0
+    trace = read_trace(runs[1].trace_path("wrong", 1))
+    score = {**trace.events[-1], "metrics": {**trace.events[-1]["metrics"], "em": 1.0}}
+    replace_events(trace.path, [trace.header, *trace.events[:-1], score])
+    with pytest.raises(DamagedInput, match="the trace of wrong/1 is not the one"):
+        read_outcomes(paths[1])
+    assert call(capsys, "compare", *paths)[0] == 3
+    trace.path.unlink()
+    assert call(capsys, "compare", *paths)[0] == 3
+    shutil.copy(runs[1].trace_path("right", 1), trace.path)
+    with pytest.raises(DamagedInput, match=r"wrong\.1\.jsonl: is the trace of attempt 1 at 'right'"):
+        read_outcomes(paths[1])

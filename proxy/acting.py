@@ -6,8 +6,6 @@ the same page.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -66,17 +64,7 @@ _ON_LABEL = """(e) => {
 }"""
 # What a person reads of each option, what stands in it, and its value.
 _OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
-OPENS_A_TAB = """(e) => { const link = e.closest("a[href][target]");
-  return Boolean(link && !link.download && !/^_(self|top|parent)$/i.test(link.target)); }"""
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
-
-
-async def told_of_a_tab(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so after a click that opens a tab, of which the browser tells when it likes; at most ten seconds."""
-    for _ in range(500):
-        if is_so():
-            break
-        await asyncio.sleep(0.02)
 
 
 class Driver:
@@ -142,7 +130,7 @@ class Driver:
     async def open(self, url: str) -> tuple[Response | None, Calm]:
         """Load a URL and wait until it is quiet. Raises Failed with the network's reason."""
         if self._page is None:
-            self._page = await self.context.new_page()
+            self._page = await self.traffic.new_page()
             self._page.set_default_timeout(ACTION_MS)
             self._page.on("dialog", self._answer)
             self._opened.clear()
@@ -320,10 +308,7 @@ class Driver:
 
     async def _click(self, given: dict[str, Any]) -> None:
         element = await locate(self.page, given)
-        opens = await element.evaluate(OPENS_A_TAB)
         await element.click(timeout=ACTION_MS)
-        if opens:
-            await told_of_a_tab(lambda: bool(self._opened))
 
     async def _press(self, given: dict[str, Any]) -> None:
         if any(way in given for way in TARGETS):

@@ -253,6 +253,7 @@
   //= freeze_motion.js
   //= freeze_shadow.js
   //= freeze_streams.js
+  //= freeze_tabs.js
 
   // ---- the driver's side
   if (observer) enter(document);
@@ -276,14 +277,15 @@
     return { pending: sum("pending", pending), held: sum("held", holding(through)) };
   };
   // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
-  // Stops early when a request starts, unless `through`; moves the clock to the end of the span only if `whole`.
+  // Stops early when a tab is opened or, unless `through`, a request starts; moves the clock to the end of the span only if `whole`.
   const pass = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
-    const end = clock + ms, began = started, asked = fetched, from = clock, limit = native.now() + real;
+    const end = clock + ms, began = started, opened = G.top === G ? 0 : untold(), asked = fetched, from = clock, limit = native.now() + real;
     let ran = 0;
     looked = shownAt = -1;
     for (;;) {
       const waiting = await rest(through);
       if (waiting.held > 0 || (!through && (waiting.pending > 0 || started !== began))) break;
+      if (untold() > opened) { whole = false; break; }
       const timer = first();
       const due = Math.min(timer ? timer.due : Infinity, nextInWorkers(), nextInMotion());
       if (due > end) break;
@@ -303,7 +305,7 @@
     }
     if (whole && holding(through) === 0 && (through || (pending === 0 && started === began))) { clock = Math.max(clock, end); keepUp(); }
     if (workers.size) await askWorkers({ to: elapsed(), through });
-    const state = together(status(through));
+    const state = saying(together(status(through)));
     state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
@@ -329,11 +331,11 @@
   const status = (through) => {
     const timer = first();
     return { elapsed: elapsed(), pending, held: holding(through), started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
-      leaving: leaving(), ready: isWindow ? document.readyState : "complete", ...talk() };
+      leaving: leaving(), tabs, ready: isWindow ? document.readyState : "complete", ...talk() };
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "held", "started", "mutations", "leaving", "sent", "heard"]) state[name] += known.state[name];
+      for (const name of ["pending", "held", "started", "mutations", "leaving", "tabs", "sent", "heard"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;
@@ -341,7 +343,7 @@
   // Two real frames: lets intersection and resize observers speak, unless the page's last running has ended with that.
   const frames = async () => {
     if (shownAt !== happened()) await Promise.all([show(), askWorkers({ frames: true })]);
-    return together(status());
+    return saying(together(status()));
   };
-  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay }), enumerable: false });
+  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay, told }), enumerable: false });
 })

@@ -48,6 +48,7 @@ class State(TypedDict, total=False):
     mutations: int
     next: float | None
     leaving: int
+    untold: int
     ready: str
     replay: bool
     ran: int
@@ -182,6 +183,23 @@ async def ask_all(page: Page, call: str) -> State | None:
     return await _ask(page.main_frame, call)
 
 
+async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how: str) -> State | None:
+    """Let at most `ms` of the page's time pass, as `how` says; then wait until the browser has told of tabs that were opened."""
+    state = await ask_all(page, f"run({ms}, {{{how}}})")
+    if state is not None:
+        await told_of_tabs(page, traffic, state, patience)
+    return state
+
+
+async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: Patience) -> bool:
+    """Wait until the browser has told of the tabs that the page has opened, as it says; whether there are any."""
+    if not state["untold"]:
+        return False
+    await traffic.told_of_tabs(state["untold"], patience.stuck, patience.real)
+    await ask_all(page, "told()")
+    return True
+
+
 async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Patience | None = None) -> Calm:
     """Let exactly `seconds` of the page's own time pass, and wait for what that starts."""
     left = seconds * 1000
@@ -190,7 +208,7 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
     while left > 0 and asyncio.get_running_loop().time() < deadline:
         await traffic.idle(patience.stuck, patience.real)
         stuck = "true" if traffic.hanging else "false"
-        state = await ask_all(page, f"run({left}, {{whole: true, through: {stuck}}})")
+        state = await step(page, traffic, left, patience, f"whole: true, through: {stuck}")
         if state is None:
             await asyncio.sleep(0.02)
             continue
@@ -230,7 +248,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         through = "true" if traffic.hanging else "false"
         before = traffic.count
         span = min(patience.virtual - since, max(STRIDE, since, ahead))
-        state = await ask_all(page, f"run({span}, {{through: {through}}})")
+        state = await step(page, traffic, span, patience, f"through: {through}")
         if state is None:
             await asyncio.sleep(0.01)
             continue
@@ -262,7 +280,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if not rested:
             continue
         after = await ask_all(page, "frames()")
-        if after is None or traffic.count != before:
+        if after is None or await told_of_tabs(page, traffic, after, patience) or traffic.count != before:
             continue
         if after["mutations"] != state["mutations"] and since < patience.virtual and settled < 20:
             settled += 1  # observers or the network's last words have changed it: once more

@@ -9,6 +9,7 @@ const enter = (root) => {
   roots.add(root);
   observer.observe(root, { subtree: true, childList: true, characterData: true, attributes: true });
   watchMotion(root);
+  if (root !== document) heedForms(root); // they are told of within a tree only
   explore(root);
 };
 const explore = (root) => { // those that came with the markup

@@ -129,7 +129,7 @@ const nextInWorkers = () => [...workers].reduce((least, { state, offset }) =>
   state && state.next !== null ? Math.min(least, config.start + offset + state.elapsed + state.next) : least, Infinity);
 // Real ms in which one that begins, or computes, is waited for; for ever it holds nothing.
 const BEGINNING = 20000, WORKING = 8000;
-const NOTHING = { elapsed: 0, pending: 0, held: 0, started: 0, mutations: 0, next: null, leaving: 0, sent: 0, heard: 0 };
+const NOTHING = { elapsed: 0, pending: 0, held: 0, started: 0, mutations: 0, next: null, leaving: 0, tabs: 0, sent: 0, heard: 0 };
 const askWorkers = async (message) => {
   for (const known of workers) if (known.frame && known.frame.closed) workers.delete(known);
   const answers = await Promise.all([...workers].map((known) => new Promise((done) => {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 WORKER = re.compile(
     r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
 )  # how freeze.js marks the script of a worker
+TAB_LOOKS = 500  # for a tab that was opened: at least ten seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 
 
@@ -46,6 +47,7 @@ class Traffic:
     answers: list[Answer] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
     blocked: bool = False  # a page wanted a service worker
+    tabs: int = 0  # that the browser told of, without those that pages were known to open
     silence: Silence = field(default_factory=Silence)
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -57,11 +59,28 @@ class Traffic:
         self.context.on("response", self._answered)
         self.context.on("page", self._page)
         for page in self.context.pages:
-            self._page(page)
+            page.on("websocket", self._socket)
         self.context.on("console", self._console)
 
     def _page(self, page: Page) -> None:
+        self.tabs += 1
         page.on("websocket", self._socket)
+
+    async def new_page(self) -> Page:
+        """A page of our own, which no other opened."""
+        self.tabs -= 1
+        return await self.context.new_page()
+
+    async def told_of_tabs(self, count: int, stuck: float, seconds: float) -> None:
+        """Wait until the browser has told of so many tabs that pages opened; not for ever, as one may be told of by none."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        for _ in range(TAB_LOOKS):  # looks, not seconds: a busy machine has few
+            left = deadline - asyncio.get_running_loop().time()
+            if self.tabs >= count or left <= 0:
+                break
+            await self.idle(stuck, left)  # a tab is told of when its first answer is here
+            await asyncio.sleep(0.02)
+        self.tabs = max(0, self.tabs - count)
 
     def _socket(self, socket: WebSocket) -> None:
         url = MARKED.sub("", socket.url)

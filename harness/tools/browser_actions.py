@@ -14,7 +14,7 @@ from harness.tools.browser_files import drop, file_upload, opens_chooser
 from harness.tools.browser_reply import Reply, tab_lines
 from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import find, is_pattern, quoted, said
-from proxy.freeze import ask_all, pass_time
+from proxy.freeze import pass_time, step
 from proxy.sight import STILL
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
@@ -71,13 +71,10 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     more = f"{{ {', '.join(shown)} }}" if shown else ""
     reply.code(f"await page.{code}.{verb}({more});")
     action = locator.dblclick if given.get("doubleClick") else locator.click
-    chooses, opens = await opens_chooser(locator), await session.opens_tab(locator)
-    before = session.opened
+    chooses = await opens_chooser(locator)
     await session.until_dialog(action(**options))
     if chooses:
         await session.tab.chosen()
-    if opens:
-        await session.more_tabs(before)
     await session.rest()
 
 
@@ -232,6 +229,7 @@ def _index(session: Browsing, index: float) -> int:
 
 async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_evaluate; time passes for the page while it is evaluated."""
+    assert session.traffic is not None
     expression = given["function"]
     wrapper = """async (%s) => {
       const value = eval(`(${expression})`);
@@ -252,7 +250,7 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
         while not task.done():
             await asyncio.wait({task}, timeout=0.03)
             if not task.done() and session.tab.dialog is None:
-                await ask_all(session.page, "run(50, {whole: true, through: true})")
+                await step(session.page, session.traffic, 50, session.patience, "whole: true, through: true")
             if asyncio.get_running_loop().time() > deadline:
                 raise Problem(said("timeout", ms=int(EVALUATE_SECONDS * 1000)))
         answer = task.result()

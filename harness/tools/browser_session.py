@@ -19,7 +19,7 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
-from proxy.acting import OPENS_A_TAB, Driver, told_of_a_tab
+from proxy.acting import Driver
 from proxy.failures import Failed
 from proxy.freeze import Patience, settle
 from proxy.misses import Missed, masked_url, one_name, unseen
@@ -65,7 +65,6 @@ class Browsing:
     patience: Patience = field(default_factory=Patience)
     tabs: list[Tab] = field(default_factory=list)
     current: int = 0
-    opened: int = 0  # tabs so far
     context: BrowserContext | None = None
     traffic: Traffic | None = None
     told: int = 0  # answers that calls have told of
@@ -153,7 +152,8 @@ class Browsing:
                 self._opened(page)
             self.current = 0
         if not self.tabs:
-            await self.context.new_page()
+            assert self.traffic is not None
+            await self.traffic.new_page()
             self.current = 0
 
     def _answered(self, response: Response) -> None:
@@ -161,7 +161,6 @@ class Browsing:
 
     def _opened(self, page: Page) -> None:
         tab = Tab(page)
-        self.opened += 1
         self.tabs.append(tab)
         page.on("close", lambda _: self._gone(tab))
 
@@ -172,21 +171,10 @@ class Browsing:
             if index < self.current or self.current >= len(self.tabs):
                 self.current = max(0, self.current - 1)
 
-    async def opens_tab(self, locator: Locator) -> bool:
-        """Whether a click on the element opens a tab, of which the browser tells when it likes."""
-        try:
-            return bool(await locator.evaluate(OPENS_A_TAB, timeout=GIVEN_MS))
-        except PlaywrightError:
-            return False  # the click will say why
-
-    async def more_tabs(self, before: int) -> None:
-        """Wait until more tabs were opened than `before`, but not if a dialog holds the page."""
-        await told_of_a_tab(lambda: self.opened > before or self.tab.dialog is not None)
-
     async def new_tab(self) -> None:
         """Open a tab and make it the current one."""
-        assert self.context is not None
-        await self.context.new_page()
+        assert self.traffic is not None
+        await self.traffic.new_page()
         self.current = len(self.tabs) - 1
 
     async def until_dialog(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page
 
-from harness.tools.browser_session import Browsing
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_text import argument_error, code_of, contract, find, quoted
 from harness.tools.contract import ToolResult
@@ -27,6 +25,7 @@ from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.harness.tools.browsed import Browsed
+from tests.proxy.late_pages import tell_late
 from tests.proxy.sites import Answer, serve
 
 PAGE = """<!DOCTYPE html><title>T</title><h1>Hi</h1><button onclick="alert('boo')">Alert</button>
@@ -170,19 +169,13 @@ def test_what_was_not_recorded_fails_as_the_network_does(served: Served) -> None
 def test_a_new_tab_is_told_of_by_the_click_that_opened_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = Browsing._opened
-
-    def late(session: Browsing, page: Page) -> None:
-        if session.tabs:
-            asyncio.get_running_loop().call_later(1.0, opened, session, page)
-        else:
-            opened(session, page)
-
-    monkeypatch.setattr(Browsing, "_opened", late)
+    tell_late(monkeypatch)
     call = served.session()
     call("browser_navigate", url=f"{served.base}/")
     told = call("browser_click", target="text=newtab").text
     assert f"- 1: [Two]({served.base}/two)" in told
+    told = call("browser_evaluate", function="() => { open('/two'); }").text
+    assert f"- 2: [Two]({served.base}/two)" in told
 
 
 def test_time_tabs_and_pictures(served: Served) -> None:

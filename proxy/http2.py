@@ -23,6 +23,8 @@ from snapshots.request import Request
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20
+PREFACE = 24  # bytes, as a client begins (RFC 9113, 3.4)
+FRAME_HEAD = 9  # bytes, of which the first three say how many follow (4.1)
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 # How h2 tells that the client has reset a stream, which it may do in the same packet: closed, and once another one
 # was opened after it also forgotten.
@@ -89,6 +91,8 @@ class Http2:
         self._incoming: dict[int, _Incoming] = {}
         self._outgoing: dict[int, _Outgoing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._rest = PREFACE  # bytes to come of the frame that has begun
+        self._head = b""
         self._flush()
 
     def lost(self) -> None:
@@ -99,21 +103,39 @@ class Http2:
 
     def feed(self, data: bytes) -> None:
         """Decrypted bytes of the client."""
-        try:
-            events = self._h2.receive_data(data)
-        except h2.exceptions.ProtocolError:
-            self._hub.malformed += 1
-            self._flush()
-            self._connection.close()
-            return
-        try:
-            for event in events:
-                self._event(event)
-        except h2.exceptions.ProtocolError as error:  # ours: the client's own were found above
-            self._hub.failed(error)
-            self._connection.abort()
-            return
+        for piece in self._cut(data):  # h2 gives no event of a piece in which there is an error
+            try:
+                events = self._h2.receive_data(piece)
+            except h2.exceptions.ProtocolError:
+                self._hub.malformed += 1
+                self._flush()
+                self._connection.close()
+                return
+            try:
+                for event in events:
+                    self._event(event)
+                if any(isinstance(event, h2.events.StreamEnded) for event in events):
+                    self.pump()  # after an error, or a goodbye, nothing can be sent any more
+            except h2.exceptions.ProtocolError as error:  # ours: the client's own were found above
+                self._hub.failed(error)
+                self._connection.abort()
+                return
         self.pump()
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        """The same bytes, cut where frames end; less than the head of one is kept for the next time."""
+        data, self._head = self._head + data, b""
+        at = 0
+        while at < len(data):
+            if not self._rest:
+                if len(data) - at < FRAME_HEAD:
+                    self._head = data[at:]
+                    return
+                self._rest = FRAME_HEAD + int.from_bytes(data[at : at + 3])
+            end = min(len(data), at + self._rest)
+            self._rest -= end - at
+            yield data[at:end]
+            at = end
 
     def _event(self, event: h2.events.Event) -> None:
         match event:

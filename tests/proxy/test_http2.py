@@ -7,9 +7,11 @@ import ssl
 import h2.config
 import h2.connection
 import h2.events
+import pytest
 
 from proxy.gateway import Gateway
 from tests.proxy.gateways import PAGE, tunnel
+from tests.support.waiting import until
 
 
 def asked(connection: h2.connection.H2Connection, stream: int, path: str) -> None:
@@ -45,3 +47,33 @@ def test_a_request_taken_back_at_once_harms_no_other(gateway: Gateway) -> None:
     told = [e for e in gateway.ledger.entries() if e["session"] == "taken-back"]
     assert [e["url"] for e in told] == [f"https://two.example/{name}" for name in ("big", "big", "")]
     assert (gateway.stats.malformed, gateway.stats.failures) == (before.malformed, before.failures)
+
+
+def test_a_client_that_says_goodbye_with_its_last_request_is_answered(gateway: Gateway) -> None:
+    with tunnel(gateway, "two.example", ("h2",), session="goodbye") as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/")
+        sent = mine.data_to_send()
+        sock.sendall(sent + b"\x00\x00\x08\x07" + bytes(5) + bytes(8))
+        assert answers(sock, mine, 1) == PAGE
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_was_asked_before_a_protocol_error_is_answered_and_in_the_ledger(
+    gateway: Gateway, at_once: bool
+) -> None:
+    """Though all of it came in one piece, or byte after byte."""
+    before, session = gateway.stats, f"malformed-{at_once}"
+    with tunnel(gateway, "two.example", ("h2",), session=session) as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/")
+        asked(mine, 3, "/nowhere")
+        sent = mine.data_to_send() + b"\x00\x00\x08\x06\x00\x00\x00\x00\x01" + bytes(8)  # a ping of a stream
+        for piece in [sent] if at_once else [sent[n : n + 1] for n in range(len(sent))]:
+            sock.sendall(piece)
+        assert answers(sock, mine, 1) == PAGE
+        assert until(lambda: gateway.stats.malformed == before.malformed + 1)
+    told = [(e["url"], e["status"]) for e in gateway.ledger.entries() if e["session"] == session]
+    assert told == [("https://two.example/", 200), ("https://two.example/nowhere", 504)]

@@ -89,7 +89,10 @@ def command(
                 f"repeats: {counted(within['repeated'], 'task')} attempted again, {len(within['flips'])} with differing scores"
             )
         for cluster in within.get("errors_by_base", ()):
-            click.echo(f"errors: {cluster['base']}: {cluster['wrong']} of {cluster['attempts']} attempts")
+            how = ", ".join(f"{count} {status}" for status, count in cluster["statuses"].items())
+            click.echo(
+                f"errors: {cluster['base']}: {cluster['wrong']} of {cluster['attempts']} attempts ({how})"
+            )
     if comparison is None:
         return
     if page is not None:

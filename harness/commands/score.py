@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness.commands.show import show_summary
-from harness.console import say
+from harness.console import counted, say
 
 
 @click.command("score")
@@ -21,11 +21,15 @@ def command(run: Path, write: bool, as_json: bool) -> int:
     stillweb score run1              exit code 1 if a score came out differently
     """
     from harness.certificate import check_traces, write_certificate
+    from harness.display import one_line
     from harness.summary import score_run
 
     different = score_run(run, write=write)
     for one in different:
         say(f"{one.trace.name}: a score came out differently: {one.before} now {one.after}")
     certificate = write_certificate(run) if write else None if different else check_traces(run)
-    show_summary(run, certificate, as_json)
+    summary = show_summary(run, certificate, as_json)
+    if summary.failed:
+        name, why = summary.failed[0]
+        say(f"{counted(len(summary.failed), 'attempt')} failed ({name}: {one_line(why)})")
     return 1 if different else 0

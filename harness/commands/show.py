@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from harness.summary import Summary
 
 
+MOST_METRICS = 8  # told of each attempt
+
+
 def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
     """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
     from harness.run_files import RunFiles
@@ -23,7 +26,8 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         print_json({**summary.to_json(measured=True), "certificate": certificate})
         return summary
     named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
-    names = (named or list(summary.means))[:8]
+    every = named or list(summary.means)
+    names = every[:MOST_METRICS]
     rows = []
     for task, number, trace in RunFiles(run).attempts():
         score = trace.last("score") if trace is not None else None
@@ -33,6 +37,9 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         rows.append([f"{task.id}.{number}", status, *values])
     rows.append(["mean of all", "", *(_number(summary.means[name].all) for name in names)])
     click.echo(table(["attempt", "status", *names], rows))
+    if others := every[MOST_METRICS:]:
+        means = ", ".join(f"{name} {_number(summary.means[name].all)}" for name in others)
+        click.echo(f"mean of all, of the other metrics: {means}")
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)
     click.echo(
         f"{summary.owed} attempts: {statuses}; {summary.tool_calls} tool calls, {summary.misses} misses"

@@ -15,6 +15,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.console import counted
+from harness.display import one_line
 from harness.kept_certificate import read_kept
 from harness.report.screenshots import Screenshots
 from harness.report.sheet import Sheet, sheet_of
@@ -90,17 +92,33 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
         title=title or "Stillweb run",
         summary=summary,
         bars=_bars(summary),
-        metrics=_metric_table(summary),
+        metrics=(metrics := _metric_table(summary)),
+        forms=any(row["raw"] or row["forgiven"] for row in metrics),
         sheets=rows,
         told=rows[:MOST_ATTEMPTS],
         certificate=certificate,
         stands_on=stands_on,
         who=_who(stands_on.get("agent") or {}),
         settings=settings,
-        problems=problems,
+        problems=[*_left_out(files, summary), *problems],
     )
     write_text(out, page)
     return out
+
+
+def _left_out(files: RunFiles, summary: Summary) -> list[str]:
+    """What the figures of a run don't show of themselves, in sentences."""
+    told = []
+    if refused := files.manifest()[1].get("refused"):
+        told.append(f"{counted(refused, 'record')} of the task set could not be read: in no figure here.")
+    if again := files.made_again():
+        told.append(
+            f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed."
+        )
+    if failed := summary.failed:
+        (name, why), count = failed[0], counted(len(failed), "attempt")
+        told.append(f"{count} failed, by an error of the agent or of the scorer ({name}: {one_line(why)}).")
+    return told
 
 
 def _who(agent: dict[str, Any]) -> str:

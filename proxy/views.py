@@ -203,18 +203,22 @@ class Fetcher:
         steps: list[Step] = []
         sight = await recording.look(driver.page)
         captures = await recording.new_captures()
-        if not self._good(status, sight, url, result):
-            return []
         parent: str | None = None
-        stored = await recording.store(
-            sight, url, steps, parent, captures, **self._circumstances(driver, calm, status)
-        )
-        result.views.append(stored.address)
-        self._note(driver, calm, sight, result)
-        tell(url, f"view {stored.address}")
+        pending: list[Capture] = []
+        if self._passed_through(status, sight, url, bool(flow.steps), result):
+            pending += captures
+        elif self._good(status, sight, url, result):
+            stored = await recording.store(
+                sight, url, steps, parent, captures, **self._circumstances(driver, calm, status)
+            )
+            parent = stored.address
+            result.views.append(stored.address)
+            self._note(driver, calm, sight, result)
+            tell(url, f"view {stored.address}")
+        else:
+            return []
         last = sight.fingerprint
         links.update(dict.fromkeys(sight.pdfs))
-        pending: list[Capture] = []
         for number, step in enumerate(flow.steps, start=1):
             answers = len(driver.traffic.answers)
             later = await driver.perform(step, number)
@@ -223,15 +227,18 @@ class Fetcher:
             calm = later if calm.quiet or status else calm  # a document that lacked a script lacks it still
             sight = await recording.look(driver.page)
             pending += await recording.new_captures()
-            if sight.fingerprint == last and number < len(flow.steps):
+            more, where = number < len(flow.steps), f"{url} after step {number}"
+            if sight.fingerprint == last and more:
                 continue
-            if not self._good(status, sight, f"{url} after step {number}", result):
+            if self._passed_through(status, sight, where, more, result):
+                last = sight.fingerprint
+                continue
+            if not self._good(status, sight, where, result):
                 return list(links)
-            parent = stored.address
             stored = await recording.store(
                 sight, url, steps, parent, pending, **self._circumstances(driver, calm, status)
             )
-            pending = []
+            parent, pending = stored.address, []
             last = sight.fingerprint
             result.views.append(stored.address)
             links.update(dict.fromkeys(sight.pdfs))
@@ -276,6 +283,15 @@ class Fetcher:
         if driver.hidden:
             notes.append("secrets that were filled in are kept as pseudonyms in the steps")
         result.notes += [note for note in notes if note not in result.notes]
+
+    def _passed_through(self, status: int, sight: Sight, where: str, more: bool, result: FetchResult) -> bool:
+        """Whether it is a login form that further steps may fill in: no view, and no end either."""
+        finding = examine(status, sight.text, sight.html) if more and status < 400 else None
+        if finding is None or finding.kind != "login":
+            return False
+        note = f"{where}: not stored as a view: login ({finding.reason}); the steps go on from it"
+        result.notes += [note] if note not in result.notes else []
+        return True
 
     def _good(self, status: int, sight: Sight, where: str, result: FetchResult) -> bool:
         finding = examine(status, sight.text, sight.html)

@@ -23,7 +23,9 @@ from tests.proxy.sites import Answer, serve
 PASSWORD = "correct horse 7 staple"
 FORM = b"""<title>Sign in</title><form method=post action=/login><label>Name <input name=name></label>
 <label>Word <input type=password name=word></label><button>Go</button></form>"""
-FILLED = "- fill: {label: Name, value: ann}\n- fill: {label: Word, value: correct horse 7 staple}\n- click: Go\n"
+FILLED = (
+    "- fill: {label: Name, value: ann}\n- fill: {label: Word, value: correct horse 7 staple}\n- click: Go\n"
+)
 
 
 def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

@@ -28,6 +28,13 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def decimals(value: float, digits: int, sign: str = "") -> str:
+    """A figure with that many decimals (and a plus, with `sign`), more where it would look whole and isn't: p 0.00002 is not 0, nor 0.9996 all right."""
+    while float(text := f"{value:{sign}.{digits}f}").is_integer() and value != int(value) and digits < 12:
+        digits += 1
+    return text
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output, keys in the order given."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -9,6 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
+from harness.console import counted
 from harness.hashes import scoring_hashes
 from harness.judging import Evaluator, failure, rescore
 from harness.run_files import RunFiles
@@ -41,6 +42,8 @@ class Summary:
 
     `measured` are the means of what differs from machine to machine (seconds): shown, and in no hash. `failed` are the
     attempts that did not come to a score that means anything, with the reason; in no hash, as the statuses say it.
+    `supposed` are the rules of side-cars that no rubric says (a row key, the columns, the order), each with how many
+    tasks stand on it; in no hash, as the side-cars say it.
     """
 
     owed: int
@@ -53,6 +56,19 @@ class Summary:
     cost: float | None
     measured: dict[str, Mean] = field(default_factory=dict)
     failed: tuple[tuple[str, str], ...] = ()
+    supposed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def told_supposed(self) -> str:
+        """What was supposed, in words; "" where nothing was."""
+        parts = ", ".join(
+            f"{name} of {counted(count, 'task')}" for name, count in sorted(self.supposed.items())
+        )
+        return (
+            f"supposed, for the rubric does not say it: {parts} (`stillweb rubric lint` names them)"
+            if parts
+            else ""
+        )
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """A JSON object; without what was measured it is part of the certificate."""
@@ -70,7 +86,12 @@ class Summary:
             "tokens": self.tokens,
             "cost": self.cost,
             **(
-                {"measured": {name: asdict(mean) for name, mean in self.measured.items()}} if measured else {}
+                {
+                    "measured": {name: asdict(mean) for name, mean in self.measured.items()},
+                    "supposed": dict(sorted(self.supposed.items())),
+                }
+                if measured
+                else {}
             ),
         }
 
@@ -86,6 +107,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     scorers: Counter[str] = Counter()  # attempts owed to each
     gives: dict[str, set[str]] = defaultdict(set)  # the metrics of each scorer
     failed: list[tuple[str, str]] = []
+    supposed: dict[str, set[str]] = defaultdict(set)  # the tasks by what of their side-cars no rubric says
     for task, number, trace in RunFiles(path).attempts():
         owed += 1
         scorers[task.scorer] += 1
@@ -98,6 +120,9 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         assert score is not None
         if why := failure(trace):
             failed.append((f"{task.id}.{number}", why))
+        if task.scorer == "table":
+            for rule in score["detail"].get("assumed", ()):
+                supposed[rule].add(task.id)
         statuses[score["status"]] += 1
         ends[answer["end"] if answer else "none"] += 1
         for name, value in Score.from_json(score).metrics.items():
@@ -132,6 +157,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         cost,
         measured,
         tuple(failed),
+        {rule: len(tasks) for rule, tasks in supposed.items()},
     )
 
 

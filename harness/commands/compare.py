@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import counted, print_json, table
+from harness.console import counted, decimals, print_json, table
 
 if TYPE_CHECKING:
     from harness.compare import Comparison
@@ -98,22 +98,25 @@ def command(
     if page is not None:
         from harness.report.comparison import write_comparison
 
-        click.echo(str(write_comparison(comparison, page).resolve()))
+        click.echo(str(write_comparison(comparison, page, within.get("differs", ())).resolve()))
     check_gates(comparison, gates)
 
 
 def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
-    rows = [[p.task_id, f"{p.a:.3f}", f"{p.b:.3f}", f"{p.delta:+.3f}", p.trace_b] for p in comparison.worse]
+    rows = [
+        [p.task_id, decimals(p.a, 3), decimals(p.b, 3), decimals(p.delta, 3, "+"), p.trace_b]
+        for p in comparison.worse
+    ]
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
     interval = "no interval"
     if comparison.interval:
         low, high = comparison.interval
-        interval = f"95 % interval {low:+.4f} to {high:+.4f}"
+        interval = f"95 % interval {decimals(low, 4, '+')} to {decimals(high, 4, '+')}"
     click.echo(
-        f"{comparison.metric}: {comparison.mean_a:.4f} to {comparison.mean_b:.4f}, difference "
-        f"{comparison.difference:+.4f} ({interval}), p {comparison.p:.4f} "
-        f"({comparison.test}), sign test {comparison.sign_p:.4f}; {len(comparison.pairs)} tasks in "
+        f"{comparison.metric}: {decimals(comparison.mean_a, 4)} to {decimals(comparison.mean_b, 4)}, difference "
+        f"{decimals(comparison.difference, 4, '+')} ({interval}), p {decimals(comparison.p, 4)} "
+        f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {len(comparison.pairs)} tasks in "
         f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )
     for task, why in comparison.left_out:

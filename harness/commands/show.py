@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import print_json, table
+from harness.console import decimals, print_json, table
 
 if TYPE_CHECKING:
     from harness.summary import Summary
@@ -48,6 +48,8 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         click.echo(
             f"{refused} record{'s' * (refused > 1)} of the task set could not be read and {'are' if refused > 1 else 'is'} in no figure"
         )
+    if supposed := summary.told_supposed:
+        click.echo(supposed)
     if again := RunFiles(run).made_again():
         click.echo(
             f"{again} failed attempt{'s' * (again > 1)} made again; what failed is kept in {run / 'failed'}"
@@ -65,4 +67,4 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else decimals(value, 3)

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.console import counted
+from harness.console import counted, decimals
 from harness.display import one_line
 from harness.kept_certificate import read_kept
 from harness.report.screenshots import Screenshots
@@ -51,11 +51,7 @@ def number(value: float | None, digits: int = 3) -> str:
         return "–"
     if value == int(value):
         return str(int(value))
-    while (
-        float(text := f"{value:.{digits}f}").is_integer() and digits < 12
-    ):  # p 0.0002 is not 0, nor 0.9999 wholly right
-        digits += 1
-    return text.rstrip("0").rstrip(".")
+    return decimals(value, digits).rstrip("0").rstrip(".")
 
 
 def render(template: str, **names: Any) -> str:
@@ -115,6 +111,8 @@ def _left_out(files: RunFiles, summary: Summary) -> list[str]:
         told.append(
             f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed."
         )
+    if supposed := summary.told_supposed:
+        told.append(f"{supposed[0].upper()}{supposed[1:]}.")
     if failed := summary.failed:
         (name, why), count = failed[0], counted(len(failed), "attempt")
         told.append(f"{count} failed, by an error of the agent or of the scorer ({name}: {one_line(why)}).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -15,8 +16,11 @@ from snapshots.appending import write_text
 MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 
 
-def write_comparison(comparison: Comparison, out: Path) -> Path:
-    """Writes the page as one file, each attempt of the first run beside the one of that number in the second."""
+def write_comparison(comparison: Comparison, out: Path, differs: Sequence[str] = ()) -> Path:
+    """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
+
+    `differs` names what the runs stand on that is not the same (harness.comparable).
+    """
     told: list[tuple[Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS
     for pair in comparison.worse:
@@ -26,7 +30,7 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
         left -= len(beside)
         told.append((pair, [(_sheet(one, "one"), _sheet(two, "two")) for one, two in beside]))
     worse, more = told, len(comparison.worse) - len(told)
-    page = render("compare.html", comparison=comparison, worse=worse, more=more)
+    page = render("compare.html", comparison=comparison, worse=worse, more=more, differs=differs)
     write_text(out, page)
     return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from harness.certificate import write_certificate
 from harness.cli import main
+from harness.console import decimals
 from harness.display import SilentDisplay
 from harness.report import write_report
 from harness.run_files import RunFiles, Settings
@@ -94,3 +96,50 @@ def test_errors_of_a_run_say_of_which_kind(tmp_path: Path, capsys: pytest.Captur
     _, out = call(capsys, "compare", files.path)
     assert "errors: wrong: 2 of 2 attempts (1 scored, 1 unfinished)" in out
     assert "errors: silent: 2 of 2 attempts (2 zero)" in out
+
+
+def test_what_a_rubric_does_not_say_is_told_with_the_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = {"rubric": {"normalization": {"schema": ["id", "mass"], "field_separator": "|"}}}
+    task = Task("a", "?", "7|3900\n9|3700", "table", meta=rules)
+    whole = bird_task("b")  # its side-car says all
+    settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "7|3900"}}), contracts=())
+    files = start_run(tmp_path / "run", settings, [task, whole])
+    run_attempts(files.path, display=SilentDisplay())
+    words = "upposed, for the rubric does not say it: ordered of 1 task, row_key of 1 task ("
+    assert words in call(capsys, "score", files.path)[1]
+    assert json.loads(call(capsys, "score", files.path, "--json")[1])["supposed"] == {
+        "ordered": 1,
+        "row_key": 1,
+    }
+    assert words in write_report(files.path).read_text()
+
+
+def test_the_page_of_a_comparison_says_on_what_the_runs_do_not_agree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for name, accept in (("one", "rule"), ("two", "exact")):
+        (tmp_path / name).mkdir()
+        paths.append(make_run(tmp_path / name, ["right", "wrong"], accept=accept).path)
+    page = tmp_path / "page.html"
+    call(capsys, "compare", *paths, "--html", page)
+    assert "The runs stand on different accept." in page.read_text()
+    call(capsys, "compare", paths[0], paths[0], "--html", page)
+    assert "stand on different" not in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0.5, 3, "0.500"),
+        (0.9996, 3, "0.9996"),
+        (2 / 2**20, 4, "0.000002"),
+        (0.0, 4, "0.0000"),
+        (1.0, 3, "1.000"),
+    ],
+)
+def test_a_figure_looks_whole_only_where_it_is(value: float, digits: int, text: str) -> None:
+    assert decimals(value, digits) == text
+    assert decimals(-value, digits, "+") == f"-{text}"

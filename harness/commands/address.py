@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -13,7 +13,7 @@ def split_address(words: Sequence[str], what: str) -> tuple[list[str], str]:
     if len(words) < 2:
         raise click.UsageError(f"give one or more snapshots and then {what}")
     *paths, address = words
-    if Path(address).exists() and "://" in paths[0]:
+    if "://" in paths[0] and os.path.exists(address):  # pathlib's raises for what is longer than any path
         raise click.UsageError(f"{address!r} comes first: one or more snapshots and then {what}")
     if "://" not in address and not address.startswith("urn:"):
         raise click.UsageError(f"{address!r} is no URL; it begins with http:// or https://")

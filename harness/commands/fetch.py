@@ -47,9 +47,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
             kind = {"seen": "text", "screenshot": "view"}.get(what, what)
             data = snapshot.resource(kind, view.address if view is not None else address)
         else:
-            frozen = snapshot.text(address)
-            if frozen is None and view is not None:
-                frozen = _text(snapshot, address)
+            frozen = snapshot.text(address) or _text(snapshot, address)
             if frozen is not None and as_json:
                 print_json({"address": frozen.address, "title": frozen.title, "media": frozen.media,
                             "extractor": frozen.extractor, "version": frozen.version, "warnings": list(frozen.warnings),
@@ -57,7 +55,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
                 return 0
             data = frozen.markdown.encode() + b"\n" if frozen is not None else None
     if data is None:
-        say(f"stillweb: {address}: not in the snapshot as {what}; 'stillweb lookup' says what comes nearest")
+        say(f"stillweb: {address}: {_why_not(address, what, view is not None)}")
         return 1
     if out is not None:
         out.write_bytes(data)
@@ -69,11 +67,25 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
 
 
 def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
-    """A view's text by any of its addresses; extracted now where the snapshot is not sealed."""
+    """A view's text by any of its addresses, else that of the page which a client gets; extracted now where none is frozen."""
     from harness.tools.store import Store
+    from snapshots.view import id_in
 
-    found = Store(snapshot).view_text(address)
-    return found[0] if found is not None else None
+    store = Store(snapshot)
+    if (found := store.view_text(address)) is not None:
+        return found[0]
+    if id_in(address) is not None:
+        return None
+    page = store.session("fetch").follow(address)
+    return store.text_of(page.capture) if page.capture is not None and not page.redirects else None
+
+
+def _why_not(address: str, what: str, view: bool) -> str:
+    from snapshots.view import id_in
+
+    if not view and (what != "text" or id_in(address) is not None):
+        return "no view of the snapshot; 'stillweb ls SNAPSHOT --views' lists them"
+    return f"not in the snapshot as {what}; 'stillweb lookup' says what comes nearest"
 
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:

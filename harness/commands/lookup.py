@@ -39,6 +39,7 @@ def command(
     """
     from snapshots import Request, Snapshot
     from snapshots.matching import check_accept
+    from snapshots.view import id_in
 
     check_accept(accept)
     paths, url = split_address(snapshots, "a URL")
@@ -58,7 +59,11 @@ def command(
     )
     with Snapshot.open(*paths) as snapshot:
         say_damage(snapshot)
-        entry, capture = _told(snapshot, request, accept)
+        if id_in(url) is not None and snapshot.view(url) is None:
+            why = "no view of the snapshot has this address; 'stillweb ls SNAPSHOT --views' lists them"
+            entry, capture = {"verdict": "miss", "ambiguous": False, "state": "", "why": why}, None
+        else:
+            entry, capture = _told(snapshot, request, accept)
     answer: dict[str, Any] = {name: entry[name] for name in ("verdict", "ambiguous", "state")}
     answer |= {name: entry[name] for name in ("derived", "why") if name in entry}
     if capture is not None:
@@ -82,7 +87,7 @@ def command(
         if capture is not None:
             for name, value in answer["capture"].items():
                 click.echo(f"  {name}: {value}")
-        if capture is None and not answer["nearest"]:
+        if capture is None and not answer["nearest"] and "why" not in answer:
             click.echo("  near: nothing")
         for near in answer["nearest"]:
             click.echo(f"  near: {near['method']} {near['url']}")

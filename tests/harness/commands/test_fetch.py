@@ -1,0 +1,58 @@
+"""`stillweb fetch` gives the text that the tool of that name gives: sealed or not, by any spelling, redirects followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from snapshots.view import View
+from snapshots.writer import Writer
+from tests.harness.commands.calling import call
+from tests.snapshots.making import exchange
+
+PAGE = "http://site.example/a%20%C3%BC"
+LONG = f"http://site.example/?q={'a' * 5000}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fetch") / "site"
+    with Writer.open(path) as writer:
+        writer.exchange(exchange(PAGE, b"<title>T</title><p>The text of the page.</p>", begin=0, end=1))
+        writer.exchange(
+            exchange(
+                "http://site.example/old", b"", status=302, headers=(("Location", PAGE),), begin=2, end=3
+            )
+        )
+        writer.view(
+            View(PAGE, PAGE, PAGE, "T", ()), {"text": b"seen", "dom": b"<p>The text of the page.</p>"}
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    "address", [PAGE, "http://site.example/a ü", "http://site.example/old", f"{PAGE}#part"]
+)
+def test_a_page_has_its_text_before_it_is_sealed(
+    site: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    code, out = call(capsys, "fetch", site, address)
+    assert (code, "The text of the page." in out) == (0, True)
+
+
+def test_an_address_of_no_view_is_told_as_one(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the page without the steps, neither here nor where a miss is explained."""
+    address = f"{PAGE}#view=0123456789abcdef"
+    for words in (["fetch", address], ["lookup", address], ["fetch", f"{PAGE}x", "--what", "seen"]):
+        with pytest.raises(SystemExit) as ended:
+            main([words[0], str(site), *words[1:]])
+        told = capsys.readouterr()
+        assert ended.value.code == 1
+        assert "'stillweb ls SNAPSHOT --views' lists them" in told.out + told.err
+
+
+def test_an_address_longer_than_any_path_is_a_miss(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "lookup", site, LONG)[0] == 1
+    assert call(capsys, "fetch", site, LONG)[0] == 1

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.agents import agent_of
+from harness.agents.overdue import Overdue, ended_after
 from harness.attempt import Attempt, LimitReached, Stopped
 from harness.display import Display, PlainDisplay
 from harness.engine import Engine, Job, LocalEngine, Outcome
@@ -325,9 +326,11 @@ Played = tuple[str | None, str, str | None]  # the answer, how the attempt ended
 async def _play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> Played:
     limit = attempt.limits.seconds
     lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
+    seconds = 3 * limit + 30 if lenient and limit else limit
     try:
-        async with asyncio.timeout(3 * limit + 30 if lenient and limit else limit) as timer:
-            text: Any = await shop.agent.run(attempt)
+        async with asyncio.timeout(seconds) as timer:
+            with ended_after(seconds):
+                text: Any = await shop.agent.run(attempt)
         if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
             return None, "error", f"the agent's answer is no text but {type(text).__name__}"
         return text, "none" if text is None else "answered", None
@@ -341,6 +344,8 @@ async def _play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) ->
         if timer.expired():
             return None, "seconds", f"the limit of {limit:g} seconds is used up"
         return None, "error", f"TimeoutError: {error}"
+    except Overdue:
+        return None, "seconds", f"the limit of {limit:g} seconds is used up"
     except MissingCapability:
         raise  # no browser, full disk: the machine's fault, which no attempt may be scored by
     except ModelError as error:

@@ -26,12 +26,17 @@ _KEY_SAYS = re.compile(
 )
 _DEDUP_SAYS = re.compile(r"\bde-?duplicat|\bunique (?:by|per|on)\b|\bone row per\b", re.I)
 _ORDER_TOPIC = re.compile(r"(?:^|_|\b)(?:row_)?(?:order|ordering|sort|sorting|rank|ranking)(?:_|\b|$)", re.I)
-_ORDER_SAYS = re.compile(r"\bsort(?:ed)?\b|\border(?:ed|ing)?\b|\bascending\b|\bdescending\b", re.I)
+_ORDER_SAYS = re.compile(r"\bsort(?:ed|ing)?\b|\border(?:ed|ing)?\b|\bascending\b|\bdescending\b", re.I)
 _UNORDERED = re.compile(
-    r"order (?:does not|doesn't|is not|isn't|need not) |\bany order\b|\bunordered\b|\border.?insensitive\b"
-    r"|\bregardless of order\b|\bignore (?:the )?(?:row )?order",
+    r"order(?:ing)?(?: of [\w ]{1,30}?)? (?:does not|doesn't|is not|isn't|need not|is of no|has no"
+    r"|is (?:irrelevant|insignificant|unimportant|ignored|optional)|(?:should|must|can|may|will) be (?:ignored|disregarded))\b"
+    r"|\bany order\b|\bunordered\b|\border.?(?:insensitive|independent)\b|\bno (?:particular|specific|fixed) order\b"
+    r"|\b(?:regardless|irrespective) of (?:the )?(?:row )?order|\b(?:ignor|disregard)(?:e|es|ing)? (?:the )?(?:row )?order"
+    r"|\b(?:need not|needn't|not required to|(?:do(?:es)? not|don't|doesn't) (?:have|need) to) be (?:sorted|ordered)\b"
+    r"|\bsorting is (?:not (?:required|needed|necessary)|optional|unnecessary)\b",
     re.I,
 )
+_TIES = re.compile(r"\bt(?:ies?|ied)\b", re.I)  # what holds among rows that sort alike holds not for all
 _NEGATED = re.compile(r"\b(?:not|never|no|without|neither|nor|unless|except|don't|doesn't)\b", re.I)
 _TYPE_SAYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -300,10 +305,13 @@ def _read_key(draft: _Draft, topic: str, sentence: str, mentioned: tuple[str, ..
 
 
 def _read_order(draft: _Draft, topic: str, sentence: str) -> bool:
-    if not (_ORDER_TOPIC.search(topic) or _ORDER_SAYS.search(sentence)):
+    if not (_ORDER_TOPIC.search(topic) or _ORDER_SAYS.search(sentence)) or _TIES.search(sentence):
         return False
+    unordered = bool(_UNORDERED.search(sentence)) or sentence.strip().lower() == "false"
+    if not unordered and _NEGATED.search(sentence):
+        return False  # "do not sort": whatever it means, it does not say that the order counts
     if draft.ordered is None:
-        draft.ordered = not (_UNORDERED.search(sentence) or sentence.strip().lower() == "false")
+        draft.ordered = not unordered
         draft.sources["ordered"] = sentence
     return True
 

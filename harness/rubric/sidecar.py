@@ -55,6 +55,10 @@ class FieldRule:
         found: dict[str, tuple[str, Decimal | None]] = tables[fold_case]
         return found
 
+    def as_key(self, text: str, fold_case: bool) -> str:
+        """How a normalised text is looked up in the tables: where all is made capitals, in any case."""
+        return fold(text) if fold_case else text.upper() if self.uppercase else text
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object; inverse of `from_json`."""
         return {
@@ -83,15 +87,15 @@ class FieldRule:
 
 def _alias_table(rule: FieldRule, fold_case: bool) -> dict[str, str]:
     names = {normalise_text(k): normalise_text(v) for k, v in rule.aliases.items()}
-    return {fold(k): v for k, v in names.items()} if fold_case else names
+    return {rule.as_key(k, fold_case): v for k, v in names.items()}
 
 
 def _unit_table(rule: FieldRule, fold_case: bool) -> dict[str, tuple[str, Decimal | None]]:
     table: dict[str, tuple[str, Decimal | None]] = {}
     for variant, target in rule.units.items():
-        key = normalise_text(variant)
+        key = rule.as_key(normalise_text(variant), fold_case)
         unit, factor = (target, None) if isinstance(target, str) else (target["to"], target.get("factor"))
-        table[fold(key) if fold_case else key] = (
+        table[key] = (
             normalise_text(unit),
             None if factor is None else Decimal(factor),
         )

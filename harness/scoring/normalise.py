@@ -30,27 +30,26 @@ def normalise_cell(text: str, rule: FieldRule | None, fold_case: bool) -> str:
     value = normalise_text(text)
     if rule is not None and value:
         value = _aliased(value, rule, fold_case)
-        if rule.uppercase:
-            value = value.upper()
         if rule.units:
             value = _in_unit(value, rule, fold_case)
+        if rule.uppercase:
+            value = value.upper()
         value = _TYPES[rule.type](value)
     return fold(value) if fold_case else value
 
 
 def _aliased(value: str, rule: FieldRule, fold_case: bool) -> str:
     table = rule.alias_table(fold_case)
-    return table.get(fold(value) if fold_case else value, value) if table else value
+    return table.get(rule.as_key(value, fold_case), value) if table else value
 
 
 def _in_unit(value: str, rule: FieldRule, fold_case: bool) -> str:
     """`5 mg/L` in the unit that the side-car names; a bare unit is renamed; anything else stays."""
     table = rule.unit_table(fold_case)
-    as_key = fold if fold_case else str
-    if (whole := table.get(as_key(value))) is not None:
+    if (whole := table.get(rule.as_key(value, fold_case))) is not None:
         return whole[0]
     found = _QUANTITY.fullmatch(value)
-    if found is None or (target := table.get(as_key(found[2]))) is None:
+    if found is None or (target := table.get(rule.as_key(found[2], fold_case))) is None:
         return value
     unit, factor = target
     number = found[1]

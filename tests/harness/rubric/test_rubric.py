@@ -113,11 +113,30 @@ def test_keys(rules: dict[str, Any], key: tuple[str, ...]) -> None:
         ("Order does not matter.", False),
         ("Rows may come in any order.", False),
         ("Row order is ignored: ignore row order.", False),
+        ("Row order is ignored.", False),
+        ("The order of the rows does not matter.", False),
+        ("The order is irrelevant.", False),
+        ("In no particular order.", False),
+        ("Rows need not be sorted.", False),
+        ("Sorting is not required.", False),
+        ("The row ordering should be ignored.", False),
         ("Keep rows ordered by name.", True),
+        ("Sort by name; ties may come in any order.", True),
+        ("Ties may come in any order; sort by name.", True),
     ],
 )
 def test_order(sentence: str, ordered: bool) -> None:
-    assert compile_rubric(task(ordering=sentence)).ordered is ordered
+    for rubric in (
+        compile_rubric(task(ordering=sentence)),
+        compile_rubric(task(ordering=..., rules=sentence)),
+    ):
+        assert (rubric.ordered, "ordered" in rubric.assumed) == (ordered, False)
+
+
+def test_a_negated_sentence_does_not_say_that_order_counts() -> None:
+    rubric = compile_rubric(task(ordering=..., rules="Do not sort the rows."))
+    assert "ordered" in rubric.assumed
+    assert "rules: Do not sort the rows." in rubric.unread
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,14 @@ def test_aliases_and_case() -> None:
     assert normalise_cell("ab", FieldRule(uppercase=True), False) == "AB"
 
 
+def test_where_all_is_made_capitals_the_tables_hold_in_any_case() -> None:
+    rule = FieldRule(uppercase=True, aliases={"usa": "US", "United States": "us"})
+    spelled = ("usa", "USA", "US", "us", "United States", "UNITED STATES")
+    assert {normalise_cell(text, rule, False) for text in spelled} == {"US"}
+    length = FieldRule("decimal", uppercase=True, units={"km": {"to": "m", "factor": "1000"}, "m": "m"})
+    assert {normalise_cell(text, length, False) for text in ("5 km", "5 KM", "5,000 m")} == {"5000 M"}
+
+
 def test_unit_tables_are_normalised_like_cells() -> None:
     rule = FieldRule(
         "decimal", units={"\u00b5g/L": "ug/L", "ug/L": "ug/L", "mg/L": {"to": "ug/L", "factor": "1000"}}

@@ -80,8 +80,10 @@ class Packer:
         value = hashlib.sha256(text + hashlib.sha256(block).digest()).hexdigest()
         return f"<urn:uuid:{value[:8]}-{value[8:12]}-8{value[13:16]}-a{value[17:20]}-{value[20:32]}>"
 
-    def warcinfo(self, filename: str, settings: Mapping[str, Any], profile: Profile | None) -> bytes:
-        """The record that an archive file begins with: software, settings, profile."""
+    def warcinfo(
+        self, filename: str, date: str, settings: Mapping[str, Any], profile: Profile | None
+    ) -> bytes:
+        """The record that an archive file begins with: software, settings, profile. Of now without a date."""
         lines = {
             "software": self._software,
             "format": "WARC File Format 1.1",
@@ -91,7 +93,7 @@ class Packer:
         if profile is not None:
             lines["stillweb-profile"] = json.dumps(profile.to_json(), sort_keys=True, ensure_ascii=False)
         block = "".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode()
-        date = iso_date(None)
+        date = date or iso_date(None)
         fields = [
             ("WARC-Record-ID", self.record_id("warcinfo", filename, date, block)),
             ("WARC-Date", date),

@@ -156,22 +156,22 @@ class Writer:
         finally:
             container.close()
 
-    def _begin_file(self) -> None:
-        """Opens the last archive file, or begins the next one with its warcinfo record."""
+    def _begin_file(self, date: str = "") -> None:
+        """Opens the last archive file, or begins the next one with its warcinfo record, if it is to get a record of `date`."""
         files = sorted(p for p in (self.path / "archive").iterdir() if OURS.fullmatch(p.name))
         number = int(files[-1].name[5:10]) if files else 0
-        if files and files[-1].stat().st_size >= ROTATE:
+        if date and files and files[-1].stat().st_size >= ROTATE:
             number += 1
         self._file = AppendFile(self.path / "archive" / f"data-{number:05d}.warc.gz")
         self._introduced = False
         self._listed = self._file.size
         if self._file.size == 0:
-            self._introduce()
+            self._introduce(date)
 
-    def _introduce(self) -> None:
-        """Says in the file who writes into it, and how."""
+    def _introduce(self, date: str = "") -> None:
+        """Says in the file who writes into it, and how; dated as what follows, so that sealing is the same at any time."""
         self._unlisted |= self._file.size != self._listed
-        self._file.append(self._packer.warcinfo(self._file.path.name, self._settings, self.profile))
+        self._file.append(self._packer.warcinfo(self._file.path.name, date, self._settings, self.profile))
         self._listed = self._file.size
         self._introduced = True
 
@@ -204,14 +204,14 @@ class Writer:
         with contextlib.ExitStack() as stack:
             packed = self._packer.exchange(exchange, self._recorded.payload, stack)
             with self._lock:
-                place, question_at = self._append(packed.question, packed.answer)
+                place, question_at = self._append(packed.question, packed.answer, iso_date(exchange.started))
                 capture = packed.capture(place, question_at)
                 self._recorded.add(capture, packed.identity)
                 self._listed = self._file.size
                 self.captures += 1
         return capture
 
-    def _append(self, first: bytes, second: bytes | BinaryIO) -> tuple[tuple[str, int, int], int]:
+    def _append(self, first: bytes, second: bytes | BinaryIO, date: str) -> tuple[tuple[str, int, int], int]:
         """Appends a request and its answer; the place of the answer and the offset of the request.
 
         The request comes first: a kill between the two leaves a request without answer, never an answer
@@ -222,9 +222,9 @@ class Writer:
         self._unlisted |= self._file.size != self._listed
         if self._file.size >= ROTATE:
             self._file.close()
-            self._begin_file()
+            self._begin_file(date)
         if not self._introduced:  # who goes on with an older file says so, once there is something to say
-            self._introduce()
+            self._introduce(date)
         name = self._file.path.name
         at, offset = self._file.append(first, second)
         length = self._file.size - offset
@@ -236,7 +236,7 @@ class Writer:
         """Stores a record that is no exchange; returns its payload digest."""
         packed, value = self._packer.plain(kind, uri, date, media, block, extra)
         with self._lock:
-            place, _ = self._append(b"", packed)
+            place, _ = self._append(b"", packed, date)
             served = indexing.served_with({name.lower(): text for name, text in extra})
             self._recorded.others.append(indexing.record_line(kind, uri, date, media, value, *place, served))
             self._listed = self._file.size

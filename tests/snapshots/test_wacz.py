@@ -46,6 +46,17 @@ def test_sealing_again_gives_the_same_bytes(tmp_path: Path) -> None:
     assert again.path.read_bytes() == first
 
 
+@pytest.mark.parametrize("rotate", [1 << 30, 600])
+def test_sealing_two_copies_of_a_directory_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotate: int
+) -> None:
+    """Whenever it is done, and though it says in an archive file who goes on with it, or with the next."""
+    monkeypatch.setattr("snapshots.writer.ROTATE", rotate)
+    small_snapshot(tmp_path / "s")
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    assert seal(tmp_path / "copy").path.read_bytes() == seal(tmp_path / "s").path.read_bytes()
+
+
 def test_the_id_does_not_depend_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = set()
     for name, order, rotate in (("a", (1, 2, 3), 1 << 30), ("b", (3, 1, 2), 1 << 30), ("c", (2, 3, 1), 600)):

@@ -6,7 +6,6 @@ whole clusters. Nothing here depends on a clock; sampling is seeded and said so.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,6 @@ from typing import Any
 from harness.chance import (
     RESAMPLES,
     bootstrap_interval,
-    clusters_text,
     exact,
     permutation_test,
     sign_test,
@@ -25,7 +23,9 @@ from harness.chance import (
 from harness.comparable import Rules, other_rules, rules_of
 from harness.kept_certificate import check_kept
 from harness.scoring import BEST, FAULTS, MEASURED, Score
-from snapshots.errors import GateFailed, UsageError
+from snapshots.errors import UsageError
+
+ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,13 @@ def compare(
     scale = _scale((*a, *b), metric)
     left, left_out = _by_task(a, metric, known, scale)
     right, right_out = _by_task(b, metric, known, scale)
-    out = {**_scored_otherwise(a, b), **left_out, **right_out}
+    lacking = {
+        task_id: f"{why}{ONLY_THERE}" if task_id in left and why.startswith("unsolvable") else why
+        for task_id, why in right_out.items()
+    }
+    out = {**_scored_otherwise(a, b), **left_out, **lacking}
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
-        out[task_id] = (
-            "only in the first run" if task_id in left or task_id in left_out else "only in the second run"
-        )
+        out[task_id] = ONLY_FIRST if task_id in left or task_id in left_out else "only in the second run"
     pairs = [
         _pair(task_id, left[task_id], right[task_id])
         for task_id in left
@@ -313,79 +315,3 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
         seed=seed,
         left_out=tuple(sorted(out.items())),
     )
-
-
-_GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
-
-
-def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
-    """The gates that a comparison trips, each with what it saw.
-
-    A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
-    upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
-    What can't be told is no pass: `regressed` also fails while tasks are unfinished or their scorer failed, and where the
-    mean is worse over so few clusters that no p could be that small; `lower` and `upper` fail where there is no interval.
-    """
-    low, high = comparison.interval or (None, None)
-    seen: dict[str, float | None] = {
-        "difference": comparison.difference,
-        "worse": float(len(comparison.worse)),
-        "better": float(len(comparison.better)),
-        "left_out": float(len(comparison.left_out)),
-        "p": comparison.p,
-        "sign_p": comparison.sign_p,
-        "lower": low,
-        "upper": high,
-        "mean_a": comparison.mean_a,
-        "mean_b": comparison.mean_b,
-    }
-    failed = []
-    for gate in gates:
-        if gate.strip() == "regressed":
-            if regressed := _regressed(comparison):
-                failed.append(f"regressed: {regressed}")
-            continue
-        found = _GATE.fullmatch(gate)
-        try:
-            name, operator, limit = (found[1], found[2], float(found[3])) if found else ("", "", 0.0)
-        except ValueError:
-            name = ""
-        if name not in seen:
-            raise UsageError(
-                f"gate {gate!r}: expected `regressed` or one of {', '.join(seen)} with < or > and a number"
-            )
-        if (value := seen[name]) is None:
-            failed.append(f"{gate.strip()}: there is no interval over {clusters_text(comparison.clusters)}")
-        elif {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
-            failed.append(f"{gate.strip()}: {name} is {value:.4g}")
-    return failed
-
-
-_UNTOLD = {
-    "unfinished": "tasks are unfinished",
-    "unscored: its scorer failed": "the scoring of tasks failed, which --retry-failed does again",
-}
-ENOUGH = 6  # clusters: if all of n got worse, p is 2/2**n
-
-
-def _regressed(comparison: Comparison) -> str | None:
-    """Why a comparison does not pass for "no regression", None if it does."""
-    for why, told in _UNTOLD.items():
-        if count := sum(reason.startswith(why) for _, reason in comparison.left_out):
-            return f"can't be told while {told} ({count})"
-    if comparison.difference * comparison.sense >= 0:
-        return None
-    if comparison.p <= 0.05:
-        return f"difference {comparison.difference:.4g}, p {comparison.p:.4g}"
-    if comparison.clusters >= ENOUGH:
-        return None
-    return (
-        f"difference {comparison.difference:.4g} over {clusters_text(comparison.clusters)}, too few to tell it from "
-        f"chance ({ENOUGH} could); gate on difference or worse instead"
-    )
-
-
-def check_gates(comparison: Comparison, gates: Iterable[str]) -> None:
-    """Raises GateFailed naming every gate that is tripped."""
-    if failed := failed_gates(comparison, gates):
-        raise GateFailed("; ".join(failed))

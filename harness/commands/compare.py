@@ -44,12 +44,12 @@ def command(
     """
     from harness.comparable import differences
     from harness.compare import (
-        check_gates,
         compare,
         compare_variants,
         main_metric,
         read_outcomes,
     )
+    from harness.gates import check_gates
     from harness.repeats import errors_by_base, flips
     from snapshots.errors import UsageError
 

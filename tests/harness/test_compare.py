@@ -11,14 +11,13 @@ import pytest
 
 from harness.compare import (
     Outcome,
-    check_gates,
     compare,
     compare_variants,
-    failed_gates,
     main_metric,
     read_outcomes,
 )
 from harness.display import SilentDisplay
+from harness.gates import check_gates, failed_gates
 from harness.repeats import errors_by_base, flips
 from harness.run_files import Settings
 from harness.runner import run_attempts, start_run

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.certificate import write_certificate
-from harness.compare import Outcome, compare, failed_gates, read_outcomes
+from harness.compare import Outcome, compare, read_outcomes
+from harness.gates import failed_gates
 from harness.report.comparison import write_comparison
 from harness.run_files import RunFiles
 from harness.scoring import Context, score
@@ -78,6 +79,23 @@ def test_a_fault_is_of_the_metrics_that_have_no_value() -> None:
     assert compare(both, half + both[1:], "em").left_out == ()
     found = compare(both, half + both[1:], "step_accuracy")
     assert (found.difference, [task for task, _ in found.left_out]) == (0, ["a"])
+
+
+def test_what_the_second_run_lacks_is_no_pass() -> None:
+    eight = [o for name in "abcdefgh" for o in attempts(name, 1.0)]
+    told = "regressed: can't be told while "
+    assert failed_gates(compare(eight, eight[:6]), ["regressed"]) == [
+        f"{told}tasks of the first run are not in the second (2)"
+    ]
+    assert failed_gates(compare(eight[:6], eight), ["regressed"]) == []  # a set may grow
+    lacking = eight[:7] + attempts("h", None, status="unsolvable")
+    result = compare(eight, lacking)
+    assert result.left_out == (("h", "unsolvable (1 of 1 attempts), in the second run only"),)
+    assert failed_gates(result, ["regressed"]) == [
+        f"{told}the second run's snapshot lacks what tasks need (1)"
+    ]
+    assert failed_gates(compare(lacking, eight), ["regressed"]) == []
+    assert failed_gates(compare(lacking, lacking), ["regressed"]) == []
 
 
 def test_reasons_are_counted_each_for_itself() -> None:

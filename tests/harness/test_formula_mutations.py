@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.compare import Outcome, compare
 from harness.models import Usage
 from harness.scoring import Context
 from harness.task import Task
@@ -108,13 +109,16 @@ def comparisons(m: ModuleType) -> None:
     lost = m.Outcome("t", "t", 4, {}, "timeout")
     assert m._by_task(outcomes, "x", {"t"}, 1.0)[0]["t"][1] == 0.5
     assert m._by_task([*outcomes, lost], "x", {"t"}, 1.0)[0]["t"][1] == 0.375
-    few = [m.Outcome(f"t{n}", f"t{n}", 1, {"x": 1.0}, "scored") for n in range(6)]
-    none = [m.Outcome(f"t{n}", f"t{n}", 1, {"x": 0.0}, "scored") for n in range(6)]
-    assert m.failed_gates(m.compare(few, none), ["regressed"]) == ["regressed: difference -1, p 0.03125"]
-    assert "too few" in m.failed_gates(m.compare(few[:5], none[:5]), ["regressed"])[0]
-    assert not m.failed_gates(m.compare(few, [*few[1:], none[0]]), ["regressed"])
-    assert not m.failed_gates(m.compare(none, few), ["regressed"])
-    assert not m.failed_gates(m.compare(few[:5], few[:5]), ["regressed"])
+
+
+def gates(m: ModuleType) -> None:
+    few = [Outcome(f"t{n}", f"t{n}", 1, {"x": 1.0}, "scored") for n in range(6)]
+    none = [Outcome(f"t{n}", f"t{n}", 1, {"x": 0.0}, "scored") for n in range(6)]
+    assert m.failed_gates(compare(few, none), ["regressed"]) == ["regressed: difference -1, p 0.03125"]
+    assert "too few" in m.failed_gates(compare(few[:5], none[:5]), ["regressed"])[0]
+    assert not m.failed_gates(compare(few, [*few[1:], none[0]]), ["regressed"])
+    assert not m.failed_gates(compare(none, few), ["regressed"])
+    assert not m.failed_gates(compare(few[:5], few[:5]), ["regressed"])
 
 
 def agreement(m: ModuleType) -> None:
@@ -213,6 +217,11 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
         [
             ("o.metrics.get(metric) or 0.0 for o in group", "o.metrics.get(metric) or 1.0 for o in group"),
             ("any(o.metrics and metric not in", "any(metric not in"),
+        ],
+    ),
+    "harness/gates.py": (
+        gates,
+        [
             ("comparison.sense >= 0", "comparison.sense > 0"),
             ("comparison.sense >= 0", "comparison.sense <= 0"),
             ("ENOUGH = 6", "ENOUGH = 5"),

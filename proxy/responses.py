@@ -19,6 +19,7 @@ from snapshots.capture import Response
 from snapshots.dates import not_after
 from snapshots.request import Headers, Request
 from snapshots.spans import Span, inside, is_whole, parse, recorded_span
+from snapshots.weighted import items_of
 
 # RFC 9110, 7.6.1, with what older software sends
 HOP_BY_HOP = frozenset(
@@ -84,25 +85,9 @@ def must_decode(stored: Response, request: Request) -> bool:
 @lru_cache(maxsize=4096)
 def _accepts(field: str, coding: str) -> bool:
     """RFC 9110, 12.5.3; a client that names no coding gets none, as servers do."""
-    wanted = {"x-gzip": "gzip"}.get(coding, coding)
-    star = False
-    for item in field.lower().split(","):
-        name, _, parameters = item.partition(";")
-        name = name.strip()
-        weight = parameters.strip().replace(" ", "")
-        refused = weight.startswith("q=") and _weight(weight[2:]) == 0
-        if name in (wanted, coding):
-            return not refused
-        if name == "*":
-            star = not refused
-    return star
-
-
-def _weight(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 1.0
+    wanted = {item.name: item.weight > 0 for item in reversed(items_of(field))}
+    plain = {"x-gzip": "gzip"}.get(coding, coding)
+    return next((wanted[name] for name in (plain, coding, "*") if name in wanted), False)
 
 
 def plan(

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from snapshots.capture import Capture
 from snapshots.request import Request
+from snapshots.weighted import items_of
 
 
 def accepts(request: Request, capture: Capture) -> bool:
@@ -35,10 +36,4 @@ def _within(accept: str, mime: str) -> bool:
         f"{main}/{sub.rpartition('+')[2]}",
         f"application/{sub.rpartition('+')[2]}",
     }
-    for item in accept.lower().split(","):
-        name, *parameters = (part.strip() for part in item.split(";"))
-        if name in fits and not any(
-            p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for p in parameters
-        ):
-            return True
-    return not accept.strip()
+    return not accept.strip() or any(item.weight and item.name in fits for item in items_of(accept))

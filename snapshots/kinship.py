@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from snapshots.credentials import PSEUDONYM_TEXT
-from snapshots.languages import EQUAL, OTHER, SAME, nearness, quality, shown
+from snapshots.languages import EQUAL, OTHER, SAME, nearness, shown
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.slots import CREDENTIALS
+from snapshots.weighted import items_of
 
 
 def kinship(name: str, one: str, other: str) -> int:
@@ -40,14 +41,13 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
 
 def _kind(value: str) -> str:
     """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
-    best, most = "", 0.0
-    for item in value.lower().split(","):
-        name, *parameters = ("".join(part.split()) for part in item.split(";"))
-        weight = next((quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
-        if name and weight > most:
-            kept = sorted(p for p in parameters if not p.startswith(("q=", "charset=")))
-            best, most = ";".join((_ALIKE.get(name, name), *kept)), weight
-    return best or "*/*"
+    best = max(
+        items_of(value), key=lambda item: item.weight, default=None
+    )  # the first of those that weigh most
+    if best is None or not best.weight:
+        return "*/*"
+    kept = sorted(p for p in best.parameters if not p.startswith("charset="))
+    return ";".join((_ALIKE.get(best.name, best.name), *kept))
 
 
 _ALIKE = dict.fromkeys(("text/json", "application/x-json"), "application/json")

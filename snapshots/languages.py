@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from snapshots.weighted import items_of
+
 EQUAL, SAME, NEAR, OTHER = 3, 2, 1, 0
 
 _TRADITIONAL = ("au", "bn", "gb", "gf", "hk", "id", "mo", "pa", "pf", "ph", "sr", "th", "tw", "us", "vn")
@@ -50,25 +52,8 @@ class Tag(NamedTuple):
 @lru_cache(maxsize=4096)
 def wanted(field: str) -> tuple[Tag, ...]:
     """The tags of a field, the most wanted first; none for one that says nothing (empty, or `*`)."""
-    weighed: list[tuple[float, Tag]] = []
-    for item in field.lower().split(","):
-        name, *parameters = (part.strip() for part in item.split(";"))
-        weight = 1.0
-        for parameter in parameters:
-            key, _, text = parameter.partition("=")
-            if key.strip() == "q":
-                weight = quality(text)
-        if name and name != "*" and weight > 0:
-            weighed.append((-weight, _tag(name)))
-    return tuple(tag for _, tag in sorted(weighed, key=lambda one: one[0]))
-
-
-def quality(text: str) -> float:
-    """The weight that a `q` gives (RFC 9110, 12.4.2); what is none weighs nothing."""
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
+    told = [item for item in items_of(field) if item.name != "*" and item.weight > 0]
+    return tuple(_tag(item.name) for item in sorted(told, key=lambda item: -item.weight))
 
 
 def _tag(name: str) -> Tag:

@@ -25,7 +25,7 @@ from harness.kept_certificate import check_kept
 from harness.scoring import BEST, FAULTS, MEASURED, Score
 from snapshots.errors import UsageError
 
-ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
+ONLY_FIRST, ONLY_THERE, NO_METRIC = "only in the first run", ", in the second run only", "has no metric "
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,15 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
 
 def main_metric(outcomes: Iterable[Outcome]) -> str:
     """The metric that ranks a run: the first of its first scored attempt. UsageError if nothing was scored."""
-    for outcome in outcomes:
-        for name in outcome.metrics:
-            return name
-    raise UsageError("no attempt of the run has a score")
+    return ranking_metrics(outcomes)[0]
+
+
+def ranking_metrics(outcomes: Iterable[Outcome]) -> list[str]:
+    """The metrics that rank the tasks of a run, more than one where tasks are scored by different things."""
+    found = dict.fromkeys(next(iter(outcome.metrics)) for outcome in outcomes if outcome.metrics)
+    if not found:
+        raise UsageError("no attempt of the run has a score")
+    return list(found)
 
 
 def compare(
@@ -183,6 +188,17 @@ def compare(
         if task_id in right and task_id not in out
     ]
     return _compared(metric, pairs, out, seed, resamples)
+
+
+def left_out_of(comparisons: Sequence[Comparison]) -> list[tuple[str, str, str]]:
+    """(metric, task, why) of what several comparisons of the same runs left out, but for what another of them compares."""
+    told = {pair.task_id for one in comparisons for pair in one.pairs}
+    return [
+        (one.metric, task_id, why)
+        for one in comparisons
+        for task_id, why in one.left_out
+        if not (task_id in told and why.startswith(NO_METRIC))
+    ]
 
 
 def compare_variants(
@@ -261,7 +277,7 @@ def _by_task(
         if lost:
             out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {len(group)} attempts)"
         elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
-            out[task_id] = f"has no metric {metric!r}"
+            out[task_id] = f"{NO_METRIC}{metric!r}"
         elif any(metric in o.metrics and o.best != scale for o in group):
             out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
         elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from harness.chance import clusters_text
 from harness.compare import ONLY_FIRST, ONLY_THERE, Comparison
@@ -86,7 +86,12 @@ def _regressed(comparison: Comparison) -> str | None:
     )
 
 
-def check_gates(comparison: Comparison, gates: Iterable[str]) -> None:
-    """Raises GateFailed naming every gate that is tripped."""
-    if failed := failed_gates(comparison, gates):
+def check_gates(comparisons: Sequence[Comparison], gates: Sequence[str]) -> None:
+    """Raises GateFailed naming every gate that one of them trips, by its metric where they are several."""
+    failed = [
+        f"{comparison.metric}: {gate}" if len(comparisons) > 1 else gate
+        for comparison in comparisons
+        for gate in failed_gates(comparison, gates)
+    ]
+    if failed:
         raise GateFailed("; ".join(failed))

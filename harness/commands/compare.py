@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import counted, decimals, print_json, table
+from harness.console import counted, decimals, print_json, say, table
 
 if TYPE_CHECKING:
     from harness.compare import Comparison
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("compare")
 @click.argument("a", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("b", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--metric", help="The metric to compare; the run's main one by default.")
+@click.option("--metric", help="The metric to compare; by default the one that ranks each task.")
 @click.option("--seed", default=0, show_default=True, help="Of the resampling.")
 @click.option(
     "--fail-on", "gates", multiple=True, help="A gate: 'regressed', or such as 'difference<-0.02', 'worse>0'."
@@ -46,7 +46,8 @@ def command(
     from harness.compare import (
         compare,
         compare_variants,
-        main_metric,
+        left_out_of,
+        ranking_metrics,
         read_outcomes,
     )
     from harness.gates import check_gates
@@ -54,7 +55,8 @@ def command(
     from snapshots.errors import UsageError
 
     first = read_outcomes(a)
-    metric = metric or main_metric(first)
+    metric, *rest = [metric] if metric else ranking_metrics(first)
+    others: list[Comparison] = []
     within: dict[str, Any] = {}
     comparison: Comparison | None = None
     if b is None:
@@ -70,15 +72,28 @@ def command(
             "errors_by_base": [asdict(cluster) for cluster in errors_by_base(first, metric)],
         }
     else:
-        comparison = compare(first, read_outcomes(b), metric, seed=seed)
+        second = read_outcomes(b)
+        comparison = compare(first, second, metric, seed=seed)
         within = {"differs": list(differences(a, b))}
+        for name in rest:
+            try:
+                others.append(compare(first, second, name, seed=seed))
+            except UsageError as error:
+                if gates:
+                    raise
+                say(str(error))
+        if others:
+            within["others"] = [other.to_json() for other in others]
     if as_json:
         print_json({**(comparison.to_json() if comparison else {"metric": metric}), **within})
     else:
         if within.get("differs"):
             click.echo(f"the runs stand on different {', '.join(within['differs'])}")
         if comparison:
-            _told(comparison, ("constraint", "goal") if b is None else ("A", "B"))
+            for one in (comparison, *others):
+                _told(one, ("constraint", "goal") if b is None else ("A", "B"))
+            for name, task, why in left_out_of([comparison, *others]):
+                click.echo(f"left out{f' of {name}' if others else ''}: {task}: {why}")
         else:
             click.echo(f"{metric}: no task has both a goal and a constraint form")
         for task_id, values in within.get("flips", {}).items():
@@ -98,8 +113,8 @@ def command(
     if page is not None:
         from harness.report.comparison import write_comparison
 
-        click.echo(str(write_comparison(comparison, page, within.get("differs", ())).resolve()))
-    check_gates(comparison, gates)
+        click.echo(str(write_comparison([comparison, *others], page, within.get("differs", ())).resolve()))
+    check_gates([comparison, *others], gates)
 
 
 def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
@@ -119,5 +134,3 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
         f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {len(comparison.pairs)} tasks in "
         f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )
-    for task, why in comparison.left_out:
-        click.echo(f"left out: {task}: {why}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.compare import Comparison, Pair
+from harness.compare import Comparison, Pair, left_out_of
 from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
@@ -16,21 +16,34 @@ from snapshots.appending import write_text
 MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 
 
-def write_comparison(comparison: Comparison, out: Path, differs: Sequence[str] = ()) -> Path:
+def write_comparison(comparisons: Sequence[Comparison], out: Path, differs: Sequence[str] = ()) -> Path:
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
 
     `differs` names what the runs stand on that is not the same (harness.comparable).
     """
-    told: list[tuple[Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
+    told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS
-    for pair in comparison.worse:
+    found = {pair.task_id: (one.metric, pair) for one in reversed(comparisons) for pair in one.worse}
+    worse = [
+        found[pair.task_id]
+        for one in comparisons
+        for pair in one.worse
+        if found[pair.task_id][0] == one.metric
+    ]
+    for metric, pair in worse:
         beside = list(zip_longest(pair.traces_a, pair.traces_b))
         if told and len(beside) > left:
             break
         left -= len(beside)
-        told.append((pair, [(_sheet(one, "one"), _sheet(two, "two")) for one, two in beside]))
-    worse, more = told, len(comparison.worse) - len(told)
-    page = render("compare.html", comparison=comparison, worse=worse, more=more, differs=differs)
+        told.append((metric, pair, [(_sheet(one, "one"), _sheet(two, "two")) for one, two in beside]))
+    page = render(
+        "compare.html",
+        comparisons=comparisons,
+        worse=told,
+        more=len(worse) - len(told),
+        left_out=left_out_of(comparisons),
+        differs=differs,
+    )
     write_text(out, page)
     return out
 

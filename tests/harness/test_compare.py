@@ -202,8 +202,8 @@ def test_gates() -> None:
         "upper<0: upper is -1",
     ]
     with pytest.raises(GateFailed, match="worse is 8"):
-        check_gates(result, ["worse>0"])
-    check_gates(result, ["better>0"])
+        check_gates([result], ["worse>0"])
+    check_gates([result], ["better>0"])
     for wrong in ("", "worse", "colour>1", "worse>x", "worse>1.2.3", "worse=1"):
         with pytest.raises(UsageError, match="gate"):
             failed_gates(result, [wrong])

@@ -10,16 +10,18 @@ import pytest
 
 from harness.certificate import write_certificate
 from harness.compare import Outcome, compare, read_outcomes
+from harness.display import SilentDisplay
 from harness.gates import failed_gates
 from harness.report.comparison import write_comparison
-from harness.run_files import RunFiles
+from harness.run_files import RunFiles, Settings
+from harness.runner import run_attempts, start_run
 from harness.scoring import Context, score
 from harness.task import Task
 from harness.trace import read_trace, replace_events
 from snapshots.errors import DamagedInput
 from tests.harness.commands.calling import call
 from tests.harness.scoring.standins import Answers
-from tests.support.runs import make_run
+from tests.support.runs import bird_task, make_run, write_script
 
 
 def attempts(task: str, *values: float | None, status: str = "scored", fault: str = "") -> list[Outcome]:
@@ -53,7 +55,7 @@ def test_of_one_cluster_there_is_no_interval(tmp_path: Path) -> None:
     files = make_run(tmp_path, ["right"])
     outcomes = read_outcomes(files.path)
     page = tmp_path / "page.html"
-    write_comparison(compare(outcomes, outcomes), page)
+    write_comparison([compare(outcomes, outcomes)], page)
     assert "no interval" in page.read_text()
 
 
@@ -98,6 +100,43 @@ def test_what_the_second_run_lacks_is_no_pass() -> None:
     assert failed_gates(compare(lacking, lacking), ["regressed"]) == []
 
 
+def test_every_task_is_gated_by_the_metric_that_ranks_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for name, text in (("one", "x"), ("two", "y")):
+        (tmp_path / name).mkdir()
+        tables = [bird_task("table"), bird_task("other")]
+        texts = [Task(f"t{n}", "?", "x") for n in range(7)]
+        script = {"default": {"answer": text}, "tasks": {t.id: {"answer": "7|3900"} for t in tables}}
+        settings = Settings(agent=write_script(tmp_path / name, script), contracts=())
+        files = start_run(
+            tmp_path / name / "run", settings, [*tables, *texts, Task("odd", "?", "x", "harness.task:Task")]
+        )
+        run_attempts(files.path, display=SilentDisplay())
+        paths.append(files.path)
+    page = tmp_path / "page.html"
+    code, out = call(capsys, "compare", *paths, "--html", page)
+    assert code == 0
+    assert "em: 0.0000 to 0.0000" in out
+    assert "exact: 1.0000 to 0.0000" in out
+    assert "left out of em: odd: unscored: its scorer failed (1 of 1 attempts)" in out
+    assert "t0: has no metric" not in out  # it is compared by the other
+    html = page.read_text()
+    assert "exact 1 → 0 over 7 tasks" in html
+    assert html.count("Left out of em: odd") == 1
+    assert "<b>t0</b>" in html
+    gate = ("--fail-on", "difference<-0.5")
+    assert call(capsys, "compare", *paths, *gate)[0] == 1
+    assert call(capsys, "compare", *paths, *gate, "--metric", "em")[0] == 0
+    both = json.loads(call(capsys, "compare", *paths, "--json")[1])
+    assert (both["metric"], [one["metric"] for one in both["others"]]) == ("em", ["exact"])
+    for number in range(7):
+        RunFiles(paths[1]).trace_path(f"t{number}", 1).unlink()
+    assert call(capsys, "compare", *paths, "--fail-on", "worse>9")[0] == 2  # nothing to compare by `exact`
+    assert call(capsys, "compare", *paths)[0] == 0
+
+
 def test_reasons_are_counted_each_for_itself() -> None:
     mixed = [
         *attempts("a", None, status="unsolvable"),
@@ -134,9 +173,6 @@ def test_a_failed_scoring_is_read_back_as_such(tmp_path: Path) -> None:
 
 
 def make_again(files: RunFiles) -> None:
-    from harness.display import SilentDisplay
-    from harness.runner import run_attempts
-
     files.traces.mkdir()
     run_attempts(files.path, display=SilentDisplay())
 

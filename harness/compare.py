@@ -25,7 +25,7 @@ from harness.kept_certificate import check_kept
 from harness.scoring import BEST, FAULTS, MEASURED, Score
 from snapshots.errors import UsageError
 
-ONLY_FIRST, ONLY_THERE, NO_METRIC = "only in the first run", ", in the second run only", "has no metric "
+ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +145,44 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
 
 def main_metric(outcomes: Iterable[Outcome]) -> str:
     """The metric that ranks a run: the first of its first scored attempt. UsageError if nothing was scored."""
-    return ranking_metrics(outcomes)[0]
+    for outcome in outcomes:
+        for name in outcome.metrics:
+            return name
+    raise UsageError("no attempt of the run has a score")
 
 
-def ranking_metrics(outcomes: Iterable[Outcome]) -> list[str]:
-    """The metrics that rank the tasks of a run, more than one where tasks are scored by different things."""
-    found = dict.fromkeys(next(iter(outcome.metrics)) for outcome in outcomes if outcome.metrics)
-    if not found:
-        raise UsageError("no attempt of the run has a score")
-    return list(found)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The tasks of one run, or of two, that one metric on one scale ranks; `name` tells it from the other parts."""
+
+    name: str
+    metric: str
+    a: tuple[Outcome, ...]
+    b: tuple[Outcome, ...]
+
+
+def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None = None) -> list[Part]:
+    """The runs by the metric that ranks each task of the first; all as one part where a metric is named.
+
+    What nothing ranks there is in the first part, to be left out by name. UsageError if nothing was scored.
+    """
+    if metric is not None:
+        return [Part(metric, metric, tuple(a), tuple(b))]
+    ranks: dict[str, tuple[str, float]] = {}
+    for outcome in a:
+        if outcome.metrics:
+            ranks.setdefault(outcome.task_id, (main_metric([outcome]), outcome.best))
+    kinds = list(dict.fromkeys(ranks.values())) or [(main_metric(a), 1.0)]
+    names = [name for name, _ in kinds]
+    return [
+        Part(
+            kind[0] if names.count(kind[0]) == 1 else f"{kind[0]} of {kind[1]:g}",
+            kind[0],
+            tuple(o for o in a if ranks.get(o.task_id, kinds[0]) == kind),
+            tuple(o for o in b if ranks.get(o.task_id, kinds[0]) == kind),
+        )
+        for kind in kinds
+    ]
 
 
 def compare(
@@ -188,17 +217,6 @@ def compare(
         if task_id in right and task_id not in out
     ]
     return _compared(metric, pairs, out, seed, resamples)
-
-
-def left_out_of(comparisons: Sequence[Comparison]) -> list[tuple[str, str, str]]:
-    """(metric, task, why) of what several comparisons of the same runs left out, but for what another of them compares."""
-    told = {pair.task_id for one in comparisons for pair in one.pairs}
-    return [
-        (one.metric, task_id, why)
-        for one in comparisons
-        for task_id, why in one.left_out
-        if not (task_id in told and why.startswith(NO_METRIC))
-    ]
 
 
 def compare_variants(
@@ -277,7 +295,7 @@ def _by_task(
         if lost:
             out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {len(group)} attempts)"
         elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
-            out[task_id] = f"{NO_METRIC}{metric!r}"
+            out[task_id] = f"has no metric {metric!r}"
         elif any(metric in o.metrics and o.best != scale for o in group):
             out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
         elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,59 +43,53 @@ def command(
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
     from harness.comparable import differences
-    from harness.compare import (
-        compare,
-        compare_variants,
-        left_out_of,
-        ranking_metrics,
-        read_outcomes,
-    )
+    from harness.compare import compare, compare_variants, parts_of, read_outcomes
     from harness.gates import check_gates
     from harness.repeats import errors_by_base, flips
     from snapshots.errors import UsageError
 
-    first = read_outcomes(a)
-    metric, *rest = [metric] if metric else ranking_metrics(first)
-    others: list[Comparison] = []
-    within: dict[str, Any] = {}
-    comparison: Comparison | None = None
-    if b is None:
-        repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
+    first, second = read_outcomes(a), read_outcomes(b) if b is not None else []
+    parts = parts_of(first, second, metric)
+    found: list[Comparison] = []
+    untold: list[UsageError] = []
+    for part in parts:
         try:
-            comparison = compare_variants(first, metric, seed=seed)
-        except UsageError:
-            if not repeated or gates or page:
-                raise
+            if b is None:
+                one = compare_variants(part.a, part.metric, seed=seed)
+            else:
+                one = compare(part.a, part.b, part.metric, seed=seed)
+            found.append(replace(one, metric=part.name))
+        except UsageError as error:
+            untold.append(error)
+    repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
+    # What two runs are gated by must be comparable in all of them; of one run not all tasks need have two forms.
+    if b is None:
+        may_lack = bool(found) or (repeated > 0 and not gates and page is None)
+    else:
+        may_lack = bool(found) and not gates
+    if untold and not may_lack:
+        raise untold[0]
+    within: dict[str, Any]
+    if b is None:
         within = {
             "repeated": repeated,
-            "flips": flips(first, metric),
-            "errors_by_base": [asdict(cluster) for cluster in errors_by_base(first, metric)],
+            "flips": {task: values for part in parts for task, values in flips(part.a, part.metric).items()},
+            "errors_by_base": [asdict(one) for part in parts for one in errors_by_base(part.a, part.metric)],
         }
     else:
-        second = read_outcomes(b)
-        comparison = compare(first, second, metric, seed=seed)
         within = {"differs": list(differences(a, b))}
-        for name in rest:
-            try:
-                others.append(compare(first, second, name, seed=seed))
-            except UsageError as error:
-                if gates:
-                    raise
-                say(str(error))
-        if others:
-            within["others"] = [other.to_json() for other in others]
+        for reason in untold:
+            say(str(reason))
     if as_json:
-        print_json({**(comparison.to_json() if comparison else {"metric": metric}), **within})
+        others = {"others": [one.to_json() for one in found[1:]]} if found[1:] else {}
+        print_json({**(found[0].to_json() if found else {"metric": parts[0].name}), **within, **others})
     else:
         if within.get("differs"):
             click.echo(f"the runs stand on different {', '.join(within['differs'])}")
-        if comparison:
-            for one in (comparison, *others):
-                _told(one, ("constraint", "goal") if b is None else ("A", "B"))
-            for name, task, why in left_out_of([comparison, *others]):
-                click.echo(f"left out{f' of {name}' if others else ''}: {task}: {why}")
-        else:
-            click.echo(f"{metric}: no task has both a goal and a constraint form")
+        for one in found:
+            _told(one, ("constraint", "goal") if b is None else ("A", "B"))
+        if not found:
+            click.echo(f"{parts[0].name}: no task has both a goal and a constraint form")
         for task_id, values in within.get("flips", {}).items():
             shown = ", ".join("-" if value is None else f"{value:.3f}" for value in values)
             click.echo(f"repeats differ: {task_id}: {shown}")
@@ -108,13 +102,13 @@ def command(
             click.echo(
                 f"errors: {cluster['base']}: {cluster['wrong']} of {cluster['attempts']} attempts ({how})"
             )
-    if comparison is None:
+    if not found:
         return
     if page is not None:
         from harness.report.comparison import write_comparison
 
-        click.echo(str(write_comparison([comparison, *others], page, within.get("differs", ())).resolve()))
-    check_gates([comparison, *others], gates)
+        click.echo(str(write_comparison(found, page, within.get("differs", ())).resolve()))
+    check_gates(found, gates)
 
 
 def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
@@ -134,3 +128,5 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
         f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {len(comparison.pairs)} tasks in "
         f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )
+    for task, why in comparison.left_out:
+        click.echo(f"left out of {comparison.metric}: {task}: {why}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.compare import Comparison, Pair, left_out_of
+from harness.compare import Comparison, Pair
 from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
@@ -23,13 +23,7 @@ def write_comparison(comparisons: Sequence[Comparison], out: Path, differs: Sequ
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS
-    found = {pair.task_id: (one.metric, pair) for one in reversed(comparisons) for pair in one.worse}
-    worse = [
-        found[pair.task_id]
-        for one in comparisons
-        for pair in one.worse
-        if found[pair.task_id][0] == one.metric
-    ]
+    worse = [(one.metric, pair) for one in comparisons for pair in one.worse]
     for metric, pair in worse:
         beside = list(zip_longest(pair.traces_a, pair.traces_b))
         if told and len(beside) > left:
@@ -41,7 +35,6 @@ def write_comparison(comparisons: Sequence[Comparison], out: Path, differs: Sequ
         comparisons=comparisons,
         worse=told,
         more=len(worse) - len(told),
-        left_out=left_out_of(comparisons),
         differs=differs,
     )
     write_text(out, page)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.certificate import write_certificate
-from harness.compare import Outcome, compare, read_outcomes
+from harness.compare import Outcome, compare, parts_of, read_outcomes
 from harness.display import SilentDisplay
 from harness.gates import failed_gates
 from harness.report.comparison import write_comparison
@@ -18,7 +19,7 @@ from harness.runner import run_attempts, start_run
 from harness.scoring import Context, score
 from harness.task import Task
 from harness.trace import read_trace, replace_events
-from snapshots.errors import DamagedInput
+from snapshots.errors import DamagedInput, UsageError
 from tests.harness.commands.calling import call
 from tests.harness.scoring.standins import Answers
 from tests.support.runs import bird_task, make_run, write_script
@@ -121,7 +122,7 @@ def test_every_task_is_gated_by_the_metric_that_ranks_it(
     assert "em: 0.0000 to 0.0000" in out
     assert "exact: 1.0000 to 0.0000" in out
     assert "left out of em: odd: unscored: its scorer failed (1 of 1 attempts)" in out
-    assert "t0: has no metric" not in out  # it is compared by the other
+    assert "has no metric" not in out  # it is compared by the other
     html = page.read_text()
     assert "exact 1 → 0 over 7 tasks" in html
     assert html.count("Left out of em: odd") == 1
@@ -135,6 +136,45 @@ def test_every_task_is_gated_by_the_metric_that_ranks_it(
         RunFiles(paths[1]).trace_path(f"t{number}", 1).unlink()
     assert call(capsys, "compare", *paths, "--fail-on", "worse>9")[0] == 2  # nothing to compare by `exact`
     assert call(capsys, "compare", *paths)[0] == 0
+
+
+def test_parts_are_ranked_by_one_metric_on_one_scale() -> None:
+    wet = Outcome("wet", "wet", 1, {"final": 0.5, "sequence_similarity": 1.0}, "scored")
+    idea = Outcome("idea", "idea", 1, {"final": 50.0}, "scored", best=100.0)
+    text, lost = (
+        Outcome("text", "text", 1, {"exact": 1.0}, "scored"),
+        Outcome("odd", "odd", 1, {}, "unparsable"),
+    )
+    new = Outcome("new", "new", 1, {"correct": 1.0}, "scored")
+    parts = parts_of([lost, wet, idea, text], [idea, text, new])
+    assert [(part.name, part.metric) for part in parts] == [
+        ("final of 1", "final"),
+        ("final of 100", "final"),
+        ("exact", "exact"),
+    ]
+    assert [[o.task_id for o in part.a] for part in parts] == [["odd", "wet"], ["idea"], ["text"]]
+    assert [[o.task_id for o in part.b] for part in parts] == [["new"], ["idea"], ["text"]]
+    assert [(part.name, len(part.a)) for part in parts_of([wet, idea], [], "final")] == [("final", 2)]
+    with pytest.raises(UsageError, match="no attempt of the run has a score"):
+        parts_of([lost])
+
+
+def test_a_run_of_one_kind_first_and_forms_later_is_compared_by_its_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forms = [
+        replace(bird_task(name, base="birds"), meta={"variant": variant})
+        for name, variant in (("birds", "constraint"), ("birds-g", "goal"))
+    ]
+    script = {"default": {"answer": "7|3900"}}
+    settings = Settings(agent=write_script(tmp_path, script), contracts=(), epochs=2)
+    files = start_run(tmp_path / "run", settings, [Task("text", "?", "x"), *forms])
+    run_attempts(files.path, display=SilentDisplay())
+    code, out = call(capsys, "compare", files.path)
+    assert code == 0
+    assert "em: 0.0000 to 0.0000" in out
+    assert "errors: text: 2 of 2 attempts (2 scored)" in out
+    assert "errors: birds: 4 of 4 attempts (4 scored)" in out
 
 
 def test_reasons_are_counted_each_for_itself() -> None:

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO
 
-import deflate
 from isal import isal_zlib
 
 from snapshots.places import Place, chunks
@@ -32,7 +31,7 @@ _OURS = b"SW\x08\0"
 _TRAILER = 8  # bytes
 GZIP_START = b"\x1f\x8b\x08"  # how a member begins
 GZIP_HEAD = 10  # bytes at least
-_PLAIN = GZIP_START + b"\0"  # one whose header has no more
+GZIP_UNDATED = GZIP_START + bytes(5)  # one whose header tells no name nor time
 _SUMS = struct.Struct("<II")  # CRC-32 and length of what is unpacked, modulo 2**32
 MAX_WHOLE = 1 << 20  # unpacked bytes of a member from which it is read piece by piece
 
@@ -134,26 +133,3 @@ def heads_of(place: Place, buffer: bytes, base: int, at: int) -> Unpacked | None
     if (len(data) != unpacked) if whole else (len(data) >= min(MAX_HEADS, unpacked)):
         return None
     return data, length, unpacked
-
-
-def whole_of(buffer: bytes, at: int, stop: int) -> Unpacked | None:
-    """A member without a word in its header that ends where another seems to begin, unpacked at once.
-
-    With libdeflate, which is a quarter quicker than ISA-L but has to know where a member ends. None if it does not end
-    there, is large, or is not sound.
-    """
-    if not buffer.startswith(_PLAIN, at) or stop - at < GZIP_HEAD + _TRAILER:
-        return None
-    crc, size = _SUMS.unpack_from(buffer, stop - _TRAILER)
-    if size > MAX_WHOLE:
-        return None
-    try:
-        data = deflate.deflate_decompress(memoryview(buffer)[at + GZIP_HEAD : stop - _TRAILER], size)
-    except deflate.DeflateError:
-        return None
-    if len(data) != size or isal_zlib.crc32(data) != crc:
-        return None
-    # it may have ended before: then the same numbers stand there, too
-    if buffer.find(buffer[stop - _TRAILER : stop], at, stop - 1) >= 0:
-        return None
-    return bytes(data), stop - at, size

@@ -14,13 +14,12 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots import warc
-from snapshots.members import GZIP_HEAD, GZIP_START, MAX_WHOLE, Unpacked, heads_of, whole_of
+from snapshots.members import GZIP_HEAD, GZIP_START, GZIP_UNDATED, MAX_WHOLE, Unpacked, heads_of
 from snapshots.payloads import HTTP_KINDS, Hasher, payload_at
 from snapshots.places import Place, chunks
 
 BUFFER = 1 << 20
 AHEAD = 1 << 18  # what of a file is in the buffer, at least
-NEAR = 1 << 16  # where the next member is looked for
 FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
 PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
 KEEP = 1 << 18  # of a block, unless it is a request's
@@ -145,15 +144,17 @@ def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unp
     if not bodies and (found := heads_of(place, buffer, base, at)) is not None:
         return found
     at -= base
-    # fed up to where the next member seems to begin, nothing is left over
-    fed = buffer.find(GZIP_START, at + GZIP_HEAD, at + NEAR)
+    # fed up to where the next member seems to begin, nothing is left over; without a date it begins as this one, if
+    # one program wrote both, and ten bytes are found in a third of the time of three
+    lead = buffer[at : at + GZIP_HEAD] if buffer.startswith(GZIP_UNDATED, at) else GZIP_START
+    fed = buffer.find(lead, at + GZIP_HEAD, at + AHEAD)
+    if fed < 0:
+        fed = buffer.find(GZIP_START, at + GZIP_HEAD, at + AHEAD)
     if fed < 0:
         fed = at + FIRST
-    elif not bodies and (found := whole_of(buffer, at, fed)) is not None:
-        return found
     z = isal_zlib.decompressobj(warc.GZIP)
     try:
-        data = z.decompress(buffer[at:fed])
+        data = z.decompress(buffer[at:fed], MAX_WHOLE)
         while not z.eof:
             if fed >= len(buffer) or len(data) >= MAX_WHOLE:
                 return None

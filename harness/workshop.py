@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from harness.agents import Agent, agent_of
 from harness.attempt import ToolSession
-from harness.import_path import load_module
 from harness.judging import Evaluator
 from harness.run_files import RunFiles, Settings
 from harness.scoring.embeddings import embedder_for
@@ -137,14 +136,8 @@ async def _maybe_await(close: Callable[[], Any]) -> None:
 
 def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
     """The tools of a run: the named contracts, or `module:factory` called with snapshot and options."""
-    own = [name for name in settings.contracts if ":" in name]
-    if own:
-        if len(settings.contracts) > 1:
-            raise UsageError("--contract: tools of your own (module:factory) go alone")
-        module_name, _, attribute = own[0].partition(":")
-        factory = getattr(load_module(module_name, f"--contract {own[0]}"), attribute, None)
-        if factory is None:
-            raise UsageError(f"--contract {own[0]}: the module has no {attribute!r}")
+    factory = _factory(settings)
+    if factory is not None:
         made: Tools = factory(snapshot, **dict(settings.tool_options))
         return made
     if snapshot is None or not settings.contracts:
@@ -153,6 +146,21 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
 
     toolset: Tools = make_toolset(snapshot, settings)
     return toolset
+
+
+def _factory(settings: Settings) -> Callable[..., Tools] | None:
+    """What makes all tools of a run; a tool of one's own brings its contract and goes with others."""
+    if not any(":" in name for name in settings.contracts):
+        return None
+    from harness.tools.toolset import find_own
+
+    for name in settings.contracts:
+        found: Callable[..., Tools] | None = find_own(name) if ":" in name else None
+        if found is not None and not hasattr(found, "contract"):
+            if len(settings.contracts) > 1:
+                raise UsageError(f"contract {name!r}: has no member `contract`, so it can't go with others")
+            return found
+    return None
 
 
 def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, str]]:

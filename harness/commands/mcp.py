@@ -17,7 +17,7 @@ from harness.console import say, say_damage
     multiple=True,
     default=("fetch",),
     show_default=True,
-    help="mcp-fetch, serper-mcp, pdf-reader, playwright-mcp, with or without @version.",
+    help="mcp-fetch, serper-mcp, pdf-reader, playwright-mcp, with or without @version; or module:object, a tool of your own.",
 )
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option(

@@ -41,7 +41,7 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     multiple=True,
     default=("fetch",),
     show_default=True,
-    help="Tools the agent gets; `none` for none.",
+    help="Tools the agent gets: as `stillweb mcp --contract`, or `none`.",
 )
 @click.option(
     "--rubrics", type=click.Path(exists=True), help="Side-cars (JSON); compiled from the tasks otherwise."

@@ -1,12 +1,12 @@
 """Tools that agents already call, answered from a frozen web.
 
 Toolset (tools of some contracts over a snapshot) · ToolSession · ToolSpec · ToolResult · Limits ·
-contract_names · http_hosts (the HTTP APIs at their real addresses, for the gateway). See docs/tools.md.
+contract_names · read_contract (of a tool of one's own) · http_hosts (the HTTP APIs at their real addresses, for the gateway). See docs/tools.md.
 """
 
 from __future__ import annotations
 
-from harness.tools.contract import Contract, ToolResult, ToolSpec, contract_names, load
+from harness.tools.contract import Contract, ToolResult, ToolSpec, contract_names, load, read_contract
 from harness.tools.hosts import http_hosts
 from harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
 
@@ -22,4 +22,5 @@ __all__ = [
     "contract_names",
     "http_hosts",
     "load",
+    "read_contract",
 ]

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from snapshots.errors import UsageError
@@ -110,9 +111,26 @@ def load(name: str) -> Contract:
     if full not in names:
         raise UsageError(f"unknown contract {name!r}; known are {', '.join(sorted(names))}")
     text = files("harness.tools").joinpath("contracts", names[full]).read_text(encoding="utf-8")
-    value = json.loads(text)
+    return _contract(json.loads(text))
+
+
+def read_contract(path: Path) -> Contract:
+    """The contract that a file of one's own holds. UsageError says what is wrong with it."""
+    try:
+        return _contract(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: no JSON: {error}") from error
+    except KeyError as error:
+        raise UsageError(f"{path}: a contract needs a member {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: no contract: {error}") from error
+
+
+def _contract(value: dict[str, Any]) -> Contract:
     return Contract(
-        full,
+        value["contract"],
         value["server"],
         value["source"],
         value["strings"],

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from harness.tools.contract import ToolResult, ToolSpec, load, said
+from harness.import_path import load_module
+from harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from harness.tools.store import Store, Visit
 from snapshots.errors import UsageError
 from snapshots.matching import check_accept
@@ -58,6 +59,14 @@ class Tool(Protocol):
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult: ...
 
 
+class OwnTool(Protocol):
+    """What makes a tool of one's own, and brings its contract."""
+
+    contract: Contract
+
+    def __call__(self, toolset: Toolset) -> Tool: ...
+
+
 def _fetch(toolset: Toolset) -> Tool:
     from harness.tools.fetch import FetchTool
 
@@ -88,7 +97,8 @@ MAKERS: dict[str, Callable[[Toolset], Tool] | str] = {
 class Toolset:
     """Tools of some contracts over a snapshot. Make a session for each client.
 
-    `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"). `accept` is the lowest verdict
+    `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"), or `module:object`, a tool of one's
+    own (`OwnTool`). `accept` is the lowest verdict
     served. `matcher` and `store` replace those of the snapshot. `options` are for tools that want more (a gateway, a browser).
     """
 
@@ -108,18 +118,19 @@ class Toolset:
 
         check_accept(accept)
         self.limits = Limits.of(limits)
-        by_name = {contract.name: contract for contract in map(load, contracts)}
-        self.contracts = list(by_name.values())
         self.snapshot = snapshot
         self.options = options
         self.store = store or Store(snapshot, accept=accept, matcher=matcher)
         self.searcher = Searcher(
             synthetic=synthetic_search, most_pages=self.limits.pages, most_records=self.limits.records
         )
+        own = {name: own_tool(name) for name in contracts if ":" in name}
+        by_name = {c.name: (c, own.get(name)) for name in contracts for c in [_contract(name, own)]}
+        self.contracts = [contract for contract, _ in by_name.values()]
         self._tools: dict[str, Tool] = {}
         self.specs: list[ToolSpec] = []
-        for contract in self.contracts:
-            tool = _make(contract.name, self)
+        for contract, maker in by_name.values():
+            tool = _make(contract.name, self) if maker is None else maker(self)
             specs: list[ToolSpec] = getattr(tool, "specs", None) or contract.specs
             for spec in specs:
                 if spec.name in self._tools:
@@ -156,6 +167,28 @@ def _make(contract: str, toolset: Toolset) -> Tool:
             raise UsageError(f"contract {contract!r} is not available here: {error}") from error
         return found(toolset)
     return maker(toolset)
+
+
+def find_own(name: str) -> Any:
+    """The class or function that `module:object` names. UsageError where there is none."""
+    module, _, attribute = name.partition(":")
+    found = getattr(load_module(module, f"contract {name!r}"), attribute, None)
+    if not callable(found):
+        raise UsageError(f"contract {name!r}: module {module!r} has no class or function {attribute!r}")
+    return found
+
+
+def own_tool(name: str) -> OwnTool:
+    """A tool of one's own. UsageError where `module:object` is not there or brings no contract."""
+    maker = find_own(name)
+    if not isinstance(getattr(maker, "contract", None), Contract):
+        raise UsageError(f"contract {name!r}: has no member `contract` made by read_contract (docs/tools.md)")
+    made: OwnTool = maker
+    return made
+
+
+def _contract(name: str, own: Mapping[str, OwnTool]) -> Contract:
+    return own[name].contract if name in own else load(name)
 
 
 class ToolSession:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.tools import MAKERS, Contract, Toolset, contract_names
-from harness.tools import toolset as toolset_module
+from harness.run_files import Settings
+from harness.tools import Toolset, contract_names
+from harness.workshop import open_tools
+from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS
 
@@ -22,23 +25,59 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
 
 
-def test_how_to_add_a_tool(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    value = json.loads(blocks("json")[0])
-    contract = Contract(
-        value["contract"], value["server"], value["source"], value["strings"], value["tools"], []
-    )
-    names: dict[str, Any] = {}
-    exec(blocks("python")[1], names)
-    monkeypatch.setattr(toolset_module, "load", lambda name: contract)
-    monkeypatch.setitem(MAKERS, "dictionary", lambda toolset: names["TitleTool"](contract))
-    session = Toolset(snapshot, ["dictionary"]).session("s")
-    assert [spec.name for spec in session.list()] == ["title_of"]
+@pytest.fixture
+def titles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The example's two files, in the working directory; the name of its tool."""
+    (tmp_path / "dictionary.json").write_text(blocks("json")[0], encoding="utf-8")
+    (tmp_path / "titles.py").write_text(blocks("python")[1], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "titles:TitleTool"
+    for name in ("titles", "gone", "half"):
+        sys.modules.pop(name, None)
+
+
+def test_how_to_add_a_tool(snapshot: Snapshot, titles: str) -> None:
+    session = Toolset(snapshot, ["fetch", titles]).session("s")
+    assert [(spec.name, spec.contract) for spec in session.list()] == [
+        ("fetch", "mcp-fetch@0.6.3"),
+        ("title_of", "dictionary@1.0"),
+    ]
     result = asyncio.run(session.call("title_of", {"url": BIRDS}))
     assert result.text == f"{BIRDS} is called: A page"
     assert result.meta["verdict"] == "exact"
     missed = asyncio.run(session.call("title_of", {"url": "https://no.test/"}))
     assert missed.is_error
     assert missed.text == "No such page: https://no.test/"
+
+
+def test_a_run_has_it_beside_others(snapshot: Snapshot, titles: str) -> None:
+    tools = open_tools(snapshot, Settings(agent="script:x", contracts=("fetch", titles)))
+    assert isinstance(tools, Toolset)
+    assert {spec.name for spec in tools.specs} == {"fetch", "title_of"}
+    with pytest.raises(UsageError, match="has no member `contract`, so it can't go with others"):
+        open_tools(snapshot, Settings(agent="script:x", contracts=("fetch", "titles:Path")))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("titles:Missing", "", "module 'titles' has no class or function 'Missing'"),
+        ("no_such_module:Tool", "", "there is no module 'no_such_module'"),
+        ("titles:Path", "", "has no member `contract`"),
+        ("gone:x", "import pathlib, harness.tools as t\nx = t.read_contract(pathlib.Path('no.json'))", "no.json: No such"),
+        ("half:x", "import pathlib, harness.tools as t\nx = t.read_contract(pathlib.Path('half.json'))", "half.json: a contract needs a member 'server'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_tool_of_ones_own_is_told(
+    snapshot: Snapshot, titles: str, tmp_path: Path, name: str, code: str, says: str
+) -> None:
+    (tmp_path / "half.json").write_text('{"contract": "half@1"}', encoding="utf-8")
+    if code:
+        (tmp_path / f"{name.partition(':')[0]}.py").write_text(code, encoding="utf-8")
+    with pytest.raises(UsageError) as told:
+        Toolset(snapshot, [name])
+    assert says in str(told.value)
 
 
 def test_the_example_of_use(snapshot: Snapshot) -> None:

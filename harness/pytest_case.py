@@ -287,6 +287,11 @@ class Case:
             return []
         return [entry for entry in self.ledger.misses() if not entry.get("irrelevant")]
 
+    @property
+    def faults(self) -> int:
+        """Misses and ways round the snapshot so far."""
+        return len(self.misses()) + len(self.blocked.attempts)
+
     def complaint(self) -> str | None:
         """Why the test fails, whatever it asserts itself: too many misses, or a way round the snapshot."""
         misses = self.misses()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.pytest_case import Case, Shelf
 
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
+_TOLD: pytest.StashKey[int] = pytest.StashKey()  # faults by the end of the test itself
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
 _MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca"}
 
@@ -104,8 +105,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fails a test that passed although it missed the snapshot or tried to go round it."""
-    result = yield
     case = item.stash.get(_CASE, None)
+    try:
+        result = yield
+    finally:
+        if case is not None:
+            item.stash[_TOLD] = case.faults
     if case is not None and (complaint := case.complaint()):
         pytest.fail(f"stillweb: {complaint}", pytrace=False)
     return result
@@ -113,13 +118,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Frees the network after the test's fixtures."""
+    """Frees the network after the test's fixtures; what they missed as they ended fails the test, too."""
+    case = item.stash.get(_CASE, None)
+    complaint: str | None = None
     try:
-        return (yield)
+        result = yield
+        if case is not None and case.faults > item.stash.get(_TOLD, case.faults):
+            complaint = case.complaint()
     finally:
-        case = item.stash.get(_CASE, None)
         if case is not None:
             case.close()
+    if complaint:
+        pytest.fail(f"stillweb: {complaint}", pytrace=False)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -164,6 +164,34 @@ def test_a_tool_that_misses_counts_too(project):
     result.stdout.fnmatch_lines(["*miss: fetch http://shelf.example/other"])
 
 
+def test_what_a_fixture_misses_as_it_ends_is_told_too(project):
+    code = f"""
+        import httpx, pytest
+
+        @pytest.fixture
+        def agent(stillweb):
+            with httpx.Client(transport=stillweb.transport()) as client:
+                yield client
+                client.get({URL!r} + "?bye")
+
+        @pytest.mark.snapshot("site")
+        def test_missing_late(agent):
+            assert agent.get({URL!r}).status_code == 200
+
+        @pytest.mark.snapshot("site", max_misses=1)
+        def test_allowed(agent):
+            pass
+
+        @pytest.mark.snapshot("site", max_misses=1)
+        def test_missing_before(agent):
+            agent.get({URL!r} + "?page=2")
+            agent.get({URL!r} + "?page=3")
+        """
+    result = run(project, code)
+    result.assert_outcomes(passed=2, failed=1, errors=2)
+    result.stdout.fnmatch_lines([f"*miss: GET {URL}?bye"])
+
+
 def test_a_failed_test_prints_its_misses(project):
     result = run(
         project,

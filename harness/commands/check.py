@@ -58,6 +58,10 @@ def command(
         write_whole(html, [check_page(report, str(snapshots[-1]), snapshot.id).encode()])
     if as_json:
         print_json({"views": report.rows(), "seconds": report.seconds, "shares": _shares(report)})
+    elif not report.views:
+        say(
+            "there is no view to compare, so nothing was: 'stillweb record URL' stores them, a program's captures have none"
+        )
     else:
         rows = [
             [

@@ -15,11 +15,13 @@ from PIL import Image
 import proxy.checking
 from harness.commands.check import command
 from proxy.browser import complete
-from proxy.checking import CheckReport
+from proxy.check_page import check_page
+from proxy.checking import CheckReport, ViewCheck
 from snapshots.profile import Profile
 from snapshots.view import View
 from snapshots.writer import Writer
 from tests.snapshots.making import exchange
+from tests.support.pages import chromium
 
 
 def picture() -> bytes:
@@ -99,3 +101,27 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
         done = CliRunner().invoke(command, [str(tmp_path / "snap"), *words], standalone_mode=False)
         assert done.return_value == code, (words, done.output)
     assert "text equal in 50.0%" in done.output
+
+
+def test_without_views_nothing_is_called_equal(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        writer.exchange(exchange("http://example.test/a", b"page", begin=0, end=1))
+    done = CliRunner().invoke(command, [str(tmp_path / "snap")], standalone_mode=False)
+    assert (done.return_value, "100" in done.output, "there is no view to compare" in done.output) == (
+        0,
+        False,
+        True,
+    )
+
+
+def test_the_page_fits_a_phone_and_follows_the_reader_s_light(tmp_path: Path) -> None:
+    long = f"http://example.test/{'a' * 300}"
+    views = [ViewCheck(long, "", ["click Apply"], 1.0, 1.0, 1.0), ViewCheck(long, "T", [], missed=[long])]
+    (tmp_path / "check.html").write_text(check_page(CheckReport(views, 1.0), "site.wacz", "0" * 64))
+    seen = []
+    for scheme in ("light", "dark"):
+        with chromium(viewport={"width": 375, "height": 700}, color_scheme=scheme) as page:
+            page.goto((tmp_path / "check.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            seen.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(set(seen)) == 2

@@ -14,7 +14,10 @@ from snapshots.weighted import items_of
 
 
 def accepts(request: Request, capture: Capture) -> bool:
-    """Whether a request accepts the kind of a capture's answer. What says nothing accepts all; so with errors."""
+    """Whether a request accepts the kind of a capture's answer. What says nothing accepts all; so with errors.
+
+    Who asks for pages first takes JSON only for want of one, and the reverse: `*/*;q=0.8` is at the end of each browser's.
+    """
     wanted = request.header("accept")
     return (
         wanted is None
@@ -26,6 +29,8 @@ def accepts(request: Request, capture: Capture) -> bool:
 
 @lru_cache(maxsize=4096)
 def _within(accept: str, mime: str) -> bool:
+    if not accept.strip():
+        return True
     kind = mime.lower()
     main, _, sub = kind.partition("/")
     fits = {
@@ -36,4 +41,29 @@ def _within(accept: str, mime: str) -> bool:
         f"{main}/{sub.rpartition('+')[2]}",
         f"application/{sub.rpartition('+')[2]}",
     }
-    return not accept.strip() or any(item.weight and item.name in fits for item in items_of(accept))
+    first = first_kind(accept).partition(";")[0]
+    return any(item.weight and item.name in fits for item in items_of(accept)) and not (
+        (_is_page(first) and _is_data(kind)) or (_is_data(first) and _is_page(kind))
+    )
+
+
+def first_kind(accept: str) -> str:
+    """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
+    best = max(
+        items_of(accept), key=lambda item: item.weight, default=None
+    )  # the first of those that weigh most
+    if best is None or not best.weight:
+        return "*/*"
+    kept = sorted(p for p in best.parameters if not p.startswith("charset="))
+    return ";".join((_ALIKE.get(best.name, best.name), *kept))
+
+
+_ALIKE = dict.fromkeys(("text/json", "application/x-json"), "application/json")
+
+
+def _is_page(kind: str) -> bool:
+    return kind in ("text/html", "application/xhtml+xml")
+
+
+def _is_data(kind: str) -> bool:
+    return kind == "application/json" or kind.endswith("+json")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from snapshots.acceptance import accepts
+from snapshots.acceptance import accepts, first_kind
 from snapshots.capture import Capture
 from snapshots.conditional import same_conditions, same_preconditions, whole_or_asked
 from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
-from snapshots.fragments import HARD, asks_for_fragment
+from snapshots.fragments import FIELDS, asks_for_fragment
 from snapshots.kinship import kinship, known_alike
 from snapshots.languages import EQUAL, NEAR, OTHER
 from snapshots.layers import layer_of
@@ -20,7 +20,7 @@ from snapshots.peeking import Place
 from snapshots.repeating import repeated_pairs
 from snapshots.request import Request
 from snapshots.situation import Situation
-from snapshots.slots import CREDENTIALS, choices_of
+from snapshots.slots import CREDENTIALS, choices_of, credentials_of
 from snapshots.varying import ORIGIN, Fields, asked_of, counted
 
 
@@ -268,18 +268,28 @@ def choose(captures: list[Capture], now: Situation) -> Capture | None:
         now.unsure = True  # a server that makes fragments would have sent one
     if not accepts(now.request, found[0]) and not _same_accept(found[0], now):
         now.unsure = True  # one that chooses by Accept may have sent another kind
+    if credentials_of(now.request.headers) and not _public(found[0], now):
+        now.unsure = True  # one that minds who asks may have sent something else
     return found[0]
 
 
+def _public(capture: Capture, now: Situation) -> bool:
+    """Whether a capture is the answer for one who says who it is, too: it was asked for so, or is the same in every state."""
+    return read(capture.state).any or now.peek is None or bool(credentials_of(now.peek.fields(capture)))
+
+
 def _same_accept(capture: Capture, now: Situation) -> bool:
-    """Whether a capture was asked for with the request's Accept."""
-    if now.read_request is None:
+    """Whether a capture was asked for with an Accept for the same kind."""
+    if now.peek is None:
         return True
-    return asked_of(now.read_request(capture).headers, "accept") == asked_of(now.request.headers, "accept")
+    kinds = {
+        first_kind(asked_of(headers, "accept")) for headers in (now.peek.fields(capture), now.request.headers)
+    }
+    return len(kinds) == 1
 
 
 def _parted(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """Whether it is known what a request for a fragment gets: one was made, or no such thing matters here."""
-    if read(chosen.state).any or any(name in HARD for name, _ in chosen.vary) or now.read_request is None:
+    if read(chosen.state).any or any(name in FIELDS for name, _ in chosen.vary) or now.read_request is None:
         return True
     return any(asks_for_fragment(now.read_request(c)) for c in captures)

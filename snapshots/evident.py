@@ -9,7 +9,7 @@ from __future__ import annotations
 from snapshots.acceptance import accepts
 from snapshots.capture import PARTIAL, Capture
 from snapshots.conditions import ANY
-from snapshots.fragments import asks_for_fragment
+from snapshots.fragments import says_more
 from snapshots.keys import Key
 from snapshots.request import Request
 
@@ -23,5 +23,5 @@ def evident(request: Request, key: Key, capture: Capture) -> bool:
         and capture.exact == key.exact
         and not (capture.vary or capture.truncated or capture.status in PARTIAL)
         and accepts(request, capture)
-        and not asks_for_fragment(request)
+        and not says_more(request)
     )

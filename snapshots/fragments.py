@@ -1,6 +1,7 @@
 """Request fields that make an answer quite another thing: a fragment for a script that swaps it in, not a page.
 
-No capture with another value of one of them may stand in, whether the answer's Vary names it or not.
+They count whether the answer's Vary names them or not. No capture with another value of a `HARD` one may stand in; libraries
+send the others whatever they ask for, so that one may, but not surely.
 """
 
 from __future__ import annotations
@@ -20,16 +21,25 @@ HARD = frozenset(
         "turbo-frame",
     }
 )
+FIELDS = HARD | {"x-requested-with"}
 
 
 def asks_for_fragment(request: Request) -> bool:
     """Whether a request has one of these fields."""
-    return any(value and name.lower() in HARD for name, value in request.headers)
+    return any(value and name.lower() in FIELDS for name, value in request.headers)
+
+
+def says_more(request: Request) -> bool:
+    """Whether a request has a field for which its address alone may not decide: one of these, or who asks."""
+    return any(value and name.lower() in _MORE for name, value in request.headers)
+
+
+_MORE = FIELDS | {"authorization"}
 
 
 def decisive(requests: Sequence[Request], answers: Sequence[str]) -> list[str]:
     """The fields that part requests of one address; those with which and without which the same was answered don't."""
-    found = sorted({n.lower() for r in requests for n, v in r.headers if v and n.lower() in HARD})
+    found = sorted({n.lower() for r in requests for n, v in r.headers if v and n.lower() in FIELDS})
     if len(set(answers)) > 1:
         return found
     return [field for field in found if all(r.header(field) for r in requests)]

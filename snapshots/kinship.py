@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from snapshots.acceptance import first_kind
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.languages import EQUAL, OTHER, SAME, nearness, shown
 from snapshots.proofs import split
 from snapshots.redact import MASK
 from snapshots.slots import CREDENTIALS
-from snapshots.weighted import items_of
 
 
 def kinship(name: str, one: str, other: str) -> int:
@@ -39,20 +39,6 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
     )
 
 
-def _kind(value: str) -> str:
-    """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
-    best = max(
-        items_of(value), key=lambda item: item.weight, default=None
-    )  # the first of those that weigh most
-    if best is None or not best.weight:
-        return "*/*"
-    kept = sorted(p for p in best.parameters if not p.startswith("charset="))
-    return ";".join((_ALIKE.get(best.name, best.name), *kept))
-
-
-_ALIKE = dict.fromkeys(("text/json", "application/x-json"), "application/json")
-
-
 def _agent(value: str) -> str:
     if "Mobi" in value:
         return "mobile"
@@ -64,7 +50,7 @@ def _scheme(value: str) -> str:
 
 
 _KIN: dict[str, Callable[[str], str]] = {
-    "accept": _kind,
+    "accept": first_kind,
     "user-agent": _agent,
     CREDENTIALS: _scheme,
 }

@@ -16,7 +16,7 @@ from snapshots.conditions import read, short
 from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
 from snapshots.evident import evident
-from snapshots.fragments import asks_for_fragment
+from snapshots.fragments import says_more
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
@@ -107,7 +107,7 @@ class Matcher:
             hot is not None
             and accept == "rule"
             and (session is None or not hot[0] or hot[0] not in session.sites)
-            and not (hot[0] and asks_for_fragment(request))
+            and not (hot[0] and says_more(request))
             and (hot[1].capture is None or accepts(request, hot[1].capture))
         ):
             return hot[1]

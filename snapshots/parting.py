@@ -74,7 +74,7 @@ class Parting:
         """
         for key in sorted(self.recording.groups):
             members = self.recording.groups[key]
-            if any(m.sender.hard for m in members):
+            if any(m.sender.fragment for m in members):
                 requests = [self.evidence.asked(m) for m in members]
                 for field in decisive(requests, [m.label for m in members]):
                     for member, request in zip(members, requests, strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from snapshots.fragments import HARD
+from snapshots.fragments import FIELDS
 from snapshots.keys import OVERRIDES
 from snapshots.request import Headers
 
@@ -83,7 +83,7 @@ def plain_headers(headers: Headers) -> bool:
         low = name.lower()
         if low == "cookie":
             cookies = True
-        elif low in HARD or low.startswith(_OPERATIONS) or (low == "authorization" and value.strip()):
+        elif low in FIELDS or low.startswith(_OPERATIONS) or (low == "authorization" and value.strip()):
             return False
     if not cookies:
         return True

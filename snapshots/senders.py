@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from snapshots.conditions import short
-from snapshots.fragments import HARD
+from snapshots.fragments import asks_for_fragment
 from snapshots.keys import overridden
 from snapshots.plain import clients_of
 from snapshots.request import Headers, Request
@@ -24,7 +24,7 @@ class Sender:
     logins: list[str]  # names of those of logins
     cookies: frozenset[str]  # names of all
     credentials: str
-    hard: bool  # whether a script asks for a fragment
+    fragment: bool  # whether a script asks for a fragment
     overridden: bool  # whether a field replaces the method
 
 
@@ -41,7 +41,7 @@ def sender_of(headers: Headers) -> Sender:
         logins_of(headers),
         frozenset(name for name, _ in cookies_of(headers)),
         credentials_of(headers),
-        any(value and name.lower() in HARD for name, value in headers),
+        asks_for_fragment(Request("GET", "", headers)),
         overridden(Request("GET", "", headers)),
     )
 

@@ -22,7 +22,12 @@ def as_kind(kind: str) -> Response:
     ("recorded", "kind", "asked", "ambiguous"),
     [
         ("application/json", "application/json", "text/html", True),
-        ("application/json", "application/json", BROWSER, False),
+        ("application/json", "application/json", BROWSER, True),  # it takes JSON only for want of a page
+        ("*/*", "application/json", BROWSER, True),
+        (f"{BROWSER},x/y;q=0.1", "application/json", BROWSER, False),
+        ("*/*", "image/png", BROWSER, False),
+        (BROWSER, "text/html", "application/json, text/plain, */*", True),
+        (BROWSER, "text/html", "*/*", False),
         ("application/json", "application/json", "application/json", False),
         ("application/json", "application/ld+json", "application/json; charset=utf-8", False),
         (BROWSER, "text/html", "application/json", True),

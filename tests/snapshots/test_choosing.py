@@ -281,3 +281,19 @@ def test_a_miss_for_another_password_says_so() -> None:
     replay = Replay(matcher((post(f"{A}/login", f"user=ann&password={stored}"), html("in"))))
     assert replay.ask(post(f"{A}/login", "user=ann&password=something-else")) == "miss"
     assert "password" in replay.last.why
+
+
+def test_what_was_asked_for_by_nobody_is_not_surely_the_answer_for_one_who_says_who_it_is() -> None:
+    css = Response(200, "OK", (("Content-Type", "text/css"),), b"p {}")
+    over = matcher((get(f"{A}/p"), html("public")), (get(f"{A}/a.css"), css))
+    mine = {"authorization": "Bearer one"}
+    for order in ((mine, {}), ({}, mine)):  # what a replay remembers of an address changes nothing
+        replay = Replay(over)
+        for fields in order:
+            assert replay.ask(get(f"{A}/p", **fields)) == "public"
+            assert (replay.last.verdict, replay.last.ambiguous) == ("exact", bool(fields))
+            assert replay.ask(get(f"{A}/a.css", **fields)) == "p {}"
+            assert not replay.last.ambiguous, "a file that was always the same"
+    both = matcher((get(f"{A}/p"), html("public")), (get(f"{A}/p", **mine), html("public")))
+    lookup = both.lookup(get(f"{A}/p", **mine), both.session())
+    assert (lookup.verdict, lookup.ambiguous) == ("exact", False)

@@ -29,7 +29,20 @@ def test_a_fragment_alone_is_no_page(field: tuple[str, str]) -> None:
     assert over.lookup(page).explain()[0].differs[0].startswith(f"header {field[0].lower()}: asked ''")
 
 
-@pytest.mark.parametrize("field", FIELDS)
+def test_what_a_library_asked_for_is_not_surely_what_others_get() -> None:
+    """It sends its field whatever it asks for; many servers send it parts of pages, or data."""
+    asked, page = get(U, x_requested_with="XMLHttpRequest"), get(U)
+    replay = Replay(matcher((asked, html("<li>"))))
+    for request, told in ((page, ("varies:x-requested-with", True)), (asked, ("exact", False))) * 2:
+        assert replay.ask(request) == "<li>"
+        assert (replay.last.verdict, replay.last.ambiguous) == told
+    alike = Replay(matcher((asked, html("<li>")), (page, html("<li>"))))
+    for request in (page, asked):
+        assert alike.ask(request) == "<li>"
+        assert (alike.last.verdict, alike.last.ambiguous) == ("exact", False)
+
+
+@pytest.mark.parametrize("field", [*FIELDS, ("X-Requested-With", "XMLHttpRequest")])
 def test_a_page_alone_is_not_surely_the_fragment(field: tuple[str, str]) -> None:
     fragment, page = Request("GET", U, (field,)), get(U)
     replay = Replay(matcher((page, html("<html>"))))

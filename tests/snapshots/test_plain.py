@@ -28,6 +28,7 @@ TELLING = (
     (("Cookie", "lang=en"),),
     (("Cookie", "sid=8f14e45fceea167a5a36dedd4bea2543"),),
     (("HX-Request", "true"),),
+    (("X-Requested-With", "XMLHttpRequest"),),
     (("Authorization", "Basic YTpi"),),
     (("X-HTTP-Method-Override", "DELETE"),),
 )

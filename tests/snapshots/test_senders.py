@@ -26,10 +26,10 @@ def test_a_sender_is_told_by_its_fields() -> None:
     assert sender.logins == ["sid"]
     assert sender.cookies == {"sid", "theme", "lang"}
     assert sender.credentials.startswith("basic ")
-    assert sender.hard
+    assert sender.fragment
     assert sender.overridden
 
 
 def test_nobody_tells_nothing() -> None:
     assert sender_of((("Accept", "*/*"),)) == NOBODY
-    assert not any((NOBODY.choices, NOBODY.chosen, NOBODY.clients, NOBODY.hard, NOBODY.overridden))
+    assert not any((NOBODY.choices, NOBODY.chosen, NOBODY.clients, NOBODY.fragment, NOBODY.overridden))

@@ -63,20 +63,40 @@
     }
     return path.join(".");
   };
-  const where = unmarked(G.location ? G.location.href : "").split("#")[0];
+  // A window begins with an empty document. Who looks at it then makes us run in that one, and its next document, which
+  // has the same window, is come upon when something of ours is called: the driver asks, a timer is set, a number drawn.
+  let shown = isWindow ? document : null;
+  const renewals = []; // what is done then
+  const mayChange = isWindow && G.navigation && G.navigation.currentEntry === null;
+  const renew = () => {
+    if (!mayChange || document === shown) return;
+    const before = shown;
+    shown = document;
+    for (const again of renewals) again(before);
+  };
   // What has no address of its own (about:srcdoc, blob:) is told by its place; a blob's address is another each time.
-  const address = config.address || (isWindow && !/^https?:/.test(where) ? `${where.replace(/:.*/s, ":")} ${place()}` : where);
+  const addressed = () => {
+    const where = unmarked(G.location ? G.location.href : "").split("#")[0];
+    return config.address || (isWindow && !/^https?:/.test(where) ? `${where.replace(/:.*/s, ":")} ${place()}` : where);
+  };
+  let address = addressed();
+  renewals.push(() => { address = addressed(); });
   const stream = (kind) => {
-    let h = 0x811c9dc5;
-    for (const c of `${config.seed}|${kind}|${address}`) h = Math.imul(h ^ c.codePointAt(0), 0x01000193);
-    let a = h >>> 0, b = (h ^ 0x9e3779b9) >>> 0, c = (h ^ 0x243f6a88) >>> 0, d = 1;
+    let a, b, c, d;
     const next = () => {
       const t = (((a + b) | 0) + d) | 0;
       d = (d + 1) | 0; a = b ^ (b >>> 9); b = (c + (c << 3)) | 0; c = (c << 21) | (c >>> 11); c = (c + t) | 0;
       return t >>> 0;
     };
-    for (let i = 0; i < 15; i++) next();
-    return next;
+    const seed = () => {
+      let h = 0x811c9dc5;
+      for (const one of `${config.seed}|${kind}|${address}`) h = Math.imul(h ^ one.codePointAt(0), 0x01000193);
+      a = h >>> 0; b = (h ^ 0x9e3779b9) >>> 0; c = (h ^ 0x243f6a88) >>> 0; d = 1;
+      for (let i = 0; i < 15; i++) next();
+    };
+    seed();
+    renewals.push(seed);
+    return mayChange ? () => { renew(); return next(); } : next;
   };
   const forMath = stream("math"), forValues = stream("values"), forUuid = stream("uuid"), forKeys = stream("keys");
   stand(Math, "random", () => ((forMath() >>> 5) * 67108864 + (forMath() >>> 6)) / 9007199254740992);
@@ -157,6 +177,7 @@
   let serial = 0;
   let depth = 0; // nesting of timers, for the 4 ms that browsers enforce
   const add = (handler, delay, args = [], extra = null) => {
+    renew();
     const id = ++serial;
     queue.set(id, { id, due: clock + delay, handler, args, depth: depth + 1, ...extra });
     return id;
@@ -210,6 +231,7 @@
   let pending = 0, started = 0, fetched = 0;
   const hop = () => new Promise((done) => native.postTask ? native.postTask(done, { priority: "background" }) : native.setTimeout(done, 0));
   const track = (promise) => {
+    renew();
     pending++; started++;
     const end = () => hop().then(() => { pending--; });
     promise.then(end, end);
@@ -257,6 +279,11 @@
 
   // ---- the driver's side
   if (observer) enter(document);
+  if (mayChange) {
+    renewals.push((before) => { document_.since = native.now(); document_.asks = 0; begin(before); });
+    listen(G, "visibilitychange", () => native.soon(renew), true); // the first document is left
+    listen(G, "readystatechange", renew, true);
+  }
   if (isWindow) {
     getter(G.AnimationTimeline && AnimationTimeline.prototype, "currentTime", () => elapsed());
   }
@@ -267,14 +294,17 @@
     return best;
   };
   // The page and its workers have done all they can do now. Returns how many answers and loads all of them wait for.
-  const rest = async (through) => {
-    await hop();
-    await draw();
-    await adopt();
-    const answers = workers.size ? await askWorkers({ ping: true, through }) : [];
-    if (workers.size) await hop();
-    const sum = (name, own) => answers.reduce((all, answer) => all + answer[name], own);
-    return { pending: sum("pending", pending), held: sum("held", holding(through)) };
+  const rest = async (through, tellDrew = false) => {
+    for (let drew = tellDrew; ; drew = true) {
+      await hop();
+      renew();
+      await draw();
+      await adopt();
+      const answers = workers.size ? await askWorkers({ ping: true, through, drew }) : [];
+      if (workers.size) await hop();
+      const sum = (name, own) => answers.reduce((all, answer) => all + answer[name], own);
+      if (!sum("wanting", 0) || !(await drawFor())) return { pending: sum("pending", pending), held: sum("held", holding(through)) };
+    }
   };
   // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
   // Stops early when a tab is opened or, unless `through`, a request starts; moves the clock to the end of the span only if `whole`.
@@ -282,6 +312,7 @@
     const end = clock + ms, began = started, opened = G.top === G ? 0 : untold(), asked = fetched, from = clock, limit = native.now() + real;
     let ran = 0;
     looked = shownAt = -1;
+    if (G.top !== G && whole) meet(end, through);
     for (;;) {
       const waiting = await rest(through);
       if (waiting.held > 0 || (!through && (waiting.pending > 0 || started !== began))) break;
@@ -309,6 +340,14 @@
     state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
+  // Frames move together: what one does may be told in another at once, which must not be behind.
+  const meet = (end, through) => {
+    const timer = first();
+    if (pending || holding(through) || (timer && timer.due < end) || nextInMotion() < end) return;
+    clock = Math.max(clock, end);
+    keepUp();
+    for (const one of workers) if (one.frame) one.port.postMessage({ meet: elapsed() - one.offset, through });
+  };
   let turn = Promise.resolve();
   const inTurn = (work) => { // one that was given up by who asked is still going on
     const mine = turn.then(work);
@@ -331,11 +370,11 @@
   const status = (through) => {
     const timer = first();
     return { elapsed: elapsed(), pending, held: holding(through), started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
-      leaving: leaving(), tabs, ready: isWindow ? document.readyState : "complete", ...talk() };
+      leaving: leaving(), tabs, wanting: wanting(), ready: isWindow ? document.readyState : "complete", ...talk() };
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "held", "started", "mutations", "leaving", "tabs", "sent", "heard"]) state[name] += known.state[name];
+      for (const name of ["pending", "held", "started", "mutations", "leaving", "tabs", "wanting", "sent", "heard"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;

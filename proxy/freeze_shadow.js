@@ -15,6 +15,12 @@ const enter = (root) => {
 const explore = (root) => { // those that came with the markup
   for (const e of root.querySelectorAll("*")) if (e.shadowRoot) enter(e.shadowRoot);
 };
+const begin = (before) => { // with another document in the same window
+  roots.delete(before);
+  enter(document);
+  for (const e of document.querySelectorAll("link,img,meta,marquee")) if (!e.sheet) awaitLoad(e); // what loaded by now is not awaited
+  changed();
+};
 if (observer) {
   stand(Element.prototype, "attachShadow", (f, self, args) => {
     const root = Reflect.apply(f, self, args);
@@ -23,5 +29,5 @@ if (observer) {
   });
   for (const kind of ["Element", "ShadowRoot"])
     stand(G[kind] && G[kind].prototype, "setHTMLUnsafe", (f, self, args) => { Reflect.apply(f, self, args); explore(self.shadowRoot || self); });
-  listen(document, "readystatechange", () => { if (document.readyState === "interactive") explore(document); });
+  listen(G, "readystatechange", () => { if (document.readyState === "interactive") explore(document); }, true);
 }

@@ -142,15 +142,27 @@ scrolls(isWindow ? G : null, "scroll", "scrollTo", "scrollBy");
 scrolls(of("Element"), "scroll", "scrollTo", "scrollBy", "scrollIntoView");
 for (const name of G.Element ? ["scrollTop", "scrollLeft"] : [])
   setter(Element.prototype, name, (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); });
-const draw = async () => {
+const wanting = () => Number(unseen || scrolled || (watched && drawn !== mutations));
+const afford = () => {
   left = Math.min(DRAWN, left + (clock - drawnAt) / EACH);
   drawnAt = clock;
-  const anew = (scrolled || (watched && drawn !== mutations)) && left >= 1 && G.top === G;
+  return left >= 1 && G.top === G;
+};
+const draw = async () => {
+  const anew = afford() && wanting();
   if (!unseen && !anew) return;
   if (!unseen) left--;
   await show();
   drawn = mutations;
 };
+// A frame is drawn with the page that it is in, and can't tell by itself whether it is in sight.
+const drawFor = async () => {
+  if (!afford()) return false;
+  left--;
+  await show();
+  return true;
+};
+const drawnFor = () => { unseen = scrolled = false; drawn = mutations; };
 let shownAt = -1; // how much had happened when frames were drawn in which no more did: nobody has more to be told
 const happened = () => unseen || scrolled ? -2 : mutations + calls;
 const show = async () => {

@@ -110,7 +110,7 @@ class Spent:
 class Attempt:
     """What an agent is given. `environment` is for programs: proxy, certificates, the MCP address.
 
-    Use `call` for tools and `model_called` after each model call; both write the trace and keep the limits.
+    Use `call` for tools and `ask` for models; both write the trace and keep the limits.
     """
 
     task: Task
@@ -127,6 +127,7 @@ class Attempt:
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
     _state: State = field(default_factory=lambda: EMPTY)
     _contracts: dict[str, str] | None = None
+    _asked: list[Any] = field(default_factory=list)  # the messages that a model has been sent, and its own
     _under_way: int = 0  # tool calls that an agent makes at once
 
     async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
@@ -179,6 +180,26 @@ class Attempt:
                 raise UsageError("the limit of money can't be kept: a call has no price")
             if spent.cost >= limits.money:
                 raise LimitReached("money", limits.money)
+
+    async def ask(self, body: Mapping[str, Any]) -> Any:
+        """One model call (a Chat Completions request): taped, traced and within the limits. A harness.models.Reply.
+
+        UsageError where the agent has no `model_options(env)`, so that the run has no model client.
+        """
+        from harness.models import request_digest
+
+        if self.models is None:
+            raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
+        self.before_model()
+        reply = await self.models.chat(self.session, body)
+        messages = list(body.get("messages", ()))
+        known = len(self._asked) if messages[: len(self._asked)] == self._asked else 0
+        request = {"digest": request_digest(body), "messages": len(messages), "new": messages[known:]}
+        self._asked = [*messages, *reply.items]
+        self.model_called(
+            purpose="agent", api="chat", model=body.get("model"), request=request, **reply.members()
+        )
+        return reply
 
     def _stop(self) -> None:
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):

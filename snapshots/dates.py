@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 
 def iso_date(moment: datetime | str | None) -> str:
@@ -31,6 +30,8 @@ def not_after(one: str | None, other: str | None) -> bool:
     """Whether a date of a header field is no later than another; the same text is not later, what is no date is."""
     if one is None or other is None:
         return False
+    from email.utils import parsedate_to_datetime  # brings sockets and random numbers along
+
     try:
         return one == other or parsedate_to_datetime(one) <= parsedate_to_datetime(other)
     except (ValueError, TypeError, OverflowError):  # the last for numbers beyond all bounds

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.strict_json import StandsTwice, strict_json
 from harness.task import Problem
 from snapshots.errors import MissingCapability, UsageError
 
@@ -65,25 +65,15 @@ class Record:
 def parse_literal(text: str, name: str) -> Any:
     """The value that a text of JSON or of a Python literal stands for."""
     try:
-        return _json(text)
+        return strict_json(text)
+    except StandsTwice as error:
+        raise RecordError(name, str(error)) from error
     except ValueError:
         pass
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
         raise RecordError(name, f"neither JSON nor a literal: {str(error).splitlines()[0]}") from error
-
-
-def _json(text: str) -> Any:
-    """The value of a JSON text. ValueError also for NaN and Infinity, which are no JSON, and for endless nesting."""
-    try:
-        return json.loads(text, parse_constant=_no_number)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 _LINES = (".jsonl", ".ndjson")
@@ -153,7 +143,7 @@ def _file(path: Path) -> Iterator[Record | Problem]:
         yield from _lines(path, text)
         return
     try:
-        document = _json(text)
+        document = strict_json(text)
     except ValueError as error:
         # A file of lines may be called .json; one of its lines then reads where the whole does not.
         first = next((line for line in text.split("\n") if line.strip()), "")
@@ -175,7 +165,7 @@ def _lines(path: Path, text: str) -> Iterator[Record | Problem]:
         if not line.strip():
             continue
         try:
-            item = _json(line)
+            item = strict_json(line)
         except ValueError as error:
             yield Problem(str(path), number, "", f"not JSON: {error}")
             continue
@@ -190,7 +180,7 @@ def _record(item: Any, file: str, line: int) -> Record | Problem:
 
 def _is_json(text: str) -> bool:
     try:
-        _json(text)
+        strict_json(text)
     except ValueError:
         return False
     return True

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.scoring.spelling import fold, normalise_text
+from harness.strict_json import strict_json
 from snapshots.appending import write_text
 from snapshots.errors import DamagedInput
 
@@ -248,7 +249,7 @@ def as_rubric(value: Rubric | Mapping[str, Any]) -> Rubric:
 def load_rubrics(path: str | Path) -> dict[str, Rubric]:
     """The side-cars of a file, by base task. DamagedInput names file and member."""
     try:
-        document = json.loads(Path(path).read_text("utf-8-sig"))
+        document = strict_json(Path(path).read_text("utf-8-sig"))
     except ValueError as error:
         raise DamagedInput(f"{path}: not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("version") != 1:

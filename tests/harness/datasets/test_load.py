@@ -363,3 +363,22 @@ def test_order_of_tasks_does_not_change_the_digest_of_the_set() -> None:
 def test_a_task_refuses_what_it_does_not_know(bad: Any) -> None:
     with pytest.raises(DamagedInput):
         Task.from_json(bad)
+
+
+def test_a_member_that_stands_twice_is_named_and_none_of_the_two_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    nested = json.dumps(
+        {"task_id": "n", "instruction": "?", "oracle_answer": "1", "rubric": '{"a": 1, "a": 2}'}
+    )
+    path.write_text(
+        '{"id": "a", "question": "q", "answer": "x", "answer": "y"}\n'
+        '{"id": "b", "question": "q", "answer": "x", "options": {"numeric": false, "numeric": true}}\n'
+        f'{nested}\n{{"id": "c", "question": "q", "answer": "x"}}\n'
+    )
+    found = load_tasks(path)
+    assert [task.id for task in found] == ["c"]
+    assert [problem.message for problem in found.problems] == [
+        "not JSON: the member 'answer' stands twice in an object",
+        "not JSON: the member 'numeric' stands twice in an object",
+        "the member 'a' stands twice in an object",
+    ]

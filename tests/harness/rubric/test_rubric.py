@@ -382,3 +382,12 @@ def test_digest_ignores_what_decides_nothing() -> None:
     one = Rubric(("a",), ("a",))
     assert replace(one, origin="person").digest == one.digest
     assert replace(one, ordered=False).digest != one.digest
+
+
+def test_a_member_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rubrics.json"
+    path.write_text(
+        '{"version": 1, "rubrics": {"a": {"columns": ["x"], "columns": ["y"], "row_key": ["y"]}}}'
+    )
+    with pytest.raises(DamagedInput, match="the member 'columns' stands twice"):
+        load_rubrics(path)

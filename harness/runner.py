@@ -130,7 +130,7 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
         raise UsageError(f"two tasks have the id {twice!r}")
     for name in only:
         if name not in known:
-            raise UsageError(f"--tasks: there is no task {name!r}")
+            raise UsageError(f"--only: there is no task {name!r}")
     chosen = [task for task in tasks if not only or task.id in only]
     return chosen[:limit] if limit is not None else chosen
 

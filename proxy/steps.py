@@ -104,9 +104,12 @@ def _target(given: dict[str, Any], *, needed: bool = True) -> dict[str, Any]:
     return found
 
 
-def _rest(given: dict[str, Any], known: Iterable[str]) -> None:
-    if given:
-        fields = ", ".join(repr(key) for key in given)
+def _known_only(given: dict[str, Any], known: Iterable[str]) -> None:
+    """Before what is missing, so that a misspelt field is named as one."""
+    known = list(known)
+    unknown = [key for key in given if key not in known]
+    if unknown:
+        fields = ", ".join(repr(key) for key in unknown)
         raise _Bad(f"has unknown field {fields} (known: {', '.join(known)})")
 
 
@@ -120,10 +123,10 @@ def _options(value: object, field: str) -> str | list[str]:
 
 def _goto(value: object) -> dict[str, Any]:
     given = _mapping(value, "url")
+    _known_only(given, ["url"])
     if "url" not in given:
         raise _Bad("needs a field 'url'")
     url = _string(given.pop("url"), "url")
-    _rest(given, ["url"])
     if not url.startswith(("http://", "https://", "/", "?", "#", "./", "../")):
         raise _Bad(f"url {url!r} is neither http(s) nor relative")
     return {"url": url}
@@ -131,48 +134,48 @@ def _goto(value: object) -> dict[str, Any]:
 
 def _select(value: object) -> dict[str, Any]:
     given = _mapping(value, None)
+    _known_only(given, [*TARGETS, *_BESIDE, "option", "value"])
     found = _target(given)
     ways = [way for way in ("option", "value") if way in given]
     if len(ways) != 1:
         raise _Bad("needs either 'option' (its text) or 'value'")
     found[ways[0]] = _options(given.pop(ways[0]), ways[0])
-    _rest(given, [*TARGETS, *_BESIDE, "option", "value"])
     return found
 
 
 def _fill(value: object) -> dict[str, Any]:
     given = _mapping(value, None)
+    _known_only(given, [*TARGETS, *_BESIDE, "value"])
     found = _target(given)
     if "value" not in given:
         raise _Bad("needs a field 'value'")
     found["value"] = _string(given.pop("value"), "value")
-    _rest(given, [*TARGETS, *_BESIDE, "value"])
     return found
 
 
 def _only_target(short: str) -> Callable[[object], dict[str, Any]]:
     def parse(value: object) -> dict[str, Any]:
         given = _mapping(value, short)
-        found = _target(given)
-        _rest(given, [*TARGETS, *_BESIDE])
-        return found
+        _known_only(given, [*TARGETS, *_BESIDE])
+        return _target(given)
 
     return parse
 
 
 def _press(value: object) -> dict[str, Any]:
     given = _mapping(value, "key")
+    _known_only(given, ["key", *TARGETS, *_BESIDE])
     if "key" not in given:
         raise _Bad("needs a field 'key', such as Enter")
     found: dict[str, Any] = {"key": _string(given.pop("key"), "key")}
     found |= _target(given, needed=False)
-    _rest(given, ["key", *TARGETS, *_BESIDE])
     return found
 
 
 def _wait(value: object) -> dict[str, Any]:
     short = "text" if isinstance(value, str) else "time"
     given = _mapping(value, short)
+    _known_only(given, ["text", "gone", "selector", "time"])
     ways = [way for way in ("text", "gone", "selector", "time") if way in given]
     if len(ways) != 1:
         raise _Bad("needs exactly one of 'text', 'gone', 'selector', 'time'")
@@ -181,7 +184,6 @@ def _wait(value: object) -> dict[str, Any]:
     found: dict[str, Any] = {way: _number(raw, "time") if way == "time" else _string(raw, way)}
     if way == "time" and found["time"] > 600:
         raise _Bad("field 'time' is in seconds and at most 600")
-    _rest(given, ["text", "gone", "selector", "time"])
     return found
 
 
@@ -189,6 +191,7 @@ def _scroll(value: object) -> dict[str, Any]:
     if value is None:
         return {"to": "bottom"}
     given = _mapping(value, "to")
+    _known_only(given, ["to", "times", *TARGETS, *_BESIDE])
     found = _target(given, needed=False)
     to = _string(given.pop("to"), "to") if "to" in given else "bottom"
     if to not in ("bottom", "top", "view"):
@@ -199,16 +202,15 @@ def _scroll(value: object) -> dict[str, Any]:
     times = _count(given.pop("times"), "times", 1) if "times" in given else 1
     if times != 1:
         found["times"] = times
-    _rest(given, ["to", "times", *TARGETS, *_BESIDE])
     return found
 
 
 def _next_page(value: object) -> dict[str, Any]:
     given = _mapping({} if value is None else value, "text")
+    _known_only(given, ["times", *TARGETS, *_BESIDE])
     found = _target(given, needed=False)
     if "times" in given:
         found["times"] = _count(given.pop("times"), "times", 1)
-    _rest(given, ["times", *TARGETS, *_BESIDE])
     return found
 
 
@@ -285,9 +287,9 @@ def parse_steps(text: str, where: str = "steps") -> tuple[Step, ...]:
 
 
 def parse_flows(text: str, where: str = "steps") -> list[Flow]:
-    """The flows of a steps file: `[{url, steps}, …]`, or a list of steps for every URL. Raises UsageError."""
+    """The flows of a steps file: `[{url, steps}, …]` (either may be left out), or a list of steps for every URL. Raises UsageError."""
     data, node = _loaded(text, where)
-    if not (isinstance(data, list) and data and all(isinstance(i, dict) and "steps" in i for i in data)):
+    if not (isinstance(data, list) and data and all(_is_flow(item) for item in data)):
         return [Flow(None, parse_steps(text, where))]
     assert isinstance(node, yaml.SequenceNode)
     flows = []
@@ -299,11 +301,16 @@ def parse_flows(text: str, where: str = "steps") -> list[Flow]:
         url = item.get("url")
         if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
             raise UsageError(f"{place}: url {url!r} is no http(s) URL")
-        if not isinstance(item["steps"], list):
-            raise UsageError(f"{place}: steps must be a list, not {_kind(item['steps'])}")
+        steps = item.get("steps", [])
+        if not isinstance(steps, list):
+            raise UsageError(f"{place}: steps must be a list, not {_kind(steps)}")
         inner = next((value for key, value in mapping.value if key.value == "steps"), None)
-        flows.append(Flow(url, canonical(item["steps"], place, _lines(inner))))
+        flows.append(Flow(url, canonical(steps, place, _lines(inner))))
     return flows
+
+
+def _is_flow(item: object) -> bool:
+    return isinstance(item, dict) and not item.keys().isdisjoint(("url", "steps"))
 
 
 def load_flows(path: Path) -> list[Flow]:

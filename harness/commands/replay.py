@@ -122,6 +122,7 @@ def command(
         say(
             f"{counted(len(misses), 'request')} {'was' if len(misses) == 1 else 'were'} not in the snapshot; first: "
             f"{misses[0]['method']} {misses[0]['url']}"
+            f"{'; --ledger FILE lists them with what came nearest' if ledger is None else ''}"
         )
     if max_misses is not None and len(misses) > max_misses:
         return 1

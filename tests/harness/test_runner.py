@@ -190,7 +190,7 @@ def test_tasks_are_chosen_by_id_and_limit(tmp_path):
     settings = Settings(agent=write_script(tmp_path), contracts=(SHELF,))
     assert [t.id for t in start_run(tmp_path / "1", settings, tasks, limit=2).tasks()] == ["a", "b"]
     assert [t.id for t in start_run(tmp_path / "2", settings, tasks, only=["c", "a"]).tasks()] == ["a", "c"]
-    with pytest.raises(UsageError, match="there is no task 'z'"):
+    with pytest.raises(UsageError, match="--only: there is no task 'z'"):
         start_run(tmp_path / "3", settings, tasks, only=["z"])
     with pytest.raises(UsageError, match="two tasks have the id 'a'"):
         start_run(tmp_path / "4", settings, [*tasks, tasks[0]])

@@ -61,6 +61,11 @@ def test_any_text_survives_the_file(targets: list[tuple[str, str]]) -> None:
         ("- click: {label: B, name: C}", "field 'name' goes with 'role' only"),
         ("- click: {}", "says no element"),
         ("- click: {text: A, colour: red}", "unknown field 'colour'"),
+        (
+            "- fill: {label: A, valeu: b}",
+            "fill has unknown field 'valeu' (known: ",
+        ),  # not that 'value' is missing
+        ("- click: {txet: A}", "click has unknown field 'txet' (known: "),
         ("- click: {text: [1]}", "field 'text' must be text"),
         ("- select: {label: A}", "needs either 'option'"),
         ("- wait: {text: a, time: 1}", "exactly one of"),
@@ -98,3 +103,10 @@ def test_flows() -> None:
 def test_a_file_that_is_not_there(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UsageError, match=r"gone\.yaml: No such file"):
         load_flows(tmp_path / "gone.yaml")
+
+
+def test_a_flow_may_have_a_page_alone_and_a_misspelt_field_is_named() -> None:
+    page, walk = parse_flows("- url: http://a.test/\n- steps: [click: B]")
+    assert (page, walk.url, len(walk.steps)) == (Flow("http://a.test/", ()), None, 1)
+    with pytest.raises(UsageError, match=r"f: flow 1: unknown field 'step' \(known: url, steps\)"):
+        parse_flows("- url: http://a.test/\n  step: [click: B]", "f")

@@ -37,6 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["check", "SITE", "--html", "no/such/page.html"], 2, "there is no directory no/such"),
         (["lookup", "SITE", "https://a.test/0", "-d", os.fsdecode(b"\xff")], 1, ""),
         (["lookup", "SITE", "https://a.test/0", "--accept", "exakt"], 2, "accept 'exakt': must be one of"),
+        (["recrod", "https://a.test/0"], 2, "No such command 'recrod'. Did you mean 'record'?"),
         (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
         (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
     ],
@@ -66,6 +67,16 @@ def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
     asks = "import urllib.request as u; print(u.urlopen('https://a.test/0').status)"
     done = stillweb("replay", site, "--max-misses", "0", "--", sys.executable, "-c", asks)
     assert (done.code, done.out, told in done.err) == (0, "200\n", False)
+
+
+def test_a_miss_is_told_with_the_way_to_see_them_all(site: Path, tmp_path: Path) -> None:
+    asks = "import urllib.request as u\ntry: u.urlopen('https://a.test/none')\nexcept OSError as e: print(e.code)"
+    told = "1 request was not in the snapshot; first: GET https://a.test/none"
+    done = stillweb("replay", site, "--", sys.executable, "-c", asks)
+    assert (done.code, done.out) == (0, "504\n")
+    assert f"{told}; --ledger FILE lists them with what came nearest\n" in done.err
+    done = stillweb("replay", site, "--ledger", tmp_path / "ledger", "--", sys.executable, "-c", asks)
+    assert f"{told}\n" in done.err
 
 
 def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from harness.chance import (
 )
 from harness.comparable import Rules, other_rules, rules_of
 from harness.kept_certificate import check_kept
-from harness.scoring import BEST, FAULTS, MEASURED, Score
+from harness.scoring import FAULTS, MEASURED, Score, scale_of
 from snapshots.errors import UsageError
 
 ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
@@ -42,6 +42,7 @@ class Outcome:
     language: str = ""
     best: float = 1.0  # what a metric of its scorer can be at most
     rules: Rules = ()  # what decided the score besides the answer
+    own: str = ""  # the scorer, where its scale is its own (harness.scoring.scale_of)
     fault: str = ""  # whose it is that a metric has no value, where it is not the agent's (see FAULTS)
 
 
@@ -130,13 +131,24 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
         event = trace.last("score") if trace else None
         score = Score.from_json(event) if event else Score({}, "zero")
         status, path = (score.status, str(trace.path)) if trace and event else ("unfinished", "")
-        best, rules = BEST.get(task.scorer, 1.0), rules_of(task, trace.header) if trace else ()
+        (best, own), rules = scale_of(task.scorer), rules_of(task, trace.header) if trace else ()
         fault = next((name for name in FAULTS if name == score.detail.get("fault")), "")
         if trace:
             hashes[f"{task.id}/{attempt}"] = trace.hash
         outcomes.append(
             Outcome(
-                task.id, base, attempt, score.metrics, status, variant, path, language, best, rules, fault
+                task.id,
+                base,
+                attempt,
+                score.metrics,
+                status,
+                variant,
+                path,
+                language,
+                best,
+                rules,
+                own,
+                fault,
             )
         )
     check_kept(Path(run), hashes)
@@ -168,15 +180,15 @@ def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None
     """
     if metric is not None:
         return [Part(metric, metric, tuple(a), tuple(b))]
-    ranks: dict[str, tuple[str, float]] = {}
+    ranks: dict[str, tuple[str, float, str]] = {}
     for outcome in a:
         if outcome.metrics:
-            ranks.setdefault(outcome.task_id, (main_metric([outcome]), outcome.best))
-    kinds = list(dict.fromkeys(ranks.values())) or [(main_metric(a), 1.0)]
-    names = [name for name, _ in kinds]
+            ranks.setdefault(outcome.task_id, (main_metric([outcome]), outcome.best, outcome.own))
+    kinds = list(dict.fromkeys(ranks.values())) or [(main_metric(a), 1.0, "")]
+    names = [name for name, _, _ in kinds]
     return [
         Part(
-            kind[0] if names.count(kind[0]) == 1 else f"{kind[0]} of {kind[1]:g}",
+            kind[0] if names.count(kind[0]) == 1 else f"{kind[0]} of {kind[2] or f'{kind[1]:g}'}",
             kind[0],
             tuple(o for o in a if ranks.get(o.task_id, kinds[0]) == kind),
             tuple(o for o in b if ranks.get(o.task_id, kinds[0]) == kind),
@@ -273,13 +285,13 @@ def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, s
     }
 
 
-def _scale(outcomes: Iterable[Outcome], metric: str) -> float:
-    """What the metric can be at most for the first attempt that has it."""
-    return next((outcome.best for outcome in outcomes if metric in outcome.metrics), 1.0)
+def _scale(outcomes: Iterable[Outcome], metric: str) -> tuple[float, str]:
+    """What the metric can be at most for the first attempt that has it, and whose measure that is."""
+    return next(((one.best, one.own) for one in outcomes if metric in one.metrics), (1.0, ""))
 
 
 def _by_task(
-    outcomes: Sequence[Outcome], metric: str, known: Collection[str], scale: float
+    outcomes: Sequence[Outcome], metric: str, known: Collection[str], scale: tuple[float, str]
 ) -> tuple[dict[str, _Value], dict[str, str]]:
     """The values of tasks, and the tasks left out with the reason.
 
@@ -296,7 +308,7 @@ def _by_task(
             out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {len(group)} attempts)"
         elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
             out[task_id] = f"has no metric {metric!r}"
-        elif any(metric in o.metrics and o.best != scale for o in group):
+        elif any(metric in o.metrics and (o.best, o.own) != scale for o in group):
             out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
         elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):
             out[task_id] = f"{metric} was not measured"  # counted as 0 it would be the best there is

@@ -13,7 +13,7 @@ from harness.console import counted
 from harness.hashes import scoring_hashes
 from harness.judging import Evaluator, failure, rescore
 from harness.run_files import RunFiles
-from harness.scoring import BEST, MEASURED, STATUSES, Score
+from harness.scoring import MEASURED, STATUSES, Score, scale_of
 from harness.scoring.embeddings import embedder_for
 from harness.trace import Event, Trace, canonical, hashed_part, replace_events
 from harness.workshop import read_rubrics
@@ -163,7 +163,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
 
 def _groups(name: str, scorers: list[str]) -> list[tuple[str, list[str]]]:
     """The scorers whose values of a metric make one mean, each group with its name: 0.8 of 1 and 80 of 100 make none."""
-    if len({BEST.get(scorer, 1.0) for scorer in scorers}) == 1:
+    if len({scale_of(scorer) for scorer in scorers}) == 1:
         return [(name, scorers)]
     return [(f"{name} ({scorer})", [scorer]) for scorer in scorers]
 

@@ -136,6 +136,12 @@ METRICS: dict[str, tuple[str, ...]] = {
 # What the metrics of a scorer can be at most, where that is not 1.
 BEST: dict[str, float] = {"sgi-idea-generation": 100.0}
 
+
+def scale_of(scorer: str) -> tuple[float, str]:
+    """What the metrics of a scorer can be at most, and whose measure that is: of a scorer that never said, its own."""
+    return BEST.get(scorer, 1.0), "" if scorer in METRICS else scorer
+
+
 # Metrics that are measured on this machine and differ from run to run; they belong in no hash.
 MEASURED = frozenset({"aet"})
 

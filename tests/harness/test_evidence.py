@@ -17,6 +17,7 @@ from harness.report.comparison import write_comparison
 from harness.run_files import RunFiles, Settings
 from harness.runner import run_attempts, start_run
 from harness.scoring import Context, score
+from harness.summary import summarise
 from harness.task import Task
 from harness.trace import read_trace, replace_events
 from snapshots.errors import DamagedInput, UsageError
@@ -238,3 +239,19 @@ def test_traces_that_are_not_those_of_the_certificate_are_not_compared(
     shutil.copy(runs[1].trace_path("right", 1), trace.path)
     with pytest.raises(DamagedInput, match=r"wrong\.1\.jsonl: is the trace of attempt 1 at 'right'"):
         read_outcomes(paths[1])
+
+
+def test_a_scorer_of_ones_own_has_a_scale_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """80 of a hundred is no mean with 1 of 1, and nobody said of how much it is."""
+    own = "tests.harness.scoring.standins:percent"
+    script = {"default": {"answer": "x"}}
+    settings = Settings(agent=write_script(tmp_path, script), contracts=())
+    files = start_run(tmp_path / "run", settings, [Task("a", "?", "x"), Task("b", "?", "x", own)])
+    run_attempts(files.path, display=SilentDisplay())
+    means = {name: mean.value for name, mean in summarise(files.path).means.items()}
+    assert means == {"exact (exact)": 1.0, f"exact ({own})": 80.0}
+    out = call(capsys, "compare", files.path, files.path)[1]
+    assert "exact of 1: 1.0000 to 1.0000" in out
+    assert f"exact of {own}: 80.0000 to 80.0000" in out

@@ -107,8 +107,8 @@ def statistics(m: ModuleType) -> None:
 def comparisons(m: ModuleType) -> None:
     outcomes = [m.Outcome("t", "t", n, {"x": value}, "scored") for n, value in enumerate((1.0, None, 0.5))]
     lost = m.Outcome("t", "t", 4, {}, "timeout")
-    assert m._by_task(outcomes, "x", {"t"}, 1.0)[0]["t"][1] == 0.5
-    assert m._by_task([*outcomes, lost], "x", {"t"}, 1.0)[0]["t"][1] == 0.375
+    assert m._by_task(outcomes, "x", {"t"}, (1.0, ""))[0]["t"][1] == 0.5
+    assert m._by_task([*outcomes, lost], "x", {"t"}, (1.0, ""))[0]["t"][1] == 0.375
 
 
 def gates(m: ModuleType) -> None:

@@ -27,7 +27,9 @@ def load_module(name: str, whose: str) -> ModuleType:
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if _is_of(error, name):
-            raise UsageError(f"{whose}: there is no module {error.name!r}") from error
+            raise UsageError(
+                f"{whose}: there is no module {error.name!r}, neither on Python's path nor in {os.getcwd()}"
+            ) from error
         raise
 
 

@@ -54,6 +54,12 @@ def test_a_kind_that_was_not_asked_for_is_not_sure(
         assert refused.verdict == "miss"
 
 
+def test_an_empty_field_accepts_all() -> None:
+    replay = Replay(matcher((get(U, Accept=BROWSER), html("page"))))
+    assert replay.ask(get(U, Accept=" ")) == "page"
+    assert not replay.last.ambiguous
+
+
 def test_of_an_error_no_kind_is_asked() -> None:
     replay = Replay(matcher((get(U, Accept=BROWSER), html("gone", 404))))
     assert replay.ask(get(U, Accept="application/json")) == "gone"

@@ -19,14 +19,17 @@ from snapshots.indexing import find
 from snapshots.keys import Key
 from snapshots.pairing import Answer, Question, settle
 from snapshots.places import FilePlace, Place, hash_place
+from snapshots.plain import plain_url
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.scan import PIECE, NotSeekable, boundary_after
+from snapshots.sites import site_of
 from snapshots.swift_pairs import SwiftPairs
 
 LARGE = 1 << 24  # bytes from which new processes pay for their start
 FORKED = 1 << 20  # and forks
 EACH = 4  # parts for each worker, so that all end at the same time
+ANY_URL = "https://www.example.com/?page=1"
 
 _NAMES = [f.name for f in fields(Answer)]
 _ANSWER = attrgetter(*_NAMES)
@@ -58,6 +61,9 @@ def scan_files(
         if of_file and hashes is not None:
             jobs.append(marshal.dumps(of_file[0].job[:4]))
         jobs += [marshal.dumps(part.job) for part in of_file]
+    if can_fork():  # public suffixes and rules are read once, not by each fork
+        site_of(ANY_URL)
+        plain_url(ANY_URL)
     with closing(run_all(work, jobs, workers)) as results:
         for name, of_file in parts.items():
             if of_file and hashes is not None and (value := next(results)) is not None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Request, Route
 
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
+# Indents, and lines of comments; no text in quotes spans lines.
+_IDLE = re.compile(r"^[ \t]*//.*\n|^[ \t]+", re.MULTILINE)
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
 STRIDE = (
@@ -97,7 +99,8 @@ def start_of(profile: Profile) -> int:
 def _source() -> str:
     folder = files("proxy")
     text = folder.joinpath("freeze.js").read_text(encoding="utf-8")
-    return _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
+    whole = _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
+    return _IDLE.sub("", whole)  # each document reads it anew
 
 
 def script(profile: Profile, *, replay: bool = False) -> str:

@@ -13,7 +13,8 @@ const enter = (root) => {
   explore(root);
 };
 const explore = (root) => { // those that came with the markup
-  for (const e of root.querySelectorAll("*")) if (e.shadowRoot) enter(e.shadowRoot);
+  const all = root.querySelectorAll("*");
+  for (let n = 0; n < all.length; n++) if (all[n].shadowRoot) enter(all[n].shadowRoot);
 };
 const begin = (before) => { // with another document in the same window
   roots.delete(before);

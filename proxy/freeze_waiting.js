@@ -53,16 +53,22 @@ const awaitLoad = (e) => {
   loading.set(e, end);
   for (const kind of ["load", "error"]) listenTo.call(e, kind, end, true);
 };
-const noticed = (records) => {
+const SOURCES = new Set(["src", "srcset", "srcdoc", "href", "rel"]);
+const LOADERS = new Set(["script", "link", "img", "iframe", "frame", "meta", "marquee"]); // what LOADS may mean
+const noticed = (records) => { // of large documents there are hundreds of thousands
   const covered = new Set(); // what is looked through with what it stands in
-  for (const { type, target, attributeName, addedNodes } of records) {
-    if (type === "attributes" && /^(src|srcset|srcdoc|href|rel)$/.test(attributeName)) awaitLoad(target);
-    for (const node of type === "childList" ? addedNodes : []) {
+  for (let n = 0; n < records.length; n++) {
+    const record = records[n], type = record.type;
+    if (type === "attributes" && SOURCES.has(record.attributeName)) awaitLoad(record.target);
+    if (type !== "childList") continue;
+    const added = record.addedNodes, count = added.length, target = count ? record.target : null;
+    for (let at = 0; at < count; at++) {
+      const node = added[at];
       if (node.nodeType !== 1) continue;
       covered.add(node);
       if (node.shadowRoot) enter(node.shadowRoot); // it came with the markup, and may be moving already
       if (covered.has(target)) continue;
-      if (node.matches(LOADS)) awaitLoad(node);
+      if (LOADERS.has(node.localName) && node.matches(LOADS)) awaitLoad(node);
       if (node.firstElementChild) for (const e of node.querySelectorAll(LOADS)) awaitLoad(e);
     }
   }

@@ -179,7 +179,8 @@ if (isWindow) {
       if (data.meet === undefined) channel.port1.postMessage(await answer(data));
       else meet(config.start + data.meet, data.through);
     };
-    G.parent.postMessage({ [MARK]: "frame" }, "*", [channel.port2]);
+    // Outside of the whole script: the browser notes where a message is posted, and would read all of it for that.
+    Promise.resolve().then(() => G.parent.postMessage({ [MARK]: "frame" }, "*", [channel.port2]));
   }
 }
 

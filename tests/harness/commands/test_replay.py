@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import ssl
 import sys
@@ -16,10 +17,13 @@ import httpx
 import pytest
 
 from proxy import ledger
+from proxy.browser import find_browser
 from proxy.isolation import can_isolate
 from proxy.workers import default_count
+from snapshots.writer import Writer
 from tests.harness.small_site import make
 from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
+from tests.snapshots.making import exchange
 from tests.support.command_line import Started, stillweb
 from tests.support.waiting import HANG, STARTS, until
 
@@ -180,3 +184,17 @@ def test_all_processes_are_isolated(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "200\n"), done
     assert (len(inside), len(set(inside))) == (4, 1)
     assert inside[0] != os.readlink("/proc/self/ns/net")
+
+
+def test_the_browser_script_of_the_document_misses_nothing(tmp_path: Path) -> None:
+    """Loopback is asked through the proxy, and no connection is broken off for its certificate."""
+    text = (Path(__file__).parents[3] / "docs" / "recording.md").read_text(encoding="utf-8")
+    code = next(found for found in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "launch(" in found)
+    here = f"launch(executable_path={str(find_browser())!r}, chromium_sandbox=False, "
+    (tmp_path / "browse.py").write_text(code.replace("launch(", here), encoding="utf-8")
+    for url in ("https://a.test/page", "http://127.0.0.1:8099/page"):
+        site = tmp_path / url.partition(":")[0]
+        with Writer.open(site) as writer:
+            writer.exchange(exchange(url, b"<title>Found</title>", begin=0, end=1))
+        done = stillweb("replay", site, "--max-misses", "0", "--session", "mine", "--", sys.executable, tmp_path / "browse.py", url)  # fmt: skip
+        assert (done.code, done.out) == (0, "Found\n"), done.err

@@ -292,8 +292,10 @@ def import_reviews(path: Path, source: Path) -> int:
             value = json.loads(line)
             trace_path = files.trace_path(str(value["task"]), int(value["attempt"]))
             review = Review.from_mapping(value)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedInput(f"{source}:{number}: not a saved review: {error!r}") from error
+        except KeyError as error:
+            raise DamagedInput(f"{source}:{number}: not a saved review: it has no member {error}") from error
+        except (ValueError, TypeError) as error:
+            raise DamagedInput(f"{source}:{number}: not a saved review: {error}") from error
         except UsageError as error:
             raise UsageError(f"{source}:{number}: {error}") from error
         if not trace_path.exists():

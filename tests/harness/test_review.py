@@ -312,7 +312,7 @@ def test_a_saved_file_may_hold_any_text_and_windows_line_ends(files, tmp_path):
     [
         (lambda v: v.update(task="unheard"), UsageError, ":2: the run has no attempt unheard/1"),
         (lambda v: v.update({"class": "x"}), UsageError, ":2: class: 'x' is none of"),
-        (lambda v: v.pop("attempt"), DamagedInput, ":2: not a saved review"),
+        (lambda v: v.pop("attempt"), DamagedInput, ":2: not a saved review: it has no member 'attempt'"),
         (lambda v: v.update(cause=""), UsageError, ":2: cause: must be filled in"),
     ],
 )

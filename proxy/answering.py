@@ -22,6 +22,7 @@ from snapshots import encodings
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.errors import DamagedInput
+from snapshots.irrelevant import irrelevant_url
 from snapshots.request import Request
 from snapshots.sessions import Change
 from snapshots.sites import site_of
@@ -330,9 +331,8 @@ class Answerer:
         """A tunnel in which TLS failed: the request inside it is not known, but that there was one is."""
         self.misses += 1
         url = f"https://{authority}/"
-        self.note(
-            line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more={"why": why, "nearest": []})
-        )
+        more: dict[str, Any] = {"irrelevant": irrelevant_url(url), "why": why, "nearest": []}
+        self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
 
     def note(self, line: Line, tail: str) -> None:
         """Writes a line of the ledger and counts the request."""

@@ -134,6 +134,9 @@ def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
     gone = next((path for path in snapshots if not path.exists()), None)
     if gone is None:
         return
+    if gone.parts and gone.parts[0] in ("http:", "https:", "s3:"):
+        address = str(gone).replace(":/", "://", 1)
+        raise click.UsageError(f"{address}: a replay connects to nothing; fetch the snapshot first")
     if gone == snapshots[0] or program:
         raise click.UsageError(f"{gone}: no such file or directory")
     raise click.UsageError(

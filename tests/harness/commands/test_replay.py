@@ -198,3 +198,9 @@ def test_the_browser_script_of_the_document_misses_nothing(tmp_path: Path) -> No
             writer.exchange(exchange(url, b"<title>Found</title>", begin=0, end=1))
         done = stillweb("replay", site, "--max-misses", "0", "--session", "mine", "--", sys.executable, tmp_path / "browse.py", url)  # fmt: skip
         assert (done.code, done.out) == (0, "Found\n"), done.err
+
+
+def test_a_snapshot_elsewhere_is_not_asked_for() -> None:
+    done = stillweb("replay", "http://127.0.0.1:9/site.wacz", "--", "true")
+    assert done.code == 2
+    assert "http://127.0.0.1:9/site.wacz: a replay connects to nothing" in done.err

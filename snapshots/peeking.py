@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from snapshots.capture import Capture, Response
 from snapshots.dates import not_after
@@ -14,6 +15,7 @@ from snapshots.spans import inside, is_whole, recorded_span
 REMEMBERED = 1 << 15
 
 Place = tuple[str, int]
+T = TypeVar("T")
 Readers = tuple[str | None, str | None]  # Access-Control-Allow-Origin and -Credentials
 
 
@@ -44,60 +46,43 @@ class Part:
         return named and inside(asked, self.content_range) is not None
 
 
+class _Once(Generic[T]):
+    """What is read of a capture, remembered while there is room."""
+
+    def __init__(self, read: Callable[[Capture], T]) -> None:
+        self._read = read
+        self._known: dict[Place, T] = {}
+
+    def __call__(self, capture: Capture) -> T:
+        found = self._known.get(capture.place)
+        if found is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            found = self._known[capture.place] = self._read(capture)
+        return found
+
+
 class Peek:
-    """Looks into the records of captures."""
+    """Looks into the records of captures.
+
+    `fields`: the header fields that a recorded request was sent with; `preconditions`: the conditions among them;
+    `readers`: which other origins an answer lets read it, and whether with credentials (Fetch standard, 3.2.3);
+    `part`: of which bytes a recorded 206 is.
+    """
 
     def __init__(
         self, read_request: Callable[[Capture], Request], head: Callable[[Capture], Response]
     ) -> None:
-        self._read_request = read_request
-        self._head = head
-        self._preconditions: dict[Place, Preconditions] = {}
-        self._parts: dict[Place, Part] = {}
-        self._fields: dict[Place, Headers] = {}
-        self._readers: dict[Place, Readers] = {}
+        self.fields = _Once[Headers](lambda capture: read_request(capture).headers)
+        self.preconditions = _Once[Preconditions](
+            lambda capture: preconditions_of(read_request(capture).headers)
+        )
+        self.readers = _Once[Readers](lambda capture: _readers(head(capture)))
+        self.part = _Once[Part](lambda capture: _part(head(capture)))
 
-    def fields(self, capture: Capture) -> Headers:
-        """The header fields that a recorded request was sent with."""
-        found = self._fields.get(capture.place)
-        if found is None:
-            if len(self._fields) >= REMEMBERED:
-                self._fields.clear()
-            found = self._fields[capture.place] = self._read_request(capture).headers
-        return found
 
-    def readers(self, capture: Capture) -> Readers:
-        """Which other origins an answer lets read it, and whether with credentials (Fetch standard, 3.2.3)."""
-        found = self._readers.get(capture.place)
-        if found is None:
-            if len(self._readers) >= REMEMBERED:
-                self._readers.clear()
-            head = self._head(capture)
-            found = (
-                head.header("access-control-allow-origin"),
-                head.header("access-control-allow-credentials"),
-            )
-            self._readers[capture.place] = found
-        return found
-
-    def preconditions(self, capture: Capture) -> Preconditions:
-        """The conditions that a recorded request was sent with."""
-        found = self._preconditions.get(capture.place)
-        if found is None:
-            if len(self._preconditions) >= REMEMBERED:
-                self._preconditions.clear()
-            found = preconditions_of(self._read_request(capture).headers)
-            self._preconditions[capture.place] = found
-        return found
-
-    def part(self, capture: Capture) -> Part:
-        """Of which bytes a recorded 206 is."""
-        found = self._parts.get(capture.place)
-        if found is None:
-            if len(self._parts) >= REMEMBERED:
-                self._parts.clear()
-            found = self._parts[capture.place] = _part(self._head(capture))
-        return found
+def _readers(head: Response) -> Readers:
+    return head.header("access-control-allow-origin"), head.header("access-control-allow-credentials")
 
 
 def _part(head: Response) -> Part:

@@ -124,8 +124,8 @@ class Toolset:
         self.searcher = Searcher(
             synthetic=synthetic_search, most_pages=self.limits.pages, most_records=self.limits.records
         )
-        own = {name: own_tool(name) for name in contracts if ":" in name}
-        by_name = {c.name: (c, own.get(name)) for name in contracts for c in [_contract(name, own)]}
+        chosen = map(_chosen, contracts)
+        by_name = {contract.name: (contract, maker) for contract, maker in chosen}
         self.contracts = [contract for contract, _ in by_name.values()]
         self._tools: dict[str, Tool] = {}
         self.specs: list[ToolSpec] = []
@@ -187,8 +187,12 @@ def own_tool(name: str) -> OwnTool:
     return made
 
 
-def _contract(name: str, own: Mapping[str, OwnTool]) -> Contract:
-    return own[name].contract if name in own else load(name)
+def _chosen(name: str) -> tuple[Contract, OwnTool | None]:
+    """A contract by its name, and what makes its tool where that is one's own."""
+    if ":" not in name:
+        return load(name), None
+    maker = own_tool(name)
+    return maker.contract, maker
 
 
 class ToolSession:

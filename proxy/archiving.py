@@ -19,6 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from proxy.heads import PACKING
 from snapshots.capture import Capture, Exchange
 from snapshots.errors import MissingCapability
 from snapshots.request import Headers, Request
@@ -31,7 +32,6 @@ RELEASED = 0.9  # of these limits: below it answers go on that had to wait, each
 STATUS_SECONDS = 0.5
 
 _CODING = re.compile(rb"[^\s,;]+")
-_PACKING = {b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"}  # RFC 9112, 7.2
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -146,7 +146,7 @@ class Draft:
         """
         for fields in (self.request_fields, self.fields):
             for name, value in fields:
-                if name.lower() == b"transfer-encoding" and set(_CODING.findall(value.lower())) & _PACKING:
+                if name.lower() == b"transfer-encoding" and set(_CODING.findall(value.lower())) & PACKING:
                     raise ValueError(f"its body is packed by the transfer coding {value.decode('latin-1')!r}")
         sent = self.request_content
         if self.request_spool is not None:

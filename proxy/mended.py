@@ -1,8 +1,9 @@
-"""What mitmproxy's HTTP/1 lacks, put in while a recorder runs: interim answers and trailers.
+"""What mitmproxy's HTTP/1 lacks, put in while a recorder runs: interim answers, trailers and answers as browsers read them.
 
 mitmproxy 11 takes a 103 (or an unasked 100) for the answer itself, and ends a connection that sends trailers. Here
 interim answers of an origin are passed over, as a client may (RFC 9110, 15.2), and trailers go on to the other side.
-Nor does it tell an add-on of a request that it refuses as malformed.
+Of an answer that breaks the rules it is as lenient as browsers are (`proxy.heads`, `proxy.chunks`), where mitmproxy
+has only a 502. Nor does mitmproxy tell an add-on of a request that it refuses as malformed.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import h11
+from h11._readers import ChunkedReader
 from mitmproxy import http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
+from proxy.chunks import Chunks
+from proxy.heads import Refused, mended_head
+
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
+_SAID = "unexpected server response: "  # and what it said
 _END = b"0\r\n\r\n"
 _Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
 
@@ -26,9 +32,25 @@ _Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.H
 def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
     """An origin's head, with those of interim answers before it taken away."""
     if isinstance(event, events.DataReceived) and self.request:
-        while _INTERIM.match(bytes(self.buf)) and self.buf.maybe_extract_lines() is not None:
-            pass
-    yield from _originals[_Client, "read_headers"](self, event)
+        try:
+            while (head := mended_head(bytes(self.buf))) is not None:
+                self.buf = type(self.buf)()
+                self.buf += head
+                if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
+                    break
+        except Refused as why:
+            yield commands.CloseConnection(self.conn)
+            yield ReceiveHttp(_events.ResponseProtocolError(self.stream_id, str(why)))
+            return
+    broken = f"the head of its answer breaks off after {len(self.buf)} bytes"
+
+    def told(command: Any) -> list[Any]:
+        error = command.event if isinstance(command, ReceiveHttp) else None
+        if isinstance(error, _events.ResponseProtocolError) and error.message.startswith(_SAID):
+            error.message = broken
+        return [command]
+
+    yield from altered(_originals[_Client, "read_headers"](self, event), told)
 
 
 def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
@@ -78,8 +100,9 @@ class _Trailing:
 
 def _read_body(self: Any, event: events.Event) -> Iterator[Any]:
     """A body; its trailers are told before its end."""
-    if not isinstance(self.body_reader, _Trailing):
-        self.body_reader = _Trailing(self.body_reader)
+    if not isinstance(self.body_reader, (_Trailing, Chunks)):
+        lenient = isinstance(self, _Client) and isinstance(self.body_reader, ChunkedReader)
+        self.body_reader = Chunks() if lenient else _Trailing(self.body_reader)
     reader = self.body_reader
     kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
 

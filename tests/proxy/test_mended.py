@@ -25,8 +25,10 @@ ANSWERS = {
     "/early": [b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n", END],
     "/both": [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n" + END],
     "/split": [b"HTTP/1.1 103 Early Hints\r\nLink: ", b"</a.css>\r\n\r\nHTTP/1.1 200", END[12:]],
+    "/odd": [b"HTTP/1.1 200OK\nno colon\r\nX(Y): 1\r\nContent-Length: 5\r\n", b"Content-Length : 5\r\n\r\nfinal"],
+    "/odd-chunks": [b"HTTP/1.1 103 E\n\nHTTP/2 200 OK\nContent-Length: 9\nTransfer-Encoding: chunked\n\n05;x\nfin", b"al\n0\n?\n\n"],
     "/trailers": [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfinal\r\n0\r\nX-T: 1\r\n\r\n"],
-}
+}  # fmt: skip
 
 
 def talk(port: int, data: bytes) -> bytes:
@@ -83,7 +85,8 @@ def test_what_is_archived_is_the_answer(origin: tuple[int, list[bytes]], tmp_pat
         for path in ANSWERS:
             answer = talk(recorder.port, ask.format(path).encode())
             assert answer.startswith(b"HTTP/1.1 200 OK\r\n"), path
-            assert answer.endswith(b"0\r\nX-T: 1\r\n\r\n" if path == "/trailers" else b"\r\n\r\nfinal")
+            ends = {"/trailers": b"0\r\nX-T: 1\r\n\r\n", "/odd-chunks": b"5\r\nfinal\r\n0\r\n\r\n"}
+            assert answer.endswith(ends.get(path, b"\r\n\r\nfinal"))
         assert talk(recorder.port, post).endswith(b"final")
         assert got[-1].endswith(b"3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n")
         recorder.wait_quiet(seconds=0)
@@ -91,6 +94,35 @@ def test_what_is_archived_is_the_answer(origin: tuple[int, list[bytes]], tmp_pat
     with Snapshot.open(tmp_path / "site") as snapshot:
         found = {c.url.rpartition("/")[2]: (c.status, snapshot.read(c).body) for c in snapshot.captures()}
     assert found == {p.strip("/"): (200, b"final") for p in (*ANSWERS, "/post")}
+
+
+def test_what_is_no_answer_is_refused_in_words_that_quote_none_of_it(
+    origin: tuple[int, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = {
+        "/two": (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nhush", "several lengths"),
+        "/cut": (b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=hush", "breaks off after"),
+        "/none": (b"hush, this is no answer", "begins with no status line"),
+        "/chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhush\r\n", "how long it is"),
+    }
+    for path, (data, _) in refused.items():
+        monkeypatch.setitem(ANSWERS, path, [data])
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(
+            writer,
+            resolve={"x.test": ("127.0.0.1", origin[0])},
+            authority=Authority.load_or_create(tmp_path / "state"),
+        ) as recorder,
+    ):
+        for path in refused:
+            talk(recorder.port, f"GET http://x.test{path} HTTP/1.1\r\nHost: x.test\r\n\r\n".encode())
+        recorder.wait_quiet(seconds=0)
+        told = {url.removeprefix("http://x.test"): why for url, why in recorder.failures}
+    assert told.keys() == refused.keys()
+    assert all(why in told[path] and "hush" not in told[path] for path, (_, why) in refused.items())
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        assert list(snapshot.captures()) == []
 
 
 def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:

@@ -36,6 +36,7 @@ STRIDE = (
     25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
 )
 LISTENINGS = 6  # times that streams are listened to for silence, at most
+ENDINGS = 200  # rounds in which a page whose time is up must have what it asked for
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
 
@@ -240,7 +241,9 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     spent = since = 0.0
     loading = loop.time() + LOADING
     rounds = settled = listened = asked = 0
+    endings = 0  # rounds since its time is up
     ahead = 0.0  # ms to the next timer, as the page last said
+    restless = f"keeps asking the network for {patience.total / 1000:g} s"
     while True:
         rounds += 1
         left = deadline - loop.time()
@@ -250,7 +253,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             return Calm(False, spent, rounds, what)
         through = "true" if traffic.hanging else "false"
         before = traffic.count
-        span = min(patience.virtual - since, max(STRIDE, since, ahead))
+        span = min(patience.virtual - since, max(STRIDE, since, ahead), max(0.0, patience.total - spent))
         state = await step(page, traffic, span, patience, f"through: {through}")
         if state is None:
             await asyncio.sleep(0.01)
@@ -270,8 +273,11 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         # the page's own count, too: on a busy machine the browser tells of a request after the call that made it
         asking = traffic.count != before or bool(state["asked"])
         since = 0.0 if asking else since + state["moved"]
-        if spent >= patience.total:
-            return Calm(False, spent, rounds, f"keeps asking the network for {patience.total / 1000:g} s")
+        over = spent + (state["next"] or 0) > patience.total
+        # what it asked for last is waited for: where its time ends must not hang on how quick an answer was
+        endings += spent + ahead > patience.total
+        if endings > ENDINGS:
+            return Calm(False, spent, rounds, restless)
         if state["held"] or (state["pending"] and not traffic.hanging):
             await asyncio.sleep(0.003)  # the answer is here; the page is still reading it
             continue
@@ -280,6 +286,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         rested = (
             since >= patience.virtual or state["next"] is None or state["next"] > patience.virtual - since
         )
+        if not rested and over:
+            return Calm(False, spent, rounds, restless)
         if not rested:
             continue
         after = await ask_all(page, "frames()")

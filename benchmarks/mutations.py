@@ -38,7 +38,7 @@ SLOW = (
 )  # fmt: skip
 FIRST = [
     *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "state_walks", "conditions", "coarsening",
-                                     "recognising", "explain", "keys", "header_fields", "logins", "fragments",
+                                     "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted")),
     "tests/proxy/test_parts.py",
@@ -50,6 +50,7 @@ THEN = [
 ]  # fmt: skip
 DECIDING = {
     "snapshots/choosing.py": None,  # all its functions
+    "snapshots/doubts.py": None,
     "snapshots/situation.py": None,
     "snapshots/conditional.py": None,
     "snapshots/preconditions.py": None,
@@ -88,7 +89,6 @@ SAME = {
     "exact without _operation(parsed)": "the canonical key has it",
     "exact without _body_type(parsed)": "the canonical key has it",
     "keys.py parse: if not request.body and request.method in ('GET', 'HEAD') and (not overridden(request))": "shortcut",
-    "choosing.py _same_accept: if now.peek is None": "every matcher can look",
     "matching.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
     "matching.py _remember: if len(self._hot) >= HOT": "bounds memory",
     "matching.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from snapshots.acceptance import accepts, first_kind
 from snapshots.capture import Capture
 from snapshots.conditional import same_conditions, same_preconditions, whole_or_asked
 from snapshots.conditions import FAILS, FITS, UNSURE, fits, read, short
-from snapshots.fragments import FIELDS, asks_for_fragment
+from snapshots.doubts import doubtful
+from snapshots.header_fields import PRESENT
 from snapshots.kinship import kinship, known_alike
 from snapshots.languages import EQUAL, NEAR, OTHER
 from snapshots.layers import layer_of
@@ -20,7 +20,7 @@ from snapshots.peeking import Place
 from snapshots.repeating import repeated_pairs
 from snapshots.request import Request
 from snapshots.situation import Situation
-from snapshots.slots import CREDENTIALS, choices_of, credentials_of
+from snapshots.slots import CREDENTIALS, choices_of
 from snapshots.varying import ORIGIN, Fields, asked_of, counted
 
 
@@ -68,7 +68,7 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
             asked = asked_of(now.request.headers, name)
             if name == CREDENTIALS and asked.partition(" ")[0] == value and not now.stranger(capture):
                 continue
-            if asked != value:
+            if asked != value and not (asked and value == PRESENT):
                 apart.append((name, value, asked))
         compared.append((capture, apart))
     equal = [c for c, apart in compared if not apart]
@@ -262,34 +262,6 @@ def choose(captures: list[Capture], now: Situation) -> Capture | None:
         found = step(found, now)
         if not found:
             return None
-    if found[0].truncated:
-        now.unsure = True  # a client would have got more
-    if asks_for_fragment(now.request) and not _parted(found[0], captures, now):
-        now.unsure = True  # a server that makes fragments would have sent one
-    if not accepts(now.request, found[0]) and not _same_accept(found[0], now):
-        now.unsure = True  # one that chooses by Accept may have sent another kind
-    if credentials_of(now.request.headers) and not _public(found[0], now):
-        now.unsure = True  # one that minds who asks may have sent something else
+    if doubtful(found[0], captures, now):
+        now.unsure = True
     return found[0]
-
-
-def _public(capture: Capture, now: Situation) -> bool:
-    """Whether a capture is the answer for one who says who it is, too: it was asked for so, or is the same in every state."""
-    return read(capture.state).any or now.peek is None or bool(credentials_of(now.peek.fields(capture)))
-
-
-def _same_accept(capture: Capture, now: Situation) -> bool:
-    """Whether a capture was asked for with an Accept for the same kind."""
-    if now.peek is None:
-        return True
-    kinds = {
-        first_kind(asked_of(headers, "accept")) for headers in (now.peek.fields(capture), now.request.headers)
-    }
-    return len(kinds) == 1
-
-
-def _parted(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
-    """Whether it is known what a request for a fragment gets: one was made, or no such thing matters here."""
-    if read(chosen.state).any or any(name in FIELDS for name, _ in chosen.vary) or now.read_request is None:
-        return True
-    return any(asks_for_fragment(now.read_request(c)) for c in captures)

@@ -30,23 +30,6 @@ ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
 ReadCookies = Callable[[Capture], list[str]]  # the values of Set-Cookie of an answer
 
-# Request fields by which some servers decide the answer without naming them in Vary.
-DECIDERS = (
-    "hx-request",
-    "hx-target",
-    "x-requested-with",
-    "x-pjax",
-    "x-inertia",
-    "rsc",
-    "next-router-state-tree",
-    "next-router-prefetch",
-    "turbo-frame",
-    "accept",
-    "accept-language",
-    "x-http-method-override",
-    "origin",
-    "user-agent",
-)
 # Vary on these tells nothing that a state doesn't tell better, or would part a client from itself.
 NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-authorization", "*"})
 

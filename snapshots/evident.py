@@ -9,19 +9,19 @@ from __future__ import annotations
 from snapshots.acceptance import accepts
 from snapshots.capture import PARTIAL, Capture
 from snapshots.conditions import ANY
-from snapshots.fragments import says_more
 from snapshots.keys import Key
 from snapshots.request import Request
+from snapshots.senders import SILENT, bearing
 
 
-def evident(request: Request, key: Key, capture: Capture) -> bool:
+def evident(request: Request, key: Key, capture: Capture, borne: int = SILENT) -> bool:
     """Whether the only capture of a plain request (`keys.is_plain`) is its exact answer in every session that has
-    changed nothing on its site.
+    changed nothing on its site, if the request bears no more than `borne` (`senders.bearing`).
     """
     return (
         capture.state in ("", ANY)
         and capture.exact == key.exact
         and not (capture.vary or capture.truncated or capture.status in PARTIAL)
         and accepts(request, capture)
-        and not says_more(request)
+        and bearing(request.headers) <= borne
     )

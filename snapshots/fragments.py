@@ -29,14 +29,6 @@ def asks_for_fragment(request: Request) -> bool:
     return any(value and name.lower() in FIELDS for name, value in request.headers)
 
 
-def says_more(request: Request) -> bool:
-    """Whether a request has a field for which its address alone may not decide: one of these, or who asks."""
-    return any(value and name.lower() in _MORE for name, value in request.headers)
-
-
-_MORE = FIELDS | {"authorization"}
-
-
 def decisive(requests: Sequence[Request], answers: Sequence[str]) -> list[str]:
     """The fields that part requests of one address; those with which and without which the same was answered don't."""
     found = sorted({n.lower() for r in requests for n, v in r.headers if v and n.lower() in FIELDS})

@@ -27,8 +27,10 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
     """Whether two values of a request field are known to get the same, where those seen did.
 
     They ask for the same in other words, or one that was seen is as far from the recorded one; none says nothing.
-    Languages are less alike: see `languages.shown`.
+    Languages are less alike: see `languages.shown`. Of a secret that was replaced no other one is known to be good.
     """
+    if PSEUDONYM_TEXT.search(recorded):
+        return False
     grade = kinship(name, recorded, asked)
     if name == "accept-language":
         return grade == EQUAL or shown(asked, seen)

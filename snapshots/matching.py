@@ -13,10 +13,8 @@ from snapshots.capture import Capture, Response
 from snapshots.changers import Changers
 from snapshots.choosing import choose
 from snapshots.conditions import read, short
-from snapshots.credentials import PSEUDONYM_TEXT
 from snapshots.errors import UsageError
 from snapshots.evident import evident
-from snapshots.fragments import says_more
 from snapshots.groups import Group, group_prefix
 from snapshots.irrelevant import irrelevant, irrelevant_url
 from snapshots.issued import SHORTEST, named_values, shown_in, text_of
@@ -24,14 +22,15 @@ from snapshots.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.layers import layer_of
 from snapshots.lookup import MISS, Lookup, Near
 from snapshots.peeking import Peek
-from snapshots.recognising import Recogniser, other_secrets, pseudonyms_in
+from snapshots.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from snapshots.redact import MASK, mask
 from snapshots.request import Request
 from snapshots.rules import RuleSet, joining, reduced
+from snapshots.senders import SIGNED, SILENT, bearing
 from snapshots.sessions import Change, Session
 from snapshots.sites import site_of
 from snapshots.situation import Situation
-from snapshots.slots import CREDENTIALS, READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, touch_of
+from snapshots.slots import READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, touch_of
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
 HOT = 1 << 15  # decisions remembered
@@ -107,7 +106,7 @@ class Matcher:
             hot is not None
             and accept == "rule"
             and (session is None or not hot[0] or hot[0] not in session.sites)
-            and not (hot[0] and says_more(request))
+            and not (hot[0] and bearing(request.headers) > _borne(session, hot[0]))
             and (hot[1].capture is None or accepts(request, hot[1].capture))
         ):
             return hot[1]
@@ -120,11 +119,14 @@ class Matcher:
         key = self._key(request.url) if plain else request_key(request)
         site = site_of(request.url)
         state = session.sites.get(site) if session is not None else None
+        given = session is not None and site in session.given
         candidates = self._same(request, key)
-        if plain and len(candidates) == 1 and state is None and evident(request, key, candidates[0]):
-            return self._evidently(request, key, candidates[0], site)
-        if not candidates or any(_guarded(c) for c in candidates):
-            known = self._recognised(request, candidates, session)
+        alone = candidates[0] if plain and len(candidates) == 1 and state is None else None
+        if alone is not None and evident(request, key, alone, SIGNED if given else SILENT):
+            return self._evidently(request, key, alone, site)
+        minded = bool(candidates) and minds(request, given=given)
+        if not candidates or minded or any(guarded(c) for c in candidates):
+            known = self._recognised(request, candidates, session, minded)
             if candidates:
                 request = known if known is request else replace(request, headers=known.headers)
             elif known is not request:
@@ -136,8 +138,9 @@ class Matcher:
             state,
             session.following(site) if session is not None else None,
             session.name if session is not None else "",
-            session is not None and site in session.given,
+            given,
             session is not None and session.known(site),
+            session.served if session is not None else (),
             accepted.level >= LEVELS.index("varies"),
             self.snapshot.read_request,
             self.snapshot.read,
@@ -249,17 +252,22 @@ class Matcher:
             found = self._changing[site] = next(iter(self.snapshot.changing(site)), None) is not None
         return found
 
-    def _recognised(self, request: Request, found: list[Capture], session: Session | None) -> Request:
-        """The request with its secrets as the recorder would have stored them; itself where it has none."""
+    def _recognised(
+        self, request: Request, found: list[Capture], session: Session | None, minded: bool
+    ) -> Request:
+        """The request with its secrets as the recorder would have stored them; itself where it has none.
+
+        Those in header fields of others count where they are `minded`.
+        """
         known = session.secrets if session is not None else None
         if known is None and mask(request) is request:
             return request
         names: dict[str, int] = {}
         group = self.group(request.url)
         for capture in found or group.twins(request):
-            guarded = _guarded(capture)
-            stored = self.snapshot.read_request(capture) if guarded else group.request(capture)
-            for name in pseudonyms_in(stored, headers=guarded):
+            counts = minded or guarded(capture)
+            stored = self.snapshot.read_request(capture) if counts else group.request(capture)
+            for name in pseudonyms_in(stored, headers=counts):
                 names[name] = max(names.get(name, 0), layer_of(capture.filename))
         if known is None:
             if not names:
@@ -373,9 +381,9 @@ class Matcher:
             session.missed(site, change if prior != READ else None, cookies)
 
 
-def _guarded(capture: Capture) -> bool:
-    """Whether a secret in its request's header counts."""
-    return any(v and (n == CREDENTIALS or PSEUDONYM_TEXT.search(v)) for n, v in capture.vary)
+def _borne(session: Session | None, site: str) -> int:
+    """What a request may bear so that its address alone decides; see `bearing`."""
+    return SIGNED if session is not None and site in session.given else SILENT
 
 
 def _bare(capture: Capture) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from snapshots.conditions import short
-from snapshots.evidence import DECIDERS, Evidence
+from snapshots.evidence import Evidence
 from snapshots.fragments import decisive
-from snapshots.header_fields import fields_of, own_fields
+from snapshots.header_fields import DECIDERS, PRESENT, fields_of, is_token, own_fields
 from snapshots.learning import Item, Recording
-from snapshots.slots import CREDENTIALS
+from snapshots.slots import CREDENTIALS, SAFE_METHODS
 
 Place = tuple[str, int]
 
@@ -79,6 +79,8 @@ class Parting:
                 for field in decisive(requests, [m.label for m in members]):
                     for member, request in zip(members, requests, strict=True):
                         self._counts(member, field, request.header(field) or "")
+            if any(m.sender.own for m in members):
+                self._count_own_fields(members)
             told = [m.sender.credentials for m in members]
             if not any(told):
                 continue
@@ -88,6 +90,34 @@ class Parting:
             for member, who in zip(members, told, strict=True):
                 self._counts(member, CREDENTIALS, who)
         self.recording.group()
+
+    def _count_own_fields(self, members: list[Item]) -> None:
+        """The fields of an application count, though not those with which and without which the same was answered.
+
+        Of several values any counts as much as another: where they explain the answers, that is found later.
+        """
+        alike = len({m.label for m in members}) == 1
+        for field in own_fields([self.evidence.asked(m) for m in members]):
+            values = [m.sender.own.get(field, "") for m in members]
+            if is_token(field):
+                values = [
+                    v if m.capture.method not in SAFE_METHODS else ""
+                    for m, v in zip(members, values, strict=True)
+                ]
+            seen = set(values)
+            said: dict[bool, set[str]] = defaultdict(set)
+            for member, value in zip(members, values, strict=True):
+                said[value != ""].add(member.label)
+            if not any(seen) or ("" in seen and (alike or said[True] == said[False])):
+                continue
+            one = len(seen - {""}) == 1
+            for member, value in zip(members, values, strict=True):
+                named = dict(self.vary.get(member.place, member.capture.vary))
+                self.vary[member.place] = tuple(
+                    sorted({field: value if one or not value else PRESENT, **named}.items())
+                )
+                if "" in seen:
+                    member.key += short(field, str(value != ""))
 
     def _split_by_logins(self) -> None:
         """Tells apart what was asked for by a client that was signed in before the recording, and by others.

@@ -8,8 +8,10 @@ from typing import Generic, TypeVar
 
 from snapshots.capture import Capture, Response
 from snapshots.dates import not_after
+from snapshots.messages import set_cookies
 from snapshots.preconditions import Preconditions, preconditions_of
 from snapshots.request import Headers, Request
+from snapshots.slots import cookies_of
 from snapshots.spans import inside, is_whole, recorded_span
 
 REMEMBERED = 1 << 15
@@ -67,7 +69,7 @@ class Peek:
 
     `fields`: the header fields that a recorded request was sent with; `preconditions`: the conditions among them;
     `readers`: which other origins an answer lets read it, and whether with credentials (Fetch standard, 3.2.3);
-    `part`: of which bytes a recorded 206 is.
+    `part`: of which bytes a recorded 206 is; `gives`: names and values of the cookies that an answer sets.
     """
 
     def __init__(
@@ -79,10 +81,16 @@ class Peek:
         )
         self.readers = _Once[Readers](lambda capture: _readers(head(capture)))
         self.part = _Once[Part](lambda capture: _part(head(capture)))
+        self.gives = _Once[Headers](lambda capture: _gives(head(capture)))
 
 
 def _readers(head: Response) -> Readers:
     return head.header("access-control-allow-origin"), head.header("access-control-allow-credentials")
+
+
+def _gives(head: Response) -> Headers:
+    given = (value.partition(";")[0] for value in set_cookies(head.headers))
+    return tuple([cookie for pair in given for cookie in cookies_of((("cookie", pair),))])
 
 
 def _part(head: Response) -> Part:

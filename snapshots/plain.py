@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from snapshots.fragments import FIELDS
+from snapshots.header_fields import own_of
 from snapshots.keys import OVERRIDES
 from snapshots.request import Headers
 
@@ -77,7 +78,9 @@ def _names() -> tuple[re.Pattern[str], ...]:
 
 @lru_cache(maxsize=1024)
 def plain_headers(headers: Headers) -> bool:
-    """Whether the fields of a request show no choice, client, login or script that asks for a part of a page."""
+    """Whether the fields of a request show no choice, client, login or script that asks for a part of a page, and none
+    that an application made up.
+    """
     cookies = False
     for name, value in headers:
         low = name.lower()
@@ -85,6 +88,8 @@ def plain_headers(headers: Headers) -> bool:
             cookies = True
         elif low in FIELDS or low.startswith(_OPERATIONS) or (low == "authorization" and value.strip()):
             return False
+    if own_of(headers):
+        return False
     if not cookies:
         return True
     from snapshots.slots import choices_of

@@ -10,11 +10,16 @@ import re
 from collections.abc import Mapping
 
 from snapshots import proofs
+from snapshots.capture import Capture
 from snapshots.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from snapshots.header_fields import PRESENT, is_secret, own_of
 from snapshots.issued import named_values
 from snapshots.keys import parse
-from snapshots.redact import MASK, Redactor
+from snapshots.redact import MASK, PREFIX, Redactor
 from snapshots.request import Request
+from snapshots.senders import bearing
+from snapshots.slots import CREDENTIALS, cookies_of, logins_of
+from snapshots.varying import ANYTHING
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
 _TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
@@ -79,3 +84,24 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
         return ["password of the URL", *(p.partition(":")[2] for p in found)], True
     plain = [place.partition(":")[2] for place in found]
     return plain, any(_TYPED.search(name) for name in plain)
+
+
+def guarded(capture: Capture) -> bool:
+    """Whether a secret in a field of the request of a capture counts."""
+    return any(
+        n == ANYTHING or (v and (n == CREDENTIALS or v == PRESENT or PSEUDONYM_TEXT.search(v)))
+        for n, v in capture.vary
+    )
+
+
+def minds(request: Request, *, given: bool) -> bool:
+    """Whether a request bears a secret, not yet recognised, by which it matters whose it is: in a field of its own, or in
+    a login's cookie unless the site has `given` it one.
+    """
+    headers = request.headers
+    if not bearing(headers):
+        return False
+    names = [] if given else logins_of(headers)
+    return any(PREFIX not in v for n, v in cookies_of(headers) if n in names) or any(
+        PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items()
+    )

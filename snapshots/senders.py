@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from snapshots.conditions import short
-from snapshots.fragments import asks_for_fragment
+from snapshots.fragments import FIELDS, asks_for_fragment
+from snapshots.header_fields import own_of
 from snapshots.keys import overridden
 from snapshots.plain import clients_of
 from snapshots.request import Headers, Request
-from snapshots.slots import choices_of, cookies_of, credentials_of, logins_of
+from snapshots.slots import choices_of, cookies_of, credentials_of, logins_of, telling_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Sender:
     credentials: str
     fragment: bool  # whether a script asks for a fragment
     overridden: bool  # whether a field replaces the method
+    own: Mapping[str, str]  # fields of an application
 
 
 @lru_cache(maxsize=1024)
@@ -43,7 +46,28 @@ def sender_of(headers: Headers) -> Sender:
         credentials_of(headers),
         asks_for_fragment(Request("GET", "", headers)),
         overridden(Request("GET", "", headers)),
+        own_of(headers),
     )
 
 
 NOBODY = sender_of(())
+
+
+SILENT, SIGNED, TELLING = range(3)
+
+
+@lru_cache(maxsize=1 << 12)
+def bearing(headers: Headers) -> int:
+    """Whether a request's fields say nothing for which its address alone may not decide, only that its client is known
+    by a login's cookie, or more: who or what it asks for.
+    """
+    found = SILENT
+    for name, value in headers:
+        low = name.lower()
+        if value and (low in FIELDS or low == "authorization"):
+            return TELLING
+        if low == "cookie":
+            if telling_of(headers):
+                return TELLING
+            found = SIGNED if logins_of(headers) else found
+    return TELLING if own_of(headers) else found

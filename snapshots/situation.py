@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from snapshots.answers import by_head, spoken_of
@@ -30,6 +30,7 @@ class Situation:
     name: str = ""  # of the session: where one of that name was recorded, its captures are the session's own
     given: bool = False  # whether the session was given a cookie by which the site knows it
     known: bool = False  # or came with one
+    served: Sequence[Capture] = ()  # what it was given last, the latest at the end
     varies: bool = True  # whether another value of a Vary field is accepted
     read_request: Callable[[Capture], Request] | None = None
     read_response: Callable[[Capture], Response] | None = None

@@ -192,7 +192,8 @@ def is_session(name: str, value: str) -> bool:
 
 
 _LOGIN = re.compile(
-    r"sess(?!ion_?(?:start|count|time))|(?:^|[-_.])(?:sid|ssid|auth|jwt|login|remember)(?:$|[-_.\d])|authcookie|aspxauth",
+    r"sess(?!ion_?(?:start|count|time))|(?:^|[-_.])(?:sid|ssid|auth|jwt|login|remember|(?<!csrf.)(?<!xsrf.)token|sso)(?:$|[-_.\d])"
+    r"|logged_?in|identity|authcookie|aspxauth|(?:access|refresh|id|user)_?token",
     re.I,
 )
 
@@ -204,6 +205,18 @@ def logins_of(headers: Headers) -> list[str]:
         for n, v in cookies_of(headers)
         if _LOGIN.search(n) and is_session(n, v) and not irrelevant_cookie(n)
     ]
+
+
+_TELLING = re.compile(
+    r"(?:^|[-_.])(?:lang|language|locale|i18n|currency|country|region|store|sort|order|filters?|page_?size|per_?page"
+    r"|user|user_?name|uid|user_?id|account|tenant|role|member)(?:$|[-_.\d])",
+    re.I,
+)
+
+
+def telling_of(headers: Headers) -> list[tuple[str, str]]:
+    """The cookies that by their name tell a server what to show, and to whom; others may be a script's own memory."""
+    return [(n, v) for n, v in choices_of(headers).items() if _TELLING.search(n)]
 
 
 def has_session(headers: Headers) -> bool:

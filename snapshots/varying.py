@@ -12,6 +12,7 @@ from snapshots.slots import CREDENTIALS, credentials_of
 
 Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
 ORIGIN = "origin"
+ANYTHING = "*"  # of a Vary that names no field: more than requests say decides
 
 
 def counted(captures: Sequence[Capture], request: Request, peek: Peek | None) -> list[Fields]:

@@ -31,12 +31,15 @@ FIELDS: list[Headers] = [
     (("Cookie", "session=0123456789abcdef0123456789abcdef"),),
     (("Accept-Language", "en"),),
     (("HX-Request", "true"),),
+    (("X-Tenant", "acme"),),
+    (("Cookie", "lang=en"),),
     (("X-HTTP-Method-Override", "DELETE"),),
     (("Range", "bytes=0-1"),),
 ]
 MORE: list[Headers] = [
     (),
     (("Vary", "Accept-Language"),),
+    (("Vary", "*"),),
     (("Set-Cookie", "session=0123456789abcdef0123456789abcdef"),),
     (("Location", "/q"),),
 ]
@@ -113,6 +116,9 @@ def test_the_short_way_and_the_long_one_say_the_same(
         (get(URLS[0], accept="image/png"), {}),
         (get(URLS[0], x_http_method="PUT"), {}),
         (get(URLS[0], hx_request="true"), {}),
+        (get(URLS[0], x_tenant="acme"), {}),
+        (get(URLS[0], cookie="session=0123456789abcdef0123456789abcdef"), {}),
+        (get(URLS[0], cookie="lang=en"), {}),
     ],
 )
 def test_what_takes_the_long_way(request_: Request, what: dict[str, Any]) -> None:

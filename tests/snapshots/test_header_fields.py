@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.header_fields import own_fields
+from snapshots.header_fields import PRESENT, all_of, own_fields, own_of
 from snapshots.lookup import Lookup
 from snapshots.matching import Matcher
 from snapshots.request import Request
@@ -39,6 +39,7 @@ def test_a_key_that_was_replaced_is_told_from_none_and_from_no_other() -> None:
     )
     assert said(over, get(f"{A}/data")) == ("exact", "no key")
     assert said(over, get(f"{A}/data", x_api_key="hunter2")) == ("varies:x-api-key", "data")
+    assert over.lookup(get(f"{A}/data", x_api_key="hunter2")).ambiguous
     two = matcher(
         (get(f"{A}/data", x_api_key=SECRET), html("data")),
         (get(f"{A}/data", x_api_key=SECRET[:-1] + "8"), html("other data")),
@@ -87,7 +88,31 @@ def test_what_is_drawn_for_each_request_leaves_a_changing_answer_in_its_order() 
         ("X-Nonce", "1", False),
         ("X-Thing", "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", False),
         ("X-Sent-At", "2025-01-02 03:04:05", False),
+        ("X-Org-Id", "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", True),  # drawn once, and kept
+        ("X-CSRF-Token", "k3v9q0t7m2x8b4n6", True),
+        ("Accept-Version", "2", True),
+        ("Accept-Encoding", "br", False),
+        ("X-Forwarded-User", "ann", True),
+        ("X-Forwarded-For", "10.0.0.1", False),
+        (":authority", "a.test", False),  # as HAR files have it
     ],
 )
 def test_which_fields_count(name: str, value: str, own: bool) -> None:
     assert own_fields([Request("GET", A, ((name, value),))]) == ([name.lower()] if own else [])
+
+
+def test_what_an_application_says_in_its_fields() -> None:
+    sent = (
+        ("X-Tag", "a"),
+        ("Accept", "*/*"),
+        ("x-tag", "b"),
+        ("X-XSRF-Token", "k3v9q0t7m2x8b4n6"),
+        ("X-Tick", "1735689600"),
+        ("X-Empty", ""),
+    )
+    assert own_of(sent) == {"x-tag": "a, b", "x-xsrf-token": PRESENT}
+
+
+def test_all_that_a_request_says() -> None:
+    sent = (("Host", "a.test"), ("X-B3-TraceId", "1"), ("Accept", "*/*"), ("Cookie", "a=1"))
+    assert all_of(sent) == (("accept", "*/*"), ("cookie", "a=1"))

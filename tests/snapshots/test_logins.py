@@ -32,12 +32,16 @@ def test_where_both_were_recorded_each_gets_its_own() -> None:
         (get(f"{A}/faq"), html("Questions")),
         (get(f"{A}/s.css", cookie=SID), html("Style")),
     )
-    for headers, text in (({"cookie": OTHER}, "Hello Ann"), ({}, "Who are you?")):
+    for headers, text, unsure in (
+        ({"cookie": SID}, "Hello Ann", False),
+        ({"cookie": OTHER}, "Hello Ann", True),  # whose it is nobody knows
+        ({}, "Who are you?", False),
+    ):
         replay = Replay(over)
         for _ in range(2):
             for path, expected in (("me", text), ("faq", "Questions")):
                 assert replay.ask(get(f"{A}/{path}", **headers)) == expected
-                assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+                assert (replay.last.verdict, replay.last.ambiguous) == ("exact", unsure)
 
 
 def test_a_cookie_that_the_site_gave_or_that_is_no_login_says_nothing() -> None:

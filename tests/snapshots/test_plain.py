@@ -31,6 +31,7 @@ TELLING = (
     (("X-Requested-With", "XMLHttpRequest"),),
     (("Authorization", "Basic YTpi"),),
     (("X-HTTP-Method-Override", "DELETE"),),
+    (("X-Tenant", "acme"),),
 )
 PATHS = ("", "a", "a?page=1", "a?page=2", "i.png", "s.css")
 ODD_PATHS = ("a?utm_source=x", "a?t=1234567890abcdef", "a?", "a/../b", "a?&", "a?=1", "%41", "i.png?x=[1]")

@@ -1,0 +1,158 @@
+"""What makes an answer that was chosen unsure: the request says more than those that were recorded, or something else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from snapshots.acceptance import accepts, first_kind
+from snapshots.capture import Capture
+from snapshots.conditions import read
+from snapshots.fragments import FIELDS, asks_for_fragment
+from snapshots.header_fields import PRESENT, all_of, is_secret, is_token, own_of
+from snapshots.request import Headers, Request
+from snapshots.sites import site_of
+from snapshots.situation import Situation
+from snapshots.slots import SAFE_METHODS, cookies_of, credentials_of, logins_of, telling_of
+from snapshots.varying import ANYTHING, asked_of
+
+Doubt = Callable[[Capture, list[Capture], Situation], bool]
+
+
+def cut_short(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Only the first of its body was kept: a client would have got more."""
+    return bool(chosen.truncated)
+
+
+def no_fragment(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """A page for a fragment: a server that makes fragments would have sent one."""
+    if not asks_for_fragment(now.request):
+        return False
+    if read(chosen.state).any or any(name in FIELDS for name, _ in chosen.vary) or now.read_request is None:
+        return False  # one was made, or no such thing matters here
+    return not any(asks_for_fragment(now.read_request(c)) for c in captures)
+
+
+def other_kind(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Of a kind that is not accepted: a server that chooses by Accept may have sent another one."""
+    if accepts(now.request, chosen) or now.peek is None:
+        return False
+    kinds = {
+        first_kind(asked_of(headers, "accept")) for headers in (now.peek.fields(chosen), now.request.headers)
+    }
+    return len(kinds) > 1
+
+
+def names_somebody(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Asked for with Authorization, and recorded without: a server that minds it may have said something else."""
+    if not credentials_of(now.request.headers) or read(chosen.state).any or now.peek is None:
+        return False
+    return not credentials_of(now.peek.fields(chosen))
+
+
+def anything_counts(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """`Vary: *` (RFC 9110, 12.5.5): an answer to nothing but a request that says all the same."""
+    if all(name != ANYTHING for name, _ in chosen.vary):
+        return False
+    return now.peek is None or all_of(now.peek.fields(chosen)) != all_of(now.request.headers)
+
+
+def other_fields(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Fields of an application that were recorded with other values or not at all, where it was not seen that they
+    don't decide.
+    """
+    asked = _own(now.request)
+    if not asked or read(chosen.state).any or now.peek is None:
+        return False
+    recorded = own_of(now.peek.fields(chosen))
+    counted = {name for name, value in chosen.vary if value != PRESENT}  # those were looked at already
+    for name, value in asked.items():
+        if name in counted or recorded.get(name) == value:
+            continue
+        seen = _seen(captures, now, partial(_field, name))
+        secret = is_secret(name, value) or is_secret(name, recorded.get(name, ""))
+        if not _known_alike(value, seen, secret=secret):
+            return True
+    return False
+
+
+def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Cookies that tell who asks, or what for, which the client has from elsewhere than from this replay and with which
+    nothing was recorded, where it was not seen that they don't decide.
+    """
+    headers = now.request.headers
+    if not any(name.lower() == "cookie" for name, _ in headers):
+        return False
+    names = set() if now.given else set(logins_of(headers))
+    asked = telling_of(headers) + [(n, v) for n, v in cookies_of(headers) if n in names]
+    if not asked or read(chosen.state).any or now.peek is None:
+        return False
+    recorded = cookies_of(now.peek.fields(chosen))
+    for name, value in asked:
+        if (name, value) in recorded or _gave(now, name, value):
+            continue
+        seen = _seen(captures, now, partial(_cookie, name))
+        if not _known_alike(value, seen, secret=False):
+            return True
+    return False
+
+
+def _own(request: Request) -> Mapping[str, str]:
+    """The fields of an application that count: tokens do for what may write."""
+    found = own_of(request.headers)
+    if request.method in SAFE_METHODS and any(map(is_token, found)):
+        return {name: value for name, value in found.items() if not is_token(name)}
+    return found
+
+
+def _field(name: str, headers: Headers) -> str:
+    return own_of(headers).get(name, "")
+
+
+def _cookie(name: str, headers: Headers) -> str:
+    return dict(cookies_of(headers)).get(name, "")
+
+
+def _gave(now: Situation, name: str, value: str) -> bool:
+    """Whether an answer of this replay gave the client a cookie."""
+    assert now.peek is not None
+    site = site_of(now.request.url)
+    return any((name, value) in now.peek.gives(c) for c in reversed(now.served) if site_of(c.url) == site)
+
+
+def _seen(
+    captures: Sequence[Capture], now: Situation, value: Callable[[Headers], str]
+) -> Mapping[str, set[str]]:
+    """What was said to each value of something that requests say in their fields; "" where they don't say it."""
+    assert now.peek is not None
+    found: dict[str, set[str]] = defaultdict(set)
+    for capture in captures:
+        found[value(now.peek.fields(capture))].add(now.said(capture))
+    return found
+
+
+def _known_alike(asked: str, seen: Mapping[str, set[str]], *, secret: bool) -> bool:
+    """Whether a value is known to get what others got: all were answered alike, it is one of them, or two others are.
+
+    Of a secret no other one is known to be good.
+    """
+    if len(seen) < 2 or len({frozenset(answers) for answers in seen.values()}) > 1:
+        return False
+    return asked in seen or (not secret and len(seen.keys() - {""}) > 1)
+
+
+DOUBTS: list[Doubt] = [
+    cut_short,
+    no_fragment,
+    other_kind,
+    names_somebody,
+    anything_counts,
+    other_fields,
+    other_client,
+]
+
+
+def doubtful(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Whether anything speaks against the chosen one of the captures of a request."""
+    return any(doubt(chosen, captures, now) for doubt in DOUBTS)

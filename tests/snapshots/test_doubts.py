@@ -1,0 +1,247 @@
+"""What makes a chosen answer unsure: the request says more than those that were recorded, or something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshots.capture import Response
+from snapshots.request import Headers, Request
+from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+U = f"{A}/d"
+KEY = "stillweb-secret-0123456789abcdef01234567"
+OTHER = "stillweb-secret-0123456789abcdef01234568"
+UUID, UUID2 = "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", "9c1e3f2b-5d6a-4b7c-8d9e-0a1b2c3d4e5f"
+# Field, the value that was recorded, and another one.
+OWN = [
+    ("X-Api-Key", KEY, "hunter2-and-more"),
+    ("X-Auth-Token", KEY, "9f8e7d6c5b4a39281706f5e4d3c2b1a0"),
+    ("X-Access-Token", KEY, OTHER),
+    ("X-Tenant", "acme", "other"),
+    ("X-User-Id", UUID, UUID2),
+    ("X-Organization-Id", "1735689600123", "1735689600124"),
+    ("Api-Version", "1", "2"),
+    ("X-GitHub-Api-Version", "2022-11-28", "2026-03-10"),
+    ("X-Apollo-Operation-Name", "List", "Other"),
+    ("X-Amz-Target", "DynamoDB_20120810.GetItem", "DynamoDB_20120810.Scan"),
+    ("Accept-Profile", "public", "private"),
+    ("Prefer", "return=minimal", "return=representation"),
+    ("Depth", "0", "1"),
+]
+IDLE = [
+    ("Sec-Fetch-Site", "none"),
+    ("sec-ch-ua-mobile", "?1"),
+    ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    ("sentry-trace", "d4cda95b652f4a1592b449d5929fda1b-6e0c63257de34c92-1"),
+    ("baggage", "sentry-environment=prod"),
+    ("X-Request-Id", "7"),
+    ("X-Correlation-ID", "c7"),
+    ("X-Thing", UUID),
+    ("X-Sent-At", "2025-01-02 03:04:05"),
+    ("X-Tick", "1735689600"),
+    ("X-Stainless-Retry-Count", "0"),
+    ("X-Forwarded-For", "10.0.0.1"),
+    ("X-Amz-Content-Sha256", "ab12"),
+    ("Referer", f"{A}/x"),
+    ("Cache-Control", "no-cache"),
+    ("Save-Data", "on"),
+    ("X-Empty", " "),
+]
+
+
+def with_(field: tuple[str, str], url: str = U) -> Request:
+    return Request("GET", url, (field,))
+
+
+def told(replay: Replay, request: Request) -> tuple[str, bool]:
+    text = replay.ask(request)
+    return text, bool(replay.last.ambiguous)
+
+
+@pytest.mark.parametrize(("name", "value", "other"), OWN)
+def test_a_field_of_an_application_that_was_not_recorded_may_decide(
+    name: str, value: str, other: str
+) -> None:
+    replay = Replay(matcher((get(U), html("open"))))
+    for request, unsure in ((get(U), False), (with_((name, value)), True), (get(U), False)) * 2:
+        assert told(replay, request) == ("open", unsure)
+        assert replay.last.verdict == "exact"
+
+
+@pytest.mark.parametrize(("name", "value", "other"), OWN)
+def test_without_a_field_or_with_another_value_the_recorded_answer_is_unsure(
+    name: str, value: str, other: str
+) -> None:
+    replay = Replay(matcher((with_((name, value)), html("mine"))))
+    for request, unsure in ((with_((name, value)), False), (with_((name, other)), True), (get(U), True)) * 2:
+        assert told(replay, request) == ("mine", unsure)
+        assert replay.last.verdict == (f"varies:{name.lower()}" if unsure else "exact")
+    assert told(replay, with_((name.lower(), value))) == ("mine", False)
+
+
+@pytest.mark.parametrize("field", IDLE)
+def test_fields_of_browsers_and_libraries_and_what_is_drawn_say_nothing(field: tuple[str, str]) -> None:
+    for recorded, asked in ((get(U), with_(field)), (with_(field), get(U))):
+        replay = Replay(matcher((recorded, html("open"))))
+        assert told(replay, asked) == ("open", False)
+        assert replay.last.verdict == "exact"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "unsure"),
+    [
+        (["", "a"], ["", "a"], False),  # with it and without it the same
+        (["", "a"], ["b"], True),
+        (["", "a", "b"], ["", "a", "b", "c"], False),  # whichever it is
+        (["a", "b"], ["a", "b", "c"], False),
+        (["a", "b"], [""], True),
+        (["", KEY], ["", KEY], False),
+        (["", KEY, OTHER], ["hunter2-and-more"], True),  # of another key nobody knows that it is good
+    ],
+)
+def test_what_was_answered_alike_does_not_decide(recorded: list[str], asked: list[str], unsure: bool) -> None:
+    name = "X-Api-Key" if KEY in recorded else "X-Page"
+
+    def sent(value: str) -> Request:
+        return with_((name, value))
+
+    over = matcher(*((sent(value), html("same")) for value in recorded))
+    for value in asked:
+        assert told(Replay(over), sent(value)) == ("same", unsure), value
+
+
+def test_with_and_without_a_field_each_gets_its_own() -> None:
+    over = matcher(
+        (get(U, x_page="1"), html("one")), (get(U), html("none")), (post(f"{A}/f", "a=1"), redirect("/d")), (get(U, x_page="1"), html("one, after"))
+    )  # fmt: skip
+    replay = Replay(over)
+    assert told(replay, get(U)) == ("none", False)
+    assert told(replay, get(U, x_page="1")) == ("one", False)
+    assert replay.ask(get(U, x_page="2")) == "miss"
+    replay.ask(post(f"{A}/f", "a=1"))
+    assert told(replay, get(U, x_page="1")) == ("one, after", False)
+
+
+def test_of_several_values_that_a_state_explains_any_is_served_and_another_is_unsure() -> None:
+    over = matcher(
+        (get(U, x_tab="1"), html("none")), (post(f"{A}/f", "a=1"), redirect("/d")), (get(U, x_tab="2"), html("some"))
+    )  # fmt: skip
+    replay = Replay(over)
+    assert told(replay, get(U, x_tab="1")) == ("none", False)
+    assert told(replay, get(U, x_tab="3")) == ("none", True)
+    assert told(replay, get(U)) == ("none", True)
+    assert "header x-tab: asked '', recorded '(given)'" in _differs(replay, get(U))
+    replay.ask(post(f"{A}/f", "a=1"))
+    assert told(replay, get(U, x_tab="2")) == ("some", False)
+
+
+def _differs(replay: Replay, request: Request) -> list[str]:
+    lookup = replay.matcher.lookup(request, replay.session, accept="rule+unambiguous")
+    return [text for near in lookup.explain() for text in near.differs]
+
+
+def test_a_token_against_forgery_must_be_there_for_what_writes() -> None:
+    def write(*fields: tuple[str, str]) -> Request:
+        return Request("POST", f"{A}/api/save", (("Content-Type", "application/json"), *fields), b"{}")
+
+    mine, fresh = ("X-CSRF-Token", "k3v9q0t7m2x8b4n6"), ("X-CSRF-Token", "a8d2f6h1j5l9q3w7")
+    over = matcher((write(mine), html("saved")), (Request("GET", U, (mine,)), html("read")))
+    for request, unsure in (
+        (write(mine), False),
+        (write(fresh), False),
+        (write(), True),
+        (get(U), False),
+        (with_(fresh), False),
+    ):
+        assert told(Replay(over), request)[1] is unsure
+    bare = matcher((write(), html("saved")))
+    assert told(Replay(bare), write(mine)) == ("saved", True)
+
+
+def test_a_file_that_pages_are_made_with_is_everybodys() -> None:
+    style = Response(200, "OK", (("Content-Type", "text/css"),), b"a{}")
+    over = matcher((get(f"{A}/s.css"), style))
+    sid = "PHPSESSID=k3v9q0t7m2x8b4n6c1z5r0p7d2; lang=en"
+    assert told(Replay(over), get(f"{A}/s.css", x_api_key=KEY, cookie=sid)) == ("a{}", False)
+
+
+# Vary: *
+
+ANY: tuple[str, str] = ("Vary", "*")
+BROWSER: Headers = (("Host", "a.test"), ("User-Agent", "Mozilla/5.0"), ("Accept-Language", "en"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "unsure"),
+    [
+        (BROWSER, False),
+        (BROWSER[::-1], False),
+        ((*BROWSER, ("Connection", "close"), ("Accept-Encoding", "br"), ("X-Request-Id", "9")), False),
+        (BROWSER[:2], True),
+        ((*BROWSER[:2], ("Accept-Language", "de")), True),
+        ((*BROWSER, ("DNT", "1")), True),
+        ((*BROWSER, ("Cookie", "_ga=GA1.2.3")), True),
+    ],
+)
+@pytest.mark.parametrize("media", ["text/html", "image/png"])
+def test_an_answer_for_which_anything_counts_is_for_the_very_same_request(
+    asked: Headers, unsure: bool, media: str
+) -> None:
+    response = Response(200, "OK", (("Content-Type", media), ANY), b"for you")
+    replay = Replay(matcher((Request("GET", U, BROWSER), response)))
+    for _ in range(2):
+        assert told(replay, Request("GET", U, asked)) == ("for you", unsure)
+
+
+# cookies that a client brings
+
+SID, ANOTHER = "PHPSESSID=k3v9q0t7m2x8b4n6c1z5r0p7d2", "PHPSESSID=a8d2f6h1j5l9q3w7e0r4t8y2u6"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "unsure"),
+    [
+        (SID, True),
+        ("access_token=a8d2f6h1j5l9q3w7e0r4t8y2u6", True),
+        ("wordpress_logged_in_5c01=ann%7C1735689600%7Ca8d2f6h1j5l9q3w7e0r4", True),
+        ("lang=de", True),
+        ("user=ann", True),
+        ("currency=USD", True),
+        ("_ga=GA1.2.1234567890.1735689600", False),
+        ("visitor=550e8400-e29b-41d4-a716-446655440000", False),
+        ("XSRF-TOKEN=a8d2f6h1j5l9q3w7e0r4t8y2u6", False),
+        ("theme=dark; cookieconsent=yes", False),
+    ],
+)
+def test_a_cookie_that_tells_who_asks_or_what_for_and_was_never_recorded(cookie: str, unsure: bool) -> None:
+    replay = Replay(matcher((get(U), html("open"))))
+    for request, doubted in ((get(U), False), (get(U, cookie=cookie), unsure), (get(U), False)) * 2:
+        assert told(replay, request) == ("open", doubted)
+
+
+def test_a_cookie_that_this_replay_gave_is_known() -> None:
+    gives = tuple(("Set-Cookie", f"{pair}; Path=/") for pair in (SID, "lang=en"))
+    over = matcher((get(f"{A}/"), html("home", 200, *gives)), (get(U), html("open"), "another"))
+    replay = Replay(over)
+    assert told(replay, get(U, cookie="lang=en")) == ("open", True)
+    replay.ask(get(f"{A}/"))
+    assert told(replay, get(U, cookie=f"{SID}; lang=en")) == ("open", False)
+    assert told(replay, get(U, cookie=f"{SID}; lang=de")) == ("open", True)
+
+
+def test_another_client_than_the_recorded_one_that_was_signed_in() -> None:
+    over = matcher(
+        (get(U, cookie=SID), html("Hello Ann")),
+        (get(f"{A}/faq", cookie=SID), html("Questions")),
+        (get(f"{A}/faq"), html("Questions")),
+    )
+    assert told(Replay(over), get(U, cookie=SID)) == ("Hello Ann", False)
+    assert told(Replay(over), get(U, cookie=ANOTHER)) == ("Hello Ann", True)
+    assert told(Replay(over), get(f"{A}/faq", cookie=SID)) == ("Questions", False)
+
+
+def test_a_cookie_with_which_and_without_which_the_same_was_answered() -> None:
+    over = matcher(*[Recorded(get(U, cookie=c), html("open")) for c in (SID, "lang=en", "lang=de", "a=1")])
+    for cookie, unsure in (("lang=en", False), ("lang=fr", False), (SID, False), (ANOTHER, True)):
+        assert told(Replay(over), get(U, cookie=cookie)) == ("open", unsure), cookie

@@ -26,12 +26,12 @@ def record_misses(
     """Sends each missed request of a ledger again, once; (how many were recorded, how many were missing).
 
     Each session of the ledger is a client with its own cookies. Redirects are followed, since the program will.
-    `tell` is given a line for each request that can't be sent or got no answer.
+    `tell` is given a line for each request that can't be sent or got no answer, unless it is one that doesn't matter.
     """
     context = ssl.create_default_context(cafile=str(recorder.ca_path))
     clients: dict[str, httpx.Client] = {}
     asked: set[tuple[str, str, str, bytes]] = set()
-    recorded = 0
+    recorded = left_out = 0
     with ExitStack() as stack:
         for entry in entries:
             if entry["verdict"] != "miss":
@@ -55,9 +55,11 @@ def record_misses(
                 why = _send(recorder, clients[session], entry, body)
             if why is None:
                 recorded += 1
+            elif entry.get("irrelevant"):
+                left_out += 1
             else:
                 tell(f"not recorded: {method} {url}: {why}")
-    return recorded, len(asked)
+    return recorded, len(asked) - left_out
 
 
 def _body(entry: dict[str, Any]) -> bytes | None:
@@ -87,11 +89,11 @@ def _unsendable(method: str, url: str, body: bytes | None) -> str | None:
 
 def _send(recorder: Recorder, client: httpx.Client, entry: dict[str, Any], body: bytes | None) -> str | None:
     """Why there is no answer; None when there is one, which the recorder then has."""
-    failures = len(recorder.failures)
+    failures, errands = len(recorder.failures), len(recorder.errands)
     headers = {"Content-Type": entry["type"]} if body and entry.get("type") else {}
     try:
         client.request(entry["method"], entry["url"], content=body or None, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return str(error) or type(error).__name__
-    known = recorder.failures[failures:]
+    known = recorder.failures[failures:] + recorder.errands[errands:]
     return known[0][1] if known else None

@@ -25,6 +25,7 @@ from proxy.heads import Refused, mended_head
 
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
 _SAID = "unexpected server response: "  # and what it said
+_CLOSED = "Client closed connection before completing request headers: "
 _END = b"0\r\n\r\n"
 _Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
 
@@ -58,8 +59,11 @@ def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
 
     def told(command: Any) -> list[Any]:
         if isinstance(command, commands.Log):
+            why = command.message
+            if why.startswith(_CLOSED):  # and what it said: its credentials, perhaps
+                why = "the client closed its connection within a head"
             for heard in _listeners:
-                heard(f"a request was refused: {command.message}")
+                heard(f"a request was refused: {why}")
         return [command]
 
     yield from altered(_originals[_Server, "read_headers"](self, event), told)

@@ -35,6 +35,7 @@ from proxy.silence import Said
 from proxy.trust import system_directory, write_bundle
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
+from snapshots.irrelevant import errand
 from snapshots.redact import Redactor
 
 QUIET_POLL_SECONDS = 0.02
@@ -102,7 +103,8 @@ class Recorder:
     ) -> None:
         self.writer = writer
         self.authority = authority or Authority.load_or_create()
-        self.failures: list[tuple[str, str]] = []
+        self.failures: list[tuple[str, str]] = []  # (URL, reason), without secrets
+        self.errands: list[tuple[str, str]] = []  # of those, what a browser asked for of its own accord
         self._host = host
         self._port = port
         self._upstream_ca = upstream_ca
@@ -292,7 +294,9 @@ class Recorder:
     # The thread
 
     def _failed(self, url: str, reason: str) -> None:
-        self.failures.append((url, reason))
+        if self.redactor is not None:  # it is told to people, and logs keep it
+            url, reason = self.redactor.url(url), self.redactor.url(reason)
+        (self.errands if errand(url) else self.failures).append((url, reason))
 
     def _broke(self, error: Exception) -> None:
         """An add-on raised: no exchange may pass unrecorded after that."""

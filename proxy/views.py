@@ -176,7 +176,9 @@ class Fetcher:
 
     def _reason(self, said: str, url: str) -> str:
         """The recorder knows better than the browser why the origin gave nothing."""
-        known = next((reason for where, reason in reversed(self.recorder.failures) if where == url), None)
+        redactor = self.recorder.redactor
+        named = url if redactor is None else redactor.url(url)
+        known = next((reason for where, reason in reversed(self.recorder.failures) if where == named), None)
         return f"{url}: {known}" if known and known not in said and said.startswith(url) else said
 
     async def _views(

@@ -12,10 +12,21 @@ from snapshots.request import Request
 from snapshots.sites import host_of
 
 
+class _Lists:
+    """The lists of `irrelevant.toml`."""
+
+    def __init__(self) -> None:
+        data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
+        self.errands = frozenset(data["errands"])
+        self.hosts = frozenset(data["hosts"]) | self.errands
+        self.errand_paths = _Patterns(data["errand_paths"])
+        self.paths = _Patterns(data["paths"] + data["errand_paths"])
+        self.cookies = _Patterns(data["cookies"])
+
+
 @lru_cache(maxsize=1)
-def _lists() -> tuple[frozenset[str], _Patterns, _Patterns]:
-    data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
-    return frozenset(data["hosts"]), _Patterns(data["paths"]), _Patterns(data["cookies"])
+def _lists() -> _Lists:
+    return _Lists()
 
 
 class _Patterns:
@@ -35,16 +46,32 @@ class _Patterns:
 def irrelevant_url(url: str) -> bool:
     """Whether a URL is in the list: its host or a parent of it, host and start of path, or its path."""
     starts = _starts(host_of(url))
-    path = "/" + url.partition("//")[2].partition("/")[2].partition("?")[0]
-    return "" in starts or (bool(starts) and path.split("/", 2)[1] in starts) or path in _lists()[1]
+    path = _path(url)
+    return "" in starts or (bool(starts) and path.split("/", 2)[1] in starts) or path in _lists().paths
+
+
+def errand(url: str) -> bool:
+    """Whether a browser asks for a URL of its own accord, no page does.
+
+    The root of a host stands for all that it is asked for: of a tunnel that failed no more is known.
+    """
+    starts = _starts(host_of(url), errands=True)
+    path = _path(url)
+    first = path.split("/", 2)[1]
+    return (bool(starts) and (not first or "" in starts or first in starts)) or path in _lists().errand_paths
+
+
+def _path(url: str) -> str:
+    return "/" + url.partition("//")[2].partition("/")[2].partition("?")[0]
 
 
 @lru_cache(maxsize=4096)
-def _starts(netloc: str) -> frozenset[str]:
+def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
     """What paths of a host in the list begin with; "" where all of it is in the list."""
     labels = netloc.partition(":")[0].split(".")
     parents = {".".join(labels[start:]) for start in range(len(labels))}
-    found = (host.partition("/") for host in _lists()[0])
+    listed = _lists().errands if errands else _lists().hosts
+    found = (host.partition("/") for host in listed)
     return frozenset(start for host, _, start in found if host in parents)
 
 
@@ -59,4 +86,4 @@ def irrelevant(request: Request) -> bool:
 
 def irrelevant_cookie(name: str) -> bool:
     """Whether a cookie of this name belongs to a tracker, a load balancer or the like."""
-    return name in _lists()[2]
+    return name in _lists().cookies

@@ -116,6 +116,7 @@ def command(
     """
     from proxy.recorder import Recorder, record_command
     from snapshots.profile import Profile
+    from snapshots.sites import host_of
     from snapshots.writer import Writer
 
     program = program_of(ctx)
@@ -172,6 +173,11 @@ def command(
         if not misses:  # which has said so
             for (url, reason), count in Counter(recorder.failures).items():
                 say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
+        if recorder.errands:
+            hosts = sorted({host_of(url) for url, _ in recorder.errands})
+            say(
+                f"not recorded, and not missing: what the browser asked for of its own accord ({', '.join(hosts)})"
+            )
         if _late(out, recorder):
             code = max(code, 1)
         if any("certificate" in reason.lower() for _, reason in recorder.failures):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import re
@@ -69,6 +70,44 @@ def test_failures_of_the_origin_reach_the_client_and_not_the_archive(
     assert failed == url
     assert re.search(reason, why)
     assert recorded(tmp_path / "s") == []
+
+
+def test_a_browsers_own_errands_are_no_failures(lab: Lab, tmp_path: Path) -> None:
+    dead = dict.fromkeys(("update.googleapis.com", "clients2.google.com", "shop.example"), ("127.0.0.1", 9))
+    asked = (
+        "https://update.googleapis.com/service",
+        "http://clients2.google.com/time",
+        "http://shop.example/a",
+    )
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer, resolve=dead) as recorder:
+        with client(recorder) as c:
+            for url in asked:
+                with contextlib.suppress(httpx.ProxyError):  # of the tunnel
+                    assert c.get(url).status_code == 502
+        assert recorder.wait_quiet(seconds=0.05)
+        assert [url for url, _ in recorder.failures] == ["http://shop.example/a"]
+        assert [url for url, _ in recorder.errands] == ["https://update.googleapis.com/", asked[1]]
+        assert recorder.stats.failures == 1
+
+
+def test_what_is_told_of_a_failure_holds_no_secret(lab: Lab, tmp_path: Path) -> None:
+    secret = "tok-9d8f7a6s5d4f3a2s1d0f9a8s7d6f5a4s"
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder, client(recorder) as c:
+        assert c.get(f"http://closed.example/?access_token={secret}&page=2").status_code == 502
+        assert recorder.wait_quiet(seconds=0.05)
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(f"GET http://x y/?access_token={secret} HTTP/1.1\r\n\r\n".encode())
+            assert b" 400 " in peer.recv(65536)
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(f"GET / HTTP/1.1\r\nAuthorization: Bearer {secret[::-1]}".encode())
+            peer.shutdown(socket.SHUT_WR)
+            assert peer.recv(65536) == b""
+        assert until(lambda: len(recorder.failures) == 3)
+    told = repr(recorder.failures)
+    assert "http://closed.example/?access_token=stillweb-secret-" in told
+    assert "page=2" in told
+    assert secret not in told
+    assert secret[::-1] not in told
 
 
 def test_a_body_in_a_transfer_coding_is_not_taken_for_the_content(lab: Lab, tmp_path: Path) -> None:

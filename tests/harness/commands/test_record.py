@@ -101,3 +101,12 @@ def test_the_same_failure_is_told_once(tmp_path: Path) -> None:
     done = stillweb("record", "-o", tmp_path / "s", "--", "sh", "-c", f"{asks} || true")
     assert done.err.count("not recorded: http://no-such-name.invalid/") == 1
     assert "(3 times)" in done.err
+
+
+def test_a_browsers_own_errands_are_told_in_one_line(tmp_path: Path) -> None:
+    asks = "curl -s http://update.googleapis.com/a http://update.googleapis.com/b http://clients2.google.com/"
+    places = [f"--resolve={host}=127.0.0.1:9" for host in ("update.googleapis.com", "clients2.google.com")]
+    done = stillweb("record", "-o", tmp_path / "s", *places, "--", "sh", "-c", f"{asks} || true")
+    said = [line for line in done.err.splitlines() if "not recorded" in line]
+    assert len(said) == 1
+    assert said[0].endswith("of its own accord (clients2.google.com, update.googleapis.com)")

@@ -25,7 +25,7 @@ UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet
 MAX_DEPTH = 64  # of JSON; deeper is bytes, so that no walk over it can run out of stack
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_NOT_A_FORM = re.compile(rb'[\x00-\x20\x7f-\xff"<>{}\\^`]')
+_NOT_A_FORM = re.compile(rb'[\x00-\x20\x7f"<>{}\\^`]')
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,"]{1,70}))', re.IGNORECASE)
 
 
@@ -230,6 +230,11 @@ def _form(body: bytes, charset: str) -> Body | None:
     # JSON or XML sent under curl's default type is not a form: decoding "+" in it would lose something.
     if _NOT_A_FORM.search(body):
         return None
+    if not body.isascii():  # as UTF-8 it decodes to the bytes that its escapes stand for (WHATWG URL, 5.1)
+        try:
+            body.decode("ascii" if charset else "utf-8")
+        except UnicodeDecodeError:
+            return None
     return Body(FORM, form_pairs(body), charset)
 
 

@@ -42,9 +42,10 @@ EVERYWHERE = 8  # shorter secrets are replaced in their own field only: "1234" i
 TEXTUAL = re.compile(r"text/|json|javascript|xml|x-www-form-urlencoded|graphql|x-ndjson", re.I)
 LIMIT = 1 << 24  # a larger body is redacted as a stream
 
-_PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)")
+# ASCII: a no-break space in a raw value is none of its ends
+_PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)", re.ASCII)
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
-_USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@")
+_USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
 _JSON_STRING = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.)*)"')
 PART = re.compile(rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.S)
 COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; programs leave the space out
@@ -237,9 +238,12 @@ class Redactor:
         elif "json" in kind or body[:1] in (b"{", b"["):
             body = _JSON_STRING.sub(self._member, body)
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
-            text = body.decode("latin-1")
+            try:  # a secret in it is the one that others escape
+                text, charset = body.decode(), "utf-8"
+            except UnicodeDecodeError:
+                text, charset = body.decode("latin-1"), "latin-1"
             changed = _PAIR.sub(self._form_pair, text)
-            body = body if changed == text else changed.encode("latin-1")
+            body = body if changed == text else changed.encode(charset)
         self._learn_formats(body)
         return body
 

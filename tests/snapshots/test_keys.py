@@ -92,9 +92,21 @@ def test_json_in_another_charset_is_bytes() -> None:
     assert typed_body(b"{}", 'application/problem+json; charset="UTF-8"').kind == JSON
 
 
-@pytest.mark.parametrize("body", [b'{"q":"a+b"}', b"a=1\n", b"a=b c", b"a=<x>", b'a="1"', "ä=1".encode()])
+@pytest.mark.parametrize(
+    "body", [b'{"q":"a+b"}', b"a=1\n", b"a=b c", b"a=<x>", b'a="1"', "ä=1".encode("latin-1")]
+)
 def test_what_no_form_looks_like_is_bytes(body: bytes) -> None:
     assert typed_body(body, "application/x-www-form-urlencoded").kind == BYTES
+
+
+def test_a_form_in_unescaped_utf_8_is_the_form_that_it_escapes() -> None:
+    raw, escaped = "q=größe+1&ä=\u00a0x".encode(), b"%C3%A4=%C2%A0x&q=gr%C3%B6%C3%9Fe%201"
+    assert same(post("http://a.test/", raw), post("http://a.test/", escaped))
+    assert not same(
+        post("http://a.test/", "q=gro\u0308ße+1&ä=\u00a0x".encode()), post("http://a.test/", escaped)
+    )
+    latin = "application/x-www-form-urlencoded; charset=iso-8859-1"
+    assert typed_body(raw, latin).kind == BYTES  # what its bytes stand for is another question there
 
 
 def test_a_bad_escape_stays_apart_from_the_text_it_looks_like() -> None:

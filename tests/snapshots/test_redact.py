@@ -143,6 +143,22 @@ def test_a_password_in_a_form_is_replaced_and_found_again_in_other_forms(redacto
     assert redactor.body(b"you sent My p@ss word 99!") == f"you sent {name}!".encode()
 
 
+def test_a_password_in_unescaped_bytes_is_replaced_whole(redactor: Redactor) -> None:
+    # in Latin-1 the second byte of "à" is a no-break space
+    media = (("Content-Type", "application/x-www-form-urlencoded"),)
+    raw = redactor.request(
+        Request("POST", "http://a.test/", media, "user=à&password=à-geheim\u00a0rest&b=ß".encode())
+    )
+    assert "geheim" not in raw.body.decode()
+    assert "rest" not in raw.body.decode()
+    escaped = redactor.request(Request("POST", "http://a.test/", media, b"password=%C3%A0-geheim%C2%A0rest"))
+    name = escaped.body.decode().partition("=")[2]
+    assert raw.body.decode() == f"user=à&password={name}&b=ß"
+    other = redactor.request(Request("POST", "http://a.test/", media, b"password=geheim\xa0rest&b=1"))
+    assert b"rest" not in other.body
+    assert other.body.endswith(b"&b=1")
+
+
 def test_a_short_password_is_replaced_in_its_field_only(redactor: Redactor) -> None:
     form = (("Content-Type", "application/x-www-form-urlencoded"),)
     assert b"1234" not in redactor.request(Request("POST", "https://a.test/", form, b"pwd=1234")).body

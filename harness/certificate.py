@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,17 @@ from typing import Any
 from harness.engine import Job
 from harness.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
 from harness.judging import Evaluator
-from harness.kept_certificate import NAME, hash_of, other_traces, read_kept, told_other
+from harness.kept_certificate import (
+    NAME,
+    differing,
+    hash_of,
+    other_traces,
+    read_kept,
+    said_otherwise,
+    short,
+    told_other,
+)
+from harness.moved import snapshots_to_repeat
 from harness.repeating import Known
 from harness.run_files import RunFiles
 from harness.scoring.wording import judges_wording
@@ -192,12 +202,13 @@ class Difference:
 
     def __str__(self) -> str:
         what = "the header" if self.event == 0 else f"event {self.event} ({self.kind})"
-        return f"{self.attempt}: {what} differs in {self.path}: {_short(self.before)}, repeated {_short(self.after)}"
+        return f"{self.attempt}: {what} differs in {self.path}: {short(self.before)}, repeated {short(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """What certify found: the hash of the run and of each repetition, and the first difference of each."""
+    """What certify found: the hash of the run and of each repetition, the first difference of each, and what the certificate
+    that lies with the run says otherwise than its traces."""
 
     hash: str
     repeated: tuple[str, ...]
@@ -210,23 +221,29 @@ class Certified:
 
 
 def certify(
-    path: Path, *, times: int = 2, parallel: int = 4, progress: Callable[[int, int], None] | None = None
+    path: Path,
+    *,
+    times: int = 2,
+    parallel: int = 4,
+    snapshots: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Certified:
     """Repeats a run `times` times in fresh processes and compares. GateFailed is the caller's to raise.
 
+    `snapshots` are where those of the run lie on this machine; unless told, where it names them, or beside it.
     A certificate is put with the run where nothing differs; else what lies there stays, as the traces may be altered.
     StillwebError when a repetition can't be made at all (no tape, another agent file, …), with its own words.
     """
     certificate = make_certificate(path)
+    differences = said_otherwise(path, certificate)
     settings, _ = RunFiles(path).manifest()
     if certificate["models"] and not (tape := RunFiles(path).tape(settings)).exists():
         raise UsageError(f"{path}: its model calls lie on no tape ({tape}), so that it can't be repeated")
     hashes: list[str] = []
-    differences: list[str] = []
     for number in range(times):
         with tempfile.TemporaryDirectory(prefix="stillweb-certify-") as folder:
             again = Path(folder) / "run"
-            repeat(path, again, number, parallel)
+            repeat(path, again, number, parallel, snapshots)
             other = make_certificate(again)
             hashes.append(other["hash"])
             if other["hash"] != certificate["hash"]:
@@ -240,13 +257,16 @@ def certify(
     return Certified(certificate["hash"], tuple(hashes), tuple(differences))
 
 
-def repeat(path: Path, again: Path, number: int, parallel: int) -> None:
+def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Sequence[str] = ()) -> None:
     """Makes the run anew in another process and other surroundings, models from the tape only."""
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     tape = settings.tape_path or str(path / "tape")
     repeated = replace(
-        settings, tape="replay" if Path(tape).exists() else "none", tape_path=str(Path(tape).resolve())
+        settings,
+        snapshots=snapshots_to_repeat(path, settings.snapshots, snapshots),
+        tape="replay" if Path(tape).exists() else "none",
+        tape_path=str(Path(tape).resolve()),
     )
     again.mkdir(parents=True)
     (again / "traces").mkdir()
@@ -297,7 +317,7 @@ def first_difference(
             return _compare(name, trace, read_trace(repeated))
     for member in certificate:
         if member != "hash" and certificate[member] != other.get(member):
-            return f"the certificate's {member} differs: {_short(certificate[member])}, repeated {_short(other.get(member))}"
+            return f"the certificate's {member} differs: {short(certificate[member])}, repeated {short(other.get(member))}"
     return "the hashes differ, but no member does"
 
 
@@ -307,26 +327,9 @@ def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
     for before, after in zip(mine, theirs, strict=False):
         old, new = hashed_part(before), hashed_part(after)
         if old != new:
-            place, was, now = _inner(old, new, "")
+            place, was, now = differing(old, new)
             return Difference(name, before.get("n", 0), before["event"], place, was, now)
     return f"{name}: {len(mine) - 1} events, repeated {len(theirs) - 1}"
-
-
-def _inner(old: Any, new: Any, path: str) -> tuple[str, Any, Any]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in [*old, *(n for n in new if n not in old)]:
-            if old.get(name) != new.get(name) or (name in old) != (name in new):
-                return _inner(old.get(name), new.get(name), f"{path}.{name}" if path else name)
-    if isinstance(old, list) and isinstance(new, list):
-        for i, (a, b) in enumerate(zip(old, new, strict=False)):
-            if a != b:
-                return _inner(a, b, f"{path}[{i}]")
-    return path, old, new
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else text[:117] + "…"
 
 
 def _main(arguments: list[str]) -> int:

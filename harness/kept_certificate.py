@@ -13,6 +13,7 @@ from snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
 UNHASHED = ("hash", "made_again", "version_of_code")
+VERSIONED = ("code", "evaluator", "scorers", "judges")  # of the code that made it, not of the run
 
 
 def hash_of(certificate: Mapping[str, Any]) -> str:
@@ -33,6 +34,15 @@ def read_kept(path: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedInput(f"{file}: not a certificate: {error}; `stillweb score` makes it anew") from error
     return dict(value)
+
+
+def kept_hash(path: Path) -> str | None:
+    """The hash of the certificate in a run's directory, "altered" of one that its hash is not of; None where there is none."""
+    try:
+        kept = read_kept(path)
+    except DamagedInput:
+        return "altered"
+    return None if kept is None else str(kept["hash"])
 
 
 def check_kept(path: Path, traces: Mapping[str, str]) -> None:
@@ -57,3 +67,41 @@ def other_traces(kept: Mapping[str, Any], certificate: Mapping[str, Any]) -> lis
     now = {name: attempt["trace"] for name, attempt in certificate["attempts"].items()}
     was = {name: attempt["trace"] for name, attempt in kept["attempts"].items()}
     return [name for name in sorted(now.keys() | was.keys()) if now.get(name) != was.get(name)]
+
+
+def said_otherwise(path: Path, certificate: Mapping[str, Any]) -> list[str]:
+    """What the certificate that lies with a run says otherwise than the one of its traces: [] or one line.
+
+    One that another version made may differ in what it was computed by and in members that came later. Traces that are not
+    its own are `other_traces`' to tell.
+    """
+    try:
+        kept = read_kept(path)
+    except DamagedInput as error:
+        return [str(error)]
+    if kept is None or other_traces(kept, certificate):
+        return []
+    told = [n for n in certificate if n in kept and n not in (*UNHASHED, *VERSIONED)]
+    place, was, now = differing({n: kept[n] for n in told}, {n: certificate[n] for n in told})
+    if not place:
+        return []
+    return [f"{path / NAME} says {place}: {short(was)}, its traces give {short(now)}"]
+
+
+def differing(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:
+    """Where two values first differ (members joined by dots), and what stands there; "" where it is all of them, or nothing."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in [*old, *(n for n in new if n not in old)]:
+            if old.get(name) != new.get(name) or (name in old) != (name in new):
+                return differing(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+    if isinstance(old, list) and isinstance(new, list):
+        for i, (a, b) in enumerate(zip(old, new, strict=False)):
+            if a != b:
+                return differing(a, b, f"{path}[{i}]")
+    return path, old, new
+
+
+def short(value: Any) -> str:
+    """A value as JSON, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:117] + "…"

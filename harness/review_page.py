@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from markupsafe import Markup
 
+from harness.moved import snapshots_now
 from harness.report import Screenshots, render, sheet_of
 from harness.review import CLASSES, COMPOSITION, Review, add_review, agreement, hints_of, latest_reviews
 from harness.run_files import RunFiles
@@ -41,7 +42,7 @@ def review_html(
     settings, stands_on = files.manifest()
     items: list[dict[str, Any]] = []
     left_out = unfinished = 0
-    with Screenshots.of(settings.snapshots, stands_on.get("snapshot")) as screenshots:
+    with Screenshots.of(snapshots_now(path, settings.snapshots), stands_on.get("snapshot")) as screenshots:
         for _task, _number, trace in files.attempts():
             if trace is None:
                 unfinished += 1

@@ -14,23 +14,41 @@ from harness.console import print_json, progress
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--times", default=2, show_default=True, type=click.IntRange(1), help="How often to repeat it.")
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
+@click.option(
+    "--snapshot",
+    "snapshots",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="Where the run's snapshot lies here; by default where RUN names it, or beside RUN.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def command(run: Path, times: int, parallel: int, as_json: bool) -> int:
+def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], as_json: bool) -> int:
     """Repeat RUN in fresh processes, shuffled and in parallel, and print one hash or what differs first.
 
     \b
-    stillweb certify run1            exit code 1 if a repetition differs
+    stillweb certify run1                          exit code 1 if a repetition differs
+    stillweb certify run1 --snapshot site.wacz     of a run from another machine
     """
     from harness.certificate import certify
+    from harness.kept_certificate import kept_hash
 
+    before = kept_hash(run)
     with progress("repeating") as advance:
-        outcome = certify(run, times=times, parallel=parallel, progress=advance)
+        outcome = certify(
+            run,
+            times=times,
+            parallel=parallel,
+            snapshots=[str(p.resolve()) for p in snapshots],
+            progress=advance,
+        )
     if as_json:
         print_json({**asdict(outcome), "holds": outcome.holds})
     else:
         click.echo(outcome.hash)
         for line in outcome.differences:
             click.echo(line)
+        if outcome.holds and before not in (None, outcome.hash):
+            click.echo(f"the certificate that lay with the run, {before}, was made by other code than this")
         if outcome.holds:
             click.echo(f"{times} repetitions in fresh processes: the same")
     return 0 if outcome.holds else 1

@@ -22,12 +22,20 @@ def command(run: Path, write: bool, as_json: bool) -> int:
     """
     from harness.certificate import check_traces, write_certificate
     from harness.display import one_line
+    from harness.kept_certificate import differing, kept_hash, short
     from harness.summary import score_run
+    from harness.trace import hashed_part
 
     different = score_run(run, write=write)
     for one in different:
-        say(f"{one.trace.name}: a score came out differently: {one.before} now {one.after}")
+        place, was, now = differing(hashed_part(one.before), hashed_part(one.after))
+        say(f"{one.trace.name}: a score came out differently: {place}: {short(was)}, now {short(now)}")
+    before = kept_hash(run)
     certificate = write_certificate(run) if write else None if different else check_traces(run)
+    if certificate is not None and not write and before not in (None, certificate["hash"]):
+        say(
+            f"{run}: the certificate that lay there ({before}) is not that of its traces, or of other code; made anew"
+        )
     summary = show_summary(run, certificate, as_json)
     if summary.failed:
         name, why = summary.failed[0]

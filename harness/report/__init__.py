@@ -18,6 +18,7 @@ from markupsafe import Markup
 from harness.console import counted, decimals
 from harness.display import one_line
 from harness.kept_certificate import read_kept
+from harness.moved import snapshots_now
 from harness.report.screenshots import Screenshots
 from harness.report.sheet import Sheet, sheet_of
 from harness.run_files import RunFiles
@@ -66,7 +67,7 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
     settings, stands_on = files.manifest()
     rows: list[Sheet] = []
     traces: dict[str, str] = {}
-    with Screenshots.of(settings.snapshots, stands_on.get("snapshot")) as screenshots:
+    with Screenshots.of(snapshots_now(path, settings.snapshots), stands_on.get("snapshot")) as screenshots:
 
         def look(trace: Trace) -> None:
             sheet = sheet_of(trace, screenshots if len(rows) < MOST_ATTEMPTS else None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from proxy.ledger import misses
 from snapshots.errors import DamagedInput
 from snapshots.redact import MASK
 
@@ -33,9 +34,7 @@ def record_misses(
     asked: set[tuple[str, str, str, bytes]] = set()
     recorded = left_out = 0
     with ExitStack() as stack:
-        for entry in entries:
-            if entry["verdict"] != "miss":
-                continue
+        for entry in misses(entries):
             session, method, url = entry["session"], entry["method"], entry["url"]
             body = _body(entry)
             if (session, method, url, body or b"") in asked:

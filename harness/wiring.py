@@ -65,7 +65,11 @@ def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     A program may ask for several things at once, in an order that no two runs share; so they are written in the
     order of what was asked, and the order in which it happened goes aside.
     """
-    ordered = sorted(entries, key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"]))
+    from proxy.ledger import settled
+
+    ordered = sorted(
+        settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])
+    )
     return [_request_event(entry) for entry in ordered]
 
 

@@ -22,7 +22,7 @@ from snapshots import encodings
 from snapshots.capture import Capture, Response
 from snapshots.conditions import short
 from snapshots.errors import DamagedInput
-from snapshots.irrelevant import irrelevant_url
+from snapshots.irrelevant import errand, irrelevant_url
 from snapshots.request import Request
 from snapshots.sessions import Change
 from snapshots.sites import site_of
@@ -100,10 +100,7 @@ class Answerer:
     def remembered(self, memo: Memo, line: Line) -> bytes:
         """A settled request again: the session moves, its ledger line is written, what to send is given."""
         line.session.repeated(memo.site, memo.capture, memo.followed)
-        seq = line.seq
-        line.seq = seq + 1
-        self.requests += 1
-        self.ledger.write_timed(f"{line.prefix}{seq}{memo.tail}")
+        self.note(line, memo.tail)
         return memo.wire
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
@@ -327,11 +324,16 @@ class Answerer:
         why = f"the answer broke off after {sent} bytes: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
-    def tunnel_failed(self, authority: str, line: Line, why: str) -> None:
-        """A tunnel in which TLS failed: the request inside it is not known, but that there was one is."""
-        self.misses += 1
+    def tunnel_failed(self, authority: str, line: Line, why: str, browser: bytes = b"") -> None:
+        """A tunnel in which TLS failed: what was asked inside it is not known. `browser` says which one, as `tls.browser`."""
+        known = (authority, browser) in line.trusting
+        if not known:
+            self.misses += 1
+            if browser:
+                line.broken.setdefault((authority, browser), []).append(line.seq)
         url = f"https://{authority}/"
-        more: dict[str, Any] = {"irrelevant": irrelevant_url(url), "why": why, "nearest": []}
+        apart = known or irrelevant_url(url) or errand(url)
+        more: dict[str, Any] = {"irrelevant": apart, "why": why, "nearest": []}
         self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
 
     def note(self, line: Line, tail: str) -> None:
@@ -339,6 +341,8 @@ class Answerer:
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
+        if line.again:
+            tail = line.told_again(tail)
         self.ledger.write_timed(f"{line.prefix}{seq}{tail}")
 
     def tail(

@@ -14,7 +14,7 @@ from proxy.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, sessi
 from proxy.channel import Channel
 from proxy.http1 import BadRequest, Message, Parser, request_bytes
 from proxy.replies import Line, Memo, failure
-from proxy.tls import ServerTls, TlsFailed
+from proxy.tls import ServerTls, TlsFailed, browser
 from snapshots.errors import StillwebError
 from snapshots.request import Request
 
@@ -43,6 +43,7 @@ class Connection(Channel):
         self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
         self._authority = ""
         self._sniffing = False
+        self._browser = b""  # how it begins TLS
         self._h2: Http2 | None = None
         self._socket: Socket | None = None  # what is spoken instead of HTTP
 
@@ -177,8 +178,8 @@ class Connection(Channel):
             return
         self.base = f"https://{self._authority}"
         self._memos = self.hub.answerer.kept.memos_of(self.base)
-        name = self._tunnel_host()
-        hub = self.hub
+        self._browser = browser(data)
+        name, hub = self._tunnel_host(), self.hub
         try:
             own = hub.context(name)
         except StillwebError as error:
@@ -200,10 +201,12 @@ class Connection(Channel):
     def _established(self, tls: ServerTls) -> None:
         """The handshake is done: what is spoken inside is known."""
         self.deadline = 0.0
+        assert self.line is not None
+        if self._browser:
+            self.hub.answerer.misses -= self.line.tried_again((self._authority, self._browser))
         if tls.protocol == "h2":
             from proxy.http2 import Http2
 
-            assert self.line is not None
             self._h2 = Http2(self, self.line, self._authority)
 
     def _tls_failed(self, tls: ServerTls | None, why: str) -> None:
@@ -211,7 +214,8 @@ class Connection(Channel):
         if tls is not None and self._transport is not None and (alert := tls.outgoing()):
             self._transport.write(alert)
         if tls is None or not tls.ready:
-            self.hub.answerer.tunnel_failed(self._authority, self.line, f"TLS with the client failed: {why}")
+            why = f"TLS with the client failed: {why}"
+            self.hub.answerer.tunnel_failed(self._authority, self.line, why, self._browser)
         self._closing = True
         if self._transport is not None:
             self._transport.close()

@@ -24,6 +24,7 @@ DELAY = 0.03
 KEPT = 64 << 20  # bytes of lines that wait for room on the disk
 MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # without these a line is no ledger line
 UNHASHED = frozenset({"ms"})  # what depends on the machine, not on the replay
+NUMBERS = frozenset({"seq", "again"})  # of requests, in the order of their coming
 
 Entry = dict[str, Any]
 
@@ -255,9 +256,24 @@ def parse_lines(lines: Iterable[bytes], name: str) -> Iterator[Entry]:
         yield entry
 
 
+def settled(entries: Iterable[Entry]) -> list[Entry]:
+    """All entries; those of broken tunnels that a later one says were tried again are `irrelevant`."""
+    found: list[Entry] = []
+    tunnels: dict[tuple[str, int], int] = {}  # where they stand
+    for entry in entries:
+        if entry["method"] == "CONNECT":
+            tunnels[entry["session"], entry["seq"]] = len(found)
+        for seq in entry.get("again", ()):
+            if (at := tunnels.get((entry["session"], seq))) is not None:
+                found[at] = {**found[at], "irrelevant": True}
+        found.append(entry)
+    return found
+
+
 def misses(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries whose verdict is `miss`."""
-    return [entry for entry in entries if entry["verdict"] == "miss"]
+    """The entries whose verdict is `miss`; see `settled`."""
+    wanted = settled(entry for entry in entries if entry["verdict"] == "miss" or "again" in entry)
+    return [entry for entry in wanted if entry["verdict"] == "miss"]
 
 
 def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:
@@ -269,7 +285,7 @@ def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:
     lines: list[tuple[str, int, str]] = []
     for entry in entries:
         seq = entry["seq"] if ordered else 0
-        kept = {k: v for k, v in entry.items() if k not in UNHASHED and (ordered or k != "seq")}
+        kept = {k: v for k, v in entry.items() if k not in UNHASHED and (ordered or k not in NUMBERS)}
         lines.append(
             (
                 entry["session"],

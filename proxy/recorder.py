@@ -21,9 +21,11 @@ from mitmproxy import exceptions, options
 
 from proxy.addresses import DEFAULT_SESSION, host_port, with_session
 from proxy.archiving import Archivist, Writes
+from proxy.breaking import BreakingAddon
 from proxy.certificates import Authority
 from proxy.clients import client_environment, run_command
 from proxy.hooking import hooks_at_once
+from proxy.lost import Lost
 from proxy.master import RecordingMaster, complaints_to, without_self_checks
 from proxy.mended import mended
 from proxy.open_files import allow_many_open_files
@@ -35,7 +37,6 @@ from proxy.silence import Said
 from proxy.trust import system_directory, write_bundle
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
-from snapshots.irrelevant import errand
 from snapshots.redact import Redactor
 
 QUIET_POLL_SECONDS = 0.02
@@ -103,8 +104,6 @@ class Recorder:
     ) -> None:
         self.writer = writer
         self.authority = authority or Authority.load_or_create()
-        self.failures: list[tuple[str, str]] = []  # (URL, reason), without secrets
-        self.errands: list[tuple[str, str]] = []  # of those, what a browser asked for of its own accord
         self._host = host
         self._port = port
         self._upstream_ca = upstream_ca
@@ -127,6 +126,9 @@ class Recorder:
             secrets = ExchangeRedactor(redactor, directory)
         # What else goes into the snapshot (a view's DOM and text) must pass it too: `redactor.body(data)`.
         self.redactor = redactor if redact else None
+        self._lost = Lost(self.redactor)
+        self.failures = self._lost.failures  # (URL, reason), without secrets
+        self.errands = self._lost.errands  # the same of what a browser asked for of its own accord
         self._archivist = Archivist(
             writer,
             redact=secrets.exchange if secrets else None,
@@ -144,6 +146,7 @@ class Recorder:
             status=lambda: {"recording": True, **asdict(self.stats)},
         )
         self._addon.challenge = bool(challenge)
+        self._breaking = BreakingAddon(self._lost.add, self._lost.settle, self._addon.session_of)
 
     # Life
 
@@ -294,9 +297,7 @@ class Recorder:
     # The thread
 
     def _failed(self, url: str, reason: str) -> None:
-        if self.redactor is not None:  # it is told to people, and logs keep it
-            url, reason = self.redactor.url(url), self.redactor.url(reason)
-        (self.errands if errand(url) else self.failures).append((url, reason))
+        self._lost.add(url, reason)
 
     def _broke(self, error: Exception) -> None:
         """An add-on raised: no exchange may pass unrecorded after that."""
@@ -331,7 +332,7 @@ class Recorder:
         trusted = Path(self._scratch.name) / "trusted.pem"
         write_bundle(trusted, self._upstream_ca)
         master = RecordingMaster(settings, asyncio.get_running_loop(), self._broke)
-        master.begin([self._addon, _Ready(self)])
+        master.begin([self._addon, self._breaking, _Ready(self)])
         settings.update(  # type: ignore[no-untyped-call]
             connection_strategy="eager",  # the origin chooses the protocol that the client then speaks
             ssl_verify_upstream_trusted_ca=str(trusted),

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mitmproxy import http, tcp, tls
+from mitmproxy import http, tcp
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy import server_hooks
 from mitmproxy.websocket import WebSocketMessage
@@ -63,6 +63,10 @@ class RecordingAddon:
         """Exchanges whose answer is not complete yet."""
         return len(self._drafts)
 
+    def session_of(self, client: str) -> str:
+        """The session of a client's connection, by its id."""
+        return self._names.get(client, DEFAULT_SESSION)
+
     # Connections
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
@@ -99,11 +103,6 @@ class RecordingAddon:
         """Keeps our own pages from being looked for in the network."""
         if data.server.address and data.server.address[0] == OWN_HOST:
             data.server.error = f"{OWN_HOST} is the recorder itself"
-
-    def tls_failed_client(self, data: tls.TlsData) -> None:
-        """The client does not trust our authority, or broke off."""
-        name = data.conn.sni or (data.context.server.address or ("?", 0))[0]
-        self._failed(f"https://{name}/", f"TLS with the client failed: {data.conn.error or 'closed'}")
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         """Something that is not HTTP goes through a tunnel: passed on, but there is no replaying it."""

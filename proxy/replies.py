@@ -82,7 +82,7 @@ def failure(request: Request, status: int, reason: str, why: str) -> Reply:
 class Line:
     """A session as the gateway has it: its replay state, and how many requests it made."""
 
-    __slots__ = ("missed", "name", "prefix", "seq", "session", "sockets")
+    __slots__ = ("again", "broken", "missed", "name", "prefix", "seq", "session", "sockets", "trusting")
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
@@ -90,7 +90,26 @@ class Line:
         self.seq = 0
         self.missed: list[Missed] = []  # in the order in which they were answered
         self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
+        # numbers of tunnels in which a browser broke TLS off, by where they led and which it was; those that were tried again
+        self.broken: dict[tuple[str, bytes], list[int]] = {}
+        self.again: list[int] = []
+        self.trusting: set[tuple[str, bytes]] = set()  # where it did not
         self.prefix = f'{{"session":{encode(name)},"seq":'
+
+    def tried_again(self, browser: tuple[str, bytes]) -> int:
+        """TLS came about in a tunnel: how many the same browser broke off before, as Chromium does.
+
+        The next line of the session says which; until then those are misses as any other.
+        """
+        self.trusting.add(browser)
+        again = self.broken.pop(browser, [])
+        self.again += again
+        return len(again)
+
+    def told_again(self, tail: str) -> str:
+        """The rest of a ledger line, with what it says of tunnels that were tried again."""
+        again, self.again = self.again, []
+        return f',"again":{encode(again)}{tail}'
 
 
 class Memo:

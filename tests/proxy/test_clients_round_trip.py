@@ -15,8 +15,9 @@ from typing import Any
 import brotli
 import pytest
 
+from proxy.browser import find_browser
 from proxy.certificates import Authority
-from proxy.ledger import read
+from proxy.ledger import misses, read
 from snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
@@ -225,3 +226,35 @@ def test_chromium_gets_the_same_bytes_again(place: Path) -> None:
     assert checked.code == 0, checked
     views = json.loads(checked.out)["views"]
     assert [(view["text"], view["missed"]) for view in views] == [(1.0, [])] * 2
+
+
+BROWSE = """
+import os, sys
+from playwright.sync_api import sync_playwright
+path, url, proxy = *sys.argv[1:], os.environ["HTTPS_PROXY"].rpartition("@")[2].rpartition("/")[2]
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+        executable_path=path, chromium_sandbox=False,
+        proxy={"server": "http://" + proxy, "bypass": "<-loopback>", "username": "mine", "password": "x"})
+    page = browser.new_page(ignore_https_errors=True)
+    page.goto(url)
+    page.wait_for_function("document.querySelector('pre').textContent.includes('/json')")
+    print(page.text_content("pre"))
+"""
+
+
+def test_a_browser_that_breaks_off_and_tries_again_lacks_nothing(place: Path) -> None:
+    """Told to take any certificate, Chromium breaks off before it takes ours."""
+    command = [sys.executable, "-c", BROWSE, str(find_browser()), f"{SECURE}/page"]
+    with origins(place) as options:
+        live = stillweb("record", "-o", place / "s", "--session", "mine", *options, "--", *command)
+    assert (live.code, "TLS" in live.err) == (0, False), live.err
+    words = ["--max-misses", "0", "--session", "mine", "--ledger", place / "l"]
+    again = stillweb("replay", place / "s", *words, "--", *command)
+    assert (again.code, again.out) == (0, live.out), again.err
+    entries = read(place / "l")
+    broken = [e for e in entries if e["method"] == "CONNECT" and "demo.example" in e["url"]]
+    assert broken
+    assert [e["verdict"] for e in broken] == ["miss"] * len(broken)  # marked, not hidden
+    counted = [e["url"] for e in misses(entries) if not e["irrelevant"]]
+    assert counted == []

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import ledger
-from proxy.ledger import Ledger, hash_entries
+from proxy.ledger import Ledger, hash_entries, misses, settled
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from tests.support.waiting import HANG, until
 
@@ -252,3 +252,19 @@ def test_each_member_is_in_the_hash(member: str) -> None:
     changed = entry() | {member: 1 if member == "status" else "other"}
     assert hash_entries([changed]) != hash_entries([entry()])
     assert hash_entries([entry(ms=1)]) == hash_entries([entry(ms=2)])
+
+
+def test_a_tunnel_that_was_tried_again_matters_no_more() -> None:
+    tunnel = {"method": "CONNECT", "verdict": "miss", "irrelevant": False}
+    entries = [
+        entry("a", 0, **tunnel), entry("b", 0, **tunnel), entry("a", 1, **tunnel), entry("a", 2, verdict="miss"),
+        entry("a", 3, again=[0, 2]), entry("b", 1, again=[7]),
+    ]  # fmt: skip
+    assert [(e["session"], e["seq"], e.get("irrelevant")) for e in misses(entries)] == [
+        ("a", 0, True), ("b", 0, False), ("a", 1, False), ("a", 2, None),
+    ]  # fmt: skip
+    assert [e["seq"] for e in settled(entries)] == [e["seq"] for e in entries]
+    assert entries[0]["irrelevant"] is False
+    renumbered = [*entries[:4], entry("a", 3, again=[1]), *entries[5:]]
+    assert hash_entries(renumbered, ordered=False) == hash_entries(entries, ordered=False)
+    assert hash_entries(renumbered) != hash_entries(entries)

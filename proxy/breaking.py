@@ -1,0 +1,60 @@
+"""Clients that do not trust the recorder, told from those that break TLS off once and then try again, as Chromium does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mitmproxy import tls
+from mitmproxy.connection import Client
+
+Told = Callable[[str, str], None]
+
+
+class BreakingAddon:
+    """Tells of each handshake that a client broke off, by `failed(url, reason)`.
+
+    That of a browser is taken back by `settled(url, reason)` once the same one (its session, and the cipher suites that it
+    names) has come to terms with the same host, and not told from then on. `session_of` gives a connection's session.
+    """
+
+    def __init__(self, failed: Told, settled: Told, session_of: Callable[[str], str]) -> None:
+        self._failed = failed
+        self._settled = settled
+        self._session_of = session_of
+        self._hellos: dict[str, tls.ClientHello] = {}  # by connection
+        self._broken: dict[tuple[object, ...], list[tuple[str, str]]] = {}  # by browser and host
+        self._trusting: set[tuple[object, ...]] = set()
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        """A client begins TLS."""
+        self._hellos[data.context.client.id] = data.client_hello
+
+    def tls_failed_client(self, data: tls.TlsData) -> None:
+        """The client does not trust our authority, or broke off."""
+        host = data.conn.sni or (data.context.server.address or ("?", 0))[0]
+        told = f"https://{host}/", f"TLS with the client failed: {data.conn.error or 'closed'}"
+        browser = self._browser(data)
+        if browser in self._trusting:
+            return
+        self._failed(*told)
+        if browser is not None:
+            self._broken.setdefault(browser, []).append(told)
+
+    def tls_established_client(self, data: tls.TlsData) -> None:
+        """The client has taken our certificate."""
+        if (browser := self._browser(data)) is not None:
+            self._trusting.add(browser)
+            for told in self._broken.pop(browser, ()):
+                self._settled(*told)
+
+    def client_disconnected(self, client: Client) -> None:
+        """Forgets a connection."""
+        self._hellos.pop(client.id, None)
+
+    def _browser(self, data: tls.TlsData) -> tuple[object, ...] | None:
+        hello = self._hellos.get(data.conn.id)
+        suites = hello.cipher_suites if hello is not None else []
+        known = [suite for suite in suites if suite >> 8 != suite & 255 or suite & 15 != 10]
+        if len(known) == len(suites):  # Chromium names one of RFC 8701's among them
+            return None
+        return self._session_of(data.conn.id), data.conn.sni, data.context.server.address, *known

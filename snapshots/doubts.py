@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from snapshots.acceptance import accepts, first_kind
+from snapshots.acceptance import accepts, first_kind, may_be_chosen, tolerates
 from snapshots.capture import Capture
 from snapshots.conditions import read
 from snapshots.fragments import FIELDS, asks_for_fragment
@@ -15,7 +15,10 @@ from snapshots.request import Headers, Request
 from snapshots.sites import site_of
 from snapshots.situation import Situation
 from snapshots.slots import SAFE_METHODS, cookies_of, credentials_of, logins_of, telling_of
-from snapshots.varying import ANYTHING, asked_of
+from snapshots.varying import ANYTHING, ORIGIN, asked_of
+
+ACCEPT = "accept"
+_JSON = dict.fromkeys(("text/json", "application/x-json"), "application/json")
 
 Doubt = Callable[[Capture, list[Capture], Situation], bool]
 
@@ -35,13 +38,35 @@ def no_fragment(chosen: Capture, captures: list[Capture], now: Situation) -> boo
 
 
 def other_kind(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
-    """Of a kind that is not accepted: a server that chooses by Accept may have sent another one."""
+    """Of a kind that is not accepted, or was asked for by its name: a server that chooses by Accept may have sent another."""
     if accepts(now.request, chosen) or now.peek is None:
         return False
-    kinds = {
-        first_kind(asked_of(headers, "accept")) for headers in (now.peek.fields(chosen), now.request.headers)
-    }
-    return len(kinds) > 1
+    asked, recorded = asked_of(now.request.headers, ACCEPT), asked_of(now.peek.fields(chosen), ACCEPT)
+    first = first_kind(asked)
+    if first == first_kind(recorded):
+        return False
+    taken = tolerates(asked, chosen)
+    if taken and not may_be_chosen(recorded, asked, chosen.mime):
+        return False
+    seen = _seen(captures, now, lambda sent: first_kind(asked_of(sent, ACCEPT)))
+    return not _known_alike(first, seen, other=taken)
+
+
+def other_type(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """The same JSON as another media type (RFC 6902's and RFC 7396's patches): it may mean another thing, or nothing."""
+    if not now.request.body or now.peek is None:
+        return False
+    asked, recorded = (_media(headers) for headers in (now.request.headers, now.peek.fields(chosen)))
+    return asked != recorded and "" not in (asked, recorded)
+
+
+def other_reader(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Asked by a page of another origin than the recorded one, where the answer doesn't let all of them read it."""
+    origin = now.request.header(ORIGIN)
+    if origin is None or now.peek is None or f"{now.request.url}/".startswith(f"{origin}/"):
+        return False
+    allowed = now.peek.readers(chosen)[0]
+    return allowed not in ("*", origin) and asked_of(now.peek.fields(chosen), ORIGIN) != origin
 
 
 def names_somebody(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
@@ -71,8 +96,9 @@ def other_fields(chosen: Capture, captures: list[Capture], now: Situation) -> bo
         if name in counted or recorded.get(name) == value:
             continue
         seen = _seen(captures, now, partial(_field, name))
+        # of a secret no other one is known to be good
         secret = is_secret(name, value) or is_secret(name, recorded.get(name, ""))
-        if not _known_alike(value, seen, secret=secret):
+        if not _known_alike(value, seen, other=not secret):
             return True
     return False
 
@@ -93,7 +119,7 @@ def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bo
         if (name, value) in recorded or _gave(now, name, value):
             continue
         seen = _seen(captures, now, partial(_cookie, name))
-        if not _known_alike(value, seen, secret=False):
+        if not _known_alike(value, seen):
             return True
     return False
 
@@ -104,6 +130,12 @@ def _own(request: Request) -> Mapping[str, str]:
     if request.method in SAFE_METHODS and any(map(is_token, found)):
         return {name: value for name, value in found.items() if not is_token(name)}
     return found
+
+
+def _media(headers: Headers) -> str:
+    """The media type of a request's body if it is one of JSON."""
+    media = asked_of(headers, "content-type").partition(";")[0].strip().lower()
+    return _JSON.get(media, media) if "json" in media else ""
 
 
 def _field(name: str, headers: Headers) -> str:
@@ -132,20 +164,21 @@ def _seen(
     return found
 
 
-def _known_alike(asked: str, seen: Mapping[str, set[str]], *, secret: bool) -> bool:
-    """Whether a value is known to get what others got: all were answered alike, it is one of them, or two others are.
-
-    Of a secret no other one is known to be good.
+def _known_alike(asked: str, seen: Mapping[str, set[str]], *, other: bool = True) -> bool:
+    """Whether a value is known to get what others got: all were answered alike, and it is one of them, or may be an
+    `other` one where two were seen.
     """
     if len(seen) < 2 or len({frozenset(answers) for answers in seen.values()}) > 1:
         return False
-    return asked in seen or (not secret and len(seen.keys() - {""}) > 1)
+    return asked in seen or (other and len(seen.keys() - {""}) > 1)
 
 
 DOUBTS: list[Doubt] = [
     cut_short,
     no_fragment,
     other_kind,
+    other_type,
+    other_reader,
     names_somebody,
     anything_counts,
     other_fields,

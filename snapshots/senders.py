@@ -64,7 +64,7 @@ def bearing(headers: Headers) -> int:
     found = SILENT
     for name, value in headers:
         low = name.lower()
-        if value and (low in FIELDS or low == "authorization"):
+        if value and (low in FIELDS or low in ("authorization", "origin")):
             return TELLING
         if low == "cookie":
             if telling_of(headers):

@@ -36,6 +36,25 @@ def as_kind(kind: str) -> Response:
         (BROWSER, "image/svg+xml", "image/*", False),
         ("application/json", "text/html", "application/json", False),  # the site minds no Accept, as was seen
         ("*/*", "text/html", "", False),
+        # data that was asked for by its name, for who would take anything: there may be a page for those
+        ("application/json", "application/json", "*/*", True),
+        ("text/csv", "text/csv", "", True),
+        ("text/csv", "text/csv", "application/json, text/csv;q=0.1", True),
+        ("application/json, text/plain, */*", "application/json", "application/json", False),
+        ("*/*", "application/json", "application/json", False),
+        ("*/*", "application/json", "", False),
+        (BROWSER, "application/xml", "*/*", False),
+        (BROWSER, "text/plain", "*/*", False),
+        # a variant or version of a kind
+        ("application/ld+json;profile=a", "application/ld+json", "application/ld+json;profile=b", True),
+        ("application/json;odata=verbose", "application/json", "application/json;odata=none", True),
+        ("application/json", "application/json", "application/vnd.a.v3+json, */*", True),
+        # a new kind of image in place of the one that the address names
+        ("image/avif,image/webp,*/*", "image/webp", "*/*", True),
+        ("image/avif,image/webp,*/*", "image/webp", "", True),
+        ("image/avif,image/webp,*/*", "image/webp", "image/webp,*/*", False),
+        ("image/avif,image/webp,*/*", "image/png", "*/*", False),
+        ("image/avif,image/webp,*/*", "text/css", "*/*", False),
     ],
 )
 def test_a_kind_that_was_not_asked_for_is_not_sure(
@@ -60,10 +79,45 @@ def test_an_empty_field_accepts_all() -> None:
     assert not replay.last.ambiguous
 
 
-def test_of_an_error_no_kind_is_asked() -> None:
-    replay = Replay(matcher((get(U, Accept=BROWSER), html("gone", 404))))
-    assert replay.ask(get(U, Accept="application/json")) == "gone"
-    assert not replay.last.ambiguous
+def test_an_image_of_a_new_kind_by_its_address_is_anybodys() -> None:
+    asked = get(f"{U}/i.webp", Accept="image/webp,*/*")
+    replay = Replay(matcher((asked, as_kind("image/webp"))))
+    for request in (get(f"{U}/i.webp"), get(f"{U}/i.webp", Accept="*/*")):
+        assert replay.ask(request) == "{}"
+        assert not replay.last.ambiguous
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "recorded", "asked", "ambiguous"),
+    [
+        (404, "text/html", BROWSER, "*/*", False),
+        (404, "text/html", BROWSER, "application/json", True),
+        (401, "application/json", "application/json", BROWSER, True),
+        (401, "application/json", "application/json", "*/*", False),
+        (401, "application/json", BROWSER, BROWSER, False),
+        (302, "", BROWSER, "application/json", True),  # to sign in; data is refused in another way
+        (302, "", "application/json", "application/json", False),
+        (301, "", BROWSER, "application/json", False),
+        (308, "text/html", BROWSER, "application/json", False),
+    ],
+)
+def test_a_refusal_of_a_page_is_not_surely_that_of_data(
+    status: int, kind: str, recorded: str, asked: str, ambiguous: bool
+) -> None:
+    response = Response(status, "", (("Location", "/in"), *((("Content-Type", kind),) if kind else ())), b"")
+    replay = Replay(matcher((get(U, Accept=recorded), response)))
+    for _ in range(2):
+        assert replay.ask(get(U, Accept=asked)) == ""
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", ambiguous)
+
+
+def test_where_different_kinds_were_asked_for_and_the_same_was_answered_it_is_sure() -> None:
+    kinds = ("text/csv", "application/json")
+    over = matcher(*((get(U, Accept=kind), as_kind("text/csv")) for kind in kinds))
+    for asked in (*kinds, "*/*"):
+        replay = Replay(over)
+        assert replay.ask(get(U, Accept=asked)) == "{}"
+        assert not replay.last.ambiguous
 
 
 @pytest.mark.parametrize(

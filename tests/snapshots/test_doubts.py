@@ -166,6 +166,53 @@ def test_a_file_that_pages_are_made_with_is_everybodys() -> None:
     assert told(Replay(over), get(f"{A}/s.css", x_api_key=KEY, cookie=sid)) == ("a{}", False)
 
 
+# the type of a body, and the origin of a page
+
+
+def test_the_same_json_as_another_type_is_not_surely_the_same() -> None:
+    def patch(media: str) -> Request:
+        return Request("PATCH", U, (("Content-Type", media),) if media else (), b'{"a":1}')
+
+    merge, strict = "application/merge-patch+json", "application/json-patch+json"
+    for recorded, asked, unsure in (
+        (merge, merge, False),
+        (merge, f"{merge}; charset=utf-8", False),
+        (merge, strict, True),
+        (strict, "application/json", True),
+        ("application/json", "application/vnd.api+json", True),
+        ("text/json", "Application/JSON", False),
+    ):
+        over = matcher((patch(recorded), html("patched")))
+        assert told(Replay(over), patch(asked)) == ("patched", unsure), asked
+
+
+@pytest.mark.parametrize(
+    ("recorded", "allowed", "asked", "unsure"),
+    [
+        ("http://x.test", "http://x.test", "http://x.test", False),
+        ("http://x.test", "http://x.test", "http://y.test", True),
+        ("http://x.test", "*", "http://y.test", False),
+        ("http://x.test", "", "http://x.test", False),  # it was refused to them
+        ("", "", "http://y.test", True),
+        ("", "", "null", True),
+        ("", "", "http://a.test", False),  # its own page
+        ("", "", "http://a.test.evil.test", True),
+        ("", "http://y.test", "http://y.test", False),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_a_page_of_another_origin_gets(
+    recorded: str, allowed: str, asked: str, unsure: bool, method: str
+) -> None:
+    def sent(origin: str) -> Request:
+        return Request(method, U, (("Origin", origin),) if origin else ())
+
+    answer = html("data", 200, *((("Access-Control-Allow-Origin", allowed),) if allowed else ()))
+    over = matcher((sent(recorded), answer))
+    for _ in range(2):
+        assert told(Replay(over), sent(asked)) == ("data", unsure)
+
+
 # Vary: *
 
 ANY: tuple[str, str] = ("Vary", "*")

@@ -32,6 +32,7 @@ FIELDS: list[Headers] = [
     (("Accept-Language", "en"),),
     (("HX-Request", "true"),),
     (("X-Tenant", "acme"),),
+    (("Origin", "http://x.test"),),
     (("Cookie", "lang=en"),),
     (("X-HTTP-Method-Override", "DELETE"),),
     (("Range", "bytes=0-1"),),

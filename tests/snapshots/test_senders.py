@@ -51,6 +51,7 @@ def test_nobody_tells_nothing() -> None:
         ((("HX-Request", "true"),), TELLING),
         ((("authorization", "Basic YTpi"),), TELLING),
         ((("X-Api-Key", "k"),), TELLING),
+        ((("Origin", "http://a.test"),), TELLING),
     ],
 )
 def test_what_a_request_bears(fields: Headers, borne: int) -> None:

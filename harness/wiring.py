@@ -63,14 +63,21 @@ def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     """Ledger entries as members of tool calls.
 
     A program may ask for several things at once, in an order that no two runs share; so they are written in the
-    order of what was asked, and the order in which it happened goes aside.
+    order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
+    errands, an icon, telemetry), beside the last of the others: whether and when it is asked for hangs on the machine.
     """
     from proxy.ledger import settled
 
     ordered = sorted(
         settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])
     )
-    return [_request_event(entry) for entry in ordered]
+    events = [_request_event(entry) for entry in ordered if not entry.get("irrelevant")]
+    beside = [
+        {n: e[n] for n in ("method", "url", "verdict", "status")} for e in ordered if e.get("irrelevant")
+    ]
+    if events and beside:
+        events[-1]["aside"]["irrelevant"] = beside
+    return events
 
 
 def _request_event(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +94,7 @@ def _request_event(entry: Mapping[str, Any]) -> dict[str, Any]:
         "error": entry["verdict"] == "miss",
         "meta": {
             "status": entry["status"],
-            "irrelevant": bool(entry.get("irrelevant")),
+            "irrelevant": False,
             **({"ambiguous": True} if entry.get("ambiguous") else {}),
         },
         "aside": {"order": entry["seq"]},

@@ -328,6 +328,8 @@ def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
         old, new = hashed_part(before), hashed_part(after)
         if old != new:
             place, was, now = differing(old, new)
+            if place == "event" and after.get("error"):  # it ended before it came to that
+                now = f"{now} ({after.get('end', 'error')}: {after['error']})"
             return Difference(name, before.get("n", 0), before["event"], place, was, now)
     return f"{name}: {len(mine) - 1} events, repeated {len(theirs) - 1}"
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+import sys
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,9 @@ from harness.runner import run_attempts, start_run
 from harness.summary import score_run
 from harness.trace import append_event, read_trace, replace_events
 from snapshots.errors import DamagedInput, StillwebError, UsageError
+from snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.snapshots.making import exchange
 from tests.support.runs import RUBRIC, bird_task, make_run, write_script
 
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
@@ -299,3 +302,23 @@ def test_a_certificate_that_was_altered_is_made_anew_and_not_shown(tmp_path, cap
         assert call(capsys, "report", files.path)[0] == 3
         assert call(capsys, "score", files.path)[0] == 0
         assert kept.read_bytes() == before
+
+
+def test_a_repetition_that_ends_in_an_error_says_which(tmp_path, monkeypatch):
+    (tmp_path / "needy.py").write_text(
+        "import os, sys, urllib.request\n"
+        "if 'STILLWEB_TEST_KEY' not in os.environ:\n    sys.exit('no key here')\n"
+        "print(urllib.request.urlopen('https://a.test/').read())\n"
+    )
+    with Writer.open(tmp_path / "site") as writer:
+        writer.exchange(exchange("https://a.test/", b"<p>Kestrel</p>"))
+    options = {"command": [sys.executable, str(tmp_path / "needy.py")], "pass_env": ["STILLWEB_TEST_KEY"]}
+    (tmp_path / "agent.yaml").write_text(json.dumps({"agent": "command", **options}))
+    monkeypatch.setenv("STILLWEB_TEST_KEY", "Kestrel")
+    settings = Settings(agent=str(tmp_path / "agent.yaml"), snapshots=(str(tmp_path / "site"),))
+    files = start_run(tmp_path / "run", settings, [bird_task("a")])
+    run_attempts(files.path, display=SilentDisplay())
+    monkeypatch.delenv("STILLWEB_TEST_KEY")
+    (difference,) = certify(files.path, times=1).differences
+    assert "event 1 (tool_call) differs in event" in difference
+    assert "no key here" in difference

@@ -48,6 +48,18 @@ def say_damage(snapshot: Snapshot) -> None:
     if notes:
         more = f"{len(notes) - MOST_NOTES} more; " if len(notes) > MOST_NOTES else ""
         say(f"damaged: {more}what could be read is used; stillweb verify says all")
+    say_left_out(snapshot)
+
+
+def say_left_out(snapshot: Snapshot) -> None:
+    """What a HAR or flow file holds that is no answer: a request for it is a miss."""
+    from snapshots.importers import left_out
+
+    notes = left_out(snapshot)
+    for note in notes[:MOST_NOTES]:
+        say(f"left out: {note}")
+    if len(notes) > MOST_NOTES:
+        say(f"left out: {len(notes) - MOST_NOTES} more; stillweb import FILE -o DIR says all")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Container:
     """An opened path. `archives` are by name without folder; `members` are all other files by full name."""
 
     path: str
-    kind: str  # "wacz", "directory", "archive" or "several" (WACZs in one)
+    kind: str  # "wacz", "directory", "archive" or "several" (WACZs or bare archives in a zip)
     archives: dict[str, Place]
     members: dict[str, Place] = field(default_factory=dict)
     stamp: str = ""  # what identifies the bytes: names, sizes and times of the files

@@ -92,7 +92,10 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
             entries = [e for e in listing.infolist() if not e.is_dir()]
             places = {e.filename: _entry(place, listing, e, f"{name}!{e.filename}", stamp) for e in entries}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
-        raise DamagedInput(f"{name}: the zip is damaged: {error}") from error
+        # that is what Python says of a zip that begins as one and ends as none
+        cut = str(error) == "File is not a zip file"
+        why = "it is cut short: the list of its files, at its end, is missing" if cut else error
+        raise DamagedInput(f"{name}: the zip is damaged: {why}") from error
     archives = {n: p for n, p in places.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
     nested = {n: p for n, p in places.items() if n.endswith(".wacz")}
     if not archives and nested:
@@ -101,7 +104,10 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     if not archives and not any(
         n.startswith((ARCHIVE, "indexes/", "pages/")) or n == PACKAGE for n in places
     ):
-        raise DamagedInput(f"{name}: a zip, but no WACZ: it has no archive/")
+        bare = {n: p for n, p in places.items() if n.endswith(SUFFIXES)}
+        if bare:
+            return Container(name, "several", bare, {}, stamp, whole=place)
+        return _zipped_har(place, name, stamp, places)
     container = Container(
         name,
         "wacz",
@@ -112,6 +118,22 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     )
     container.package = read_package(container)
     return container
+
+
+def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -> Container:
+    """A HAR that lies in a zip with its bodies, as Playwright writes it."""
+    from snapshots.importers import convert_to_cache
+
+    hars = sorted(n for n in places if n.endswith(".har"))
+    if not hars:
+        raise DamagedInput(f"{name}: a zip without WACZ, WARC, ARC or HAR files")
+    if len(hars) > 1:
+        raise DamagedInput(f"{name}: a zip of several HARs: take it apart, and `stillweb import` them")
+    converted = convert_to_cache(places[hars[0]], f"{name}!{hars[0]}", stamp, places)
+    place.close()
+    if converted is None:
+        raise DamagedInput(f"{name}!{hars[0]}: is no HAR")
+    return open_directory(converted)
 
 
 def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: Place | None) -> Container:

@@ -203,7 +203,12 @@ class _Check:
             try:
                 parts.append(self.archive(name))
             except NotSeekable:
-                self.found("record", name, -1, "records do not begin at a gzip member each")
+                self.found(
+                    "record",
+                    name,
+                    -1,
+                    "its records are not packed one by one; it is used from an unpacked copy, and `stillweb import` makes a sound one",
+                )
                 self.container.make_plain(name)
                 parts.append(self.archive(name))
         before = sum(len(part.notes) for of_file in parts for part in of_file)

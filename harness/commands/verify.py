@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.console import print_json, progress
+from harness.console import print_json, progress, say_left_out
 
 if TYPE_CHECKING:
     from snapshots.leaks import Leak
@@ -43,10 +43,19 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
             click.echo(f"{snapshot}: signature: {signature}")
         for leak in leaks:
             click.echo(str(leak))
+        if not problems:
+            _say_left_out(snapshot)
         click.echo(f"{snapshot}: {'sound' if not problems else f'{len(problems)} problems'}")
         if secrets and not problems:
             click.echo(f"{snapshot}: {f'{len(leaks)} secrets' if leaks else 'no secrets'}")
     return 3 if problems else int(bool(leaks))
+
+
+def _say_left_out(path: Path) -> None:
+    from snapshots import Snapshot
+
+    with Snapshot.open(path) as snapshot:
+        say_left_out(snapshot)
 
 
 def _signature(path: Path) -> str | None:

@@ -10,14 +10,23 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from snapshots.cache import cache_dir
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.places import Place
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
+
+
+IMPORT = (
+    "urn:stillweb:import"  # the metadata record of a converted file: what it was, and what was left out of it
+)
 
 
 @dataclass(slots=True)
@@ -29,13 +38,18 @@ class ImportReport:
     notes: list[str] = field(default_factory=list)
 
 
-def exchanges_in(place: Place, name: str, lead: bytes) -> Iterable[Exchange | str] | None:
+Beside = Mapping[str, Place]  # the files of the zip that a file is in, by name
+
+
+def exchanges_in(
+    place: Place, name: str, lead: bytes, beside: Beside | None = None
+) -> Iterable[Exchange | str] | None:
     """The exchanges (and notes) in a file that is no archive; None if its format is unknown."""
     text = lead.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
         from snapshots.importers import har
 
-        return har.exchanges(place, name)
+        return har.exchanges(place, name, beside)
     if lead.split(b":", 1)[0].isdigit():
         from snapshots.importers import flows
 
@@ -43,18 +57,18 @@ def exchanges_in(place: Place, name: str, lead: bytes) -> Iterable[Exchange | st
     return None
 
 
-def convert_to_cache(place: Place, name: str, stamp: str) -> Path | None:
+def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None = None) -> Path | None:
     """Converts a file into a snapshot directory in the cache; None if its format is unknown."""
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 2 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder
     temporary = Path(tempfile.mkdtemp(dir=cache_dir(), prefix=".converting-"))
     try:
-        convert(place, name, lead, temporary)
+        convert(place, name, lead, temporary, beside)
         try:
             os.replace(temporary, folder)
         except OSError:  # another process was quicker
@@ -65,11 +79,11 @@ def convert_to_cache(place: Place, name: str, stamp: str) -> Path | None:
     return folder
 
 
-def convert(place: Place, name: str, lead: bytes, out: Path) -> ImportReport:
+def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | None = None) -> ImportReport:
     """Writes the exchanges of a file into a new snapshot directory."""
     from snapshots.writer import Writer
 
-    found = exchanges_in(place, name, lead)
+    found = exchanges_in(place, name, lead, beside)
     if found is None:
         raise DamagedInput(f"{name}: is no HAR or mitmproxy flow file")
     report = ImportReport()
@@ -81,5 +95,10 @@ def convert(place: Place, name: str, lead: bytes, out: Path) -> ImportReport:
                 writer.exchange(one)
                 report.captures += 1
         if report.notes:
-            writer.metadata("urn:stillweb:import", {"source": Path(name).name, "notes": report.notes})
+            writer.metadata(IMPORT, {"source": Path(name).name, "notes": report.notes})
     return report
+
+
+def left_out(snapshot: Snapshot) -> list[str]:
+    """What a HAR or flow file held that could not be taken when it was opened or converted."""
+    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get("notes", ())]

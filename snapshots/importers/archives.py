@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from snapshots.capture import Capture, Exchange
 from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
-from snapshots.importers import ImportReport
+from snapshots.importers import ImportReport, left_out
 from snapshots.snapshot import Snapshot
 from snapshots.view import RESOURCES
 from snapshots.writer import Writer
@@ -58,8 +58,7 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
                 writer.adopt(source.profile)
             else:
                 report.notes.append(f"{path}: was recorded with another profile, which is not kept")
-        for note in (source.metadata("urn:stillweb:import") or {}).get("notes", ()):
-            report.notes.append(str(note))
+        report.notes += left_out(source)
         shifts = copy_captures(source, sorted(source.captures(), key=in_order), writer, report)
         for uri, said in source.conversations():
             session = str(said.get("session", ""))

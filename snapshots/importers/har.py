@@ -1,7 +1,8 @@
 """HAR 1.2, as browsers, Playwright, mitmproxy and others write it: http://www.softwareishard.com/blog/har-12-spec/
 
 A HAR holds bodies decoded, so the headers lose their content encoding, and texts get back the charset that their
-pages name. Entries without the body that they had are left out: an empty page would be a wrong answer. `_file` bodies are read from beside the HAR and nowhere else.
+pages name. Entries without the body that they had are left out: an empty page would be a wrong answer. Bodies in files of their
+own (`_file`, as Playwright writes them) are read from beside the HAR, in its folder or zip, and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ from snapshots.request import Headers, Request
 
 _BODILESS = frozenset({101, 204, 205, 304})
 _MOMENT = timedelta(microseconds=1)
+Read = Callable[[str], bytes | str]  # the bytes of a file beside the HAR, or why they can't be had
 
 
-def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
-    """The exchanges in a HAR, by the time they began, and notes on entries left out. Raises DamagedInput."""
+def exchanges(place: Place, name: str, beside: Mapping[str, Place] | None = None) -> Iterator[Exchange | str]:
+    """The exchanges in a HAR, by the time they began, and notes on entries left out. Raises DamagedInput.
+
+    `beside`: the files of the zip that it is in, by name.
+    """
     try:
         log = json.loads(place.read(0, place.size).decode("utf-8-sig"))["log"]
         entries = log["entries"]
@@ -34,11 +39,11 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
             raise TypeError("entries is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedInput(f"{name}: is no HAR: {error}") from error
-    folder = Path(name).parent
+    read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)
     found: list[tuple[datetime, datetime, Exchange]] = []
     for number, entry in enumerate(entries):
         try:
-            one = _exchange(entry, folder)
+            one = _exchange(entry, read)
             ended = None if isinstance(one, str) else _ended(one.started, entry.get("time"))
         except KeyError as error:
             yield f"{name}: entry {number}: can't be read: it has no member {error}"
@@ -73,7 +78,7 @@ def numbered(found: list[tuple[datetime, datetime, Exchange]]) -> list[Exchange]
     return sorted((one for _, _, one in found), key=lambda one: one.begin)
 
 
-def _exchange(entry: dict[str, Any], folder: Path) -> Exchange | str:
+def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     asked, answer = entry["request"], entry["response"]
     status = int(answer["status"])
     url = str(asked["url"])
@@ -81,10 +86,10 @@ def _exchange(entry: dict[str, Any], folder: Path) -> Exchange | str:
         return f"is no HTTP exchange: {url[:80]}"
     if not 100 <= status <= 599:
         return f"got no answer (status {status}): {url}"
-    body = _body(answer, folder, str(asked["method"]).upper(), status)
+    body = _body(answer, read, str(asked["method"]).upper(), status)
     if isinstance(body, str):
         return f"{body}: {url}"
-    sent = _sent(asked)
+    sent = _sent(asked, read)
     if isinstance(sent, str):
         return f"{sent}: {url}"
     dropped = {"transfer-encoding", "content-encoding"} if body else {"transfer-encoding"}
@@ -108,17 +113,32 @@ def _headers(message: dict[str, Any]) -> Headers:
     return tuple((n, v) for n, value in found if not n.startswith(":") for v in value.split("\n"))
 
 
-def _body(answer: dict[str, Any], folder: Path, method: str, status: int) -> bytes | str:
-    """The body of an answer, or why it can't be had."""
-    content = answer.get("content") or {}
-    if name := content.get("_file"):
-        path = (folder / str(name)).resolve()
+def _in_folder(folder: Path) -> Read:
+    def read(name: str) -> bytes | str:
+        path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()):
             return "its body file lies outside of the HAR's folder"
         try:
             return path.read_bytes()
         except OSError:
             return f"its body file {name} is missing"
+
+    return read
+
+
+def _in_zip(beside: Mapping[str, Place]) -> Read:
+    def read(name: str) -> bytes | str:
+        place = beside.get(name)
+        return f"its body file {name} is missing" if place is None else place.read(0, place.size)
+
+    return read
+
+
+def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes | str:
+    """The body of an answer, or why it can't be had."""
+    content = answer.get("content") or {}
+    if name := content.get("_file"):
+        return read(str(name))
     text = content.get("text")
     if not text:
         # the size on the wire is that of an encoded body, which may be of nothing
@@ -149,8 +169,10 @@ def _encoded(text: str, media: str | None) -> bytes | str:
         return plain
 
 
-def _sent(asked: dict[str, Any]) -> bytes | str:
+def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     data = asked.get("postData") or {}
+    if name := data.get("_file"):
+        return read(str(name))
     text = data.get("text")
     if text:
         if data.get("encoding") == "base64":

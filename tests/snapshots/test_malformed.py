@@ -199,7 +199,7 @@ def test_one_gzip_around_the_whole_file(tmp_path: Path, monkeypatch: pytest.Monk
     with opened(tmp_path, data) as snapshot:
         assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}
     assert [p.message for p in verify(tmp_path / "x.warc.gz")] == [
-        "records do not begin at a gzip member each"
+        "its records are not packed one by one; it is used from an unpacked copy, and `stillweb import` makes a sound one"
     ]
 
 

@@ -1,6 +1,7 @@
 """WACZs and directories as other tools leave them."""
 
 import gzip
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
+from snapshots.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer, reindex
 from tests.snapshots.making import small_snapshot
@@ -176,3 +178,25 @@ def test_a_place_that_another_package_reads_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(fsspec.core, "url_to_fs", lacks)
     with pytest.raises(MissingCapability, match=r"https://a\.test/site\.wacz: .* needs a package"):
         Snapshot.open("https://a.test/site.wacz")
+
+
+def test_a_zip_of_archives_is_one_snapshot(tmp_path: Path) -> None:
+    for name, way in (("a.warc", zipfile.ZIP_STORED), ("deep/b.warc.gz", zipfile.ZIP_DEFLATED)):
+        small_snapshot(tmp_path / "site")
+        (warc,) = (tmp_path / "site" / "archive").iterdir()
+        data = warc.read_bytes()
+        with zipfile.ZipFile(tmp_path / "x.zip", "a", way) as out:
+            out.writestr(name, gzip.decompress(data) if name == "a.warc" else data)
+            out.writestr(f"notes of {name}.txt", b"crawled by hand")
+        shutil.rmtree(tmp_path / "site")
+        assert verify(tmp_path / "x.zip") == [] or name != "a.warc"
+    with Snapshot.open(tmp_path / "x.zip") as snapshot:
+        assert {c.filename for c in snapshot.captures()} == {"a.warc", "deep/b.warc.gz"}
+
+
+def test_a_zip_that_lacks_its_end_says_so(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.wacz", "w") as out:
+        out.writestr("archive/a.warc", b"WARC/1.1" * 1000)
+    (tmp_path / "x.wacz").write_bytes((tmp_path / "x.wacz").read_bytes()[:4000])
+    with pytest.raises(DamagedInput, match="cut short: the list of its files, at its end, is missing"):
+        Snapshot.open(tmp_path / "x.wacz")

@@ -107,7 +107,7 @@ def test_a_file_that_is_no_wacz(tmp_path: Path) -> None:
         Snapshot.open(path)
     with zipfile.ZipFile(path, "w") as out:
         out.writestr("hello.txt", "x")
-    with pytest.raises(DamagedInput, match="no WACZ"):
+    with pytest.raises(DamagedInput, match="a zip without WACZ, WARC"):
         Snapshot.open(path)
     path.write_bytes(b"<html>")
     with pytest.raises(DamagedInput, match="is no WACZ, WARC, ARC, HAR"):

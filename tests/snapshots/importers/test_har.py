@@ -4,12 +4,14 @@ import base64
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from snapshots.errors import DamagedInput
+from snapshots.importers import left_out
 from snapshots.importers.archives import import_files
 from snapshots.snapshot import Snapshot
 from snapshots.verifying import verify
@@ -246,3 +248,44 @@ def test_json_too_deep_to_read_is_told_in_a_line(tmp_path: Path) -> None:
     path.write_text('{"log":{"entries":' + "[" * 200_000 + "]" * 200_000 + "}}")
     with pytest.raises(DamagedInput, match="is no HAR"):
         Snapshot.open(path)
+
+
+def zipped(path: Path, **files: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, data in files.items():
+            out.writestr(name.replace("_", "."), data)
+    return path
+
+
+def test_what_was_posted_may_lie_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """As Playwright writes it with record_har_content="attach", where `text` is empty."""
+    posted = {"mimeType": "application/json", "text": "", "params": [], "_file": "sent.json"}
+    asked = {"method": "POST", "bodySize": 9, "postData": posted}
+    path = write(tmp_path / "x.har", entry("http://example.test/api", request=asked))
+    with Snapshot.open(path) as snapshot:
+        assert list(snapshot.captures()) == []
+    (tmp_path / "cache").rename(tmp_path / "other cache")
+    (tmp_path / "sent.json").write_bytes(b'{"q": 12}')
+    with Snapshot.open(path) as snapshot:
+        (capture,) = snapshot.captures()
+        assert snapshot.read_request(capture).body == b'{"q": 12}'
+
+
+def test_a_har_is_opened_in_the_zip_that_playwright_writes(tmp_path: Path) -> None:
+    asked = {"method": "POST", "bodySize": 9, "postData": {"text": "", "_file": "sent.json"}}
+    answered = {"content": {"size": 5, "mimeType": "text/plain", "_file": "body.txt"}}
+    page = entry("http://example.test/api", request=asked, response=answered)
+    lost = entry("http://example.test/lost", response={"content": {"_file": "../x.har"}})
+    har = write(tmp_path / "x.har", page, lost).read_bytes()
+    path = zipped(tmp_path / "x.zip", har_har=har, sent_json=b'{"q": 12}', body_txt=b"hello")
+    with Snapshot.open(path) as snapshot:
+        (capture,) = snapshot.captures()
+        assert snapshot.read_request(capture).body == b'{"q": 12}'
+        with snapshot.open_body(capture) as body:
+            assert body.read() == b"hello"
+        (note,) = left_out(snapshot)
+        assert "entry 1: its body file ../x.har is missing" in note
+    assert import_files([path], tmp_path / "site").captures == 1
+    two = zipped(tmp_path / "two.zip", a_har=har, b_har=har)
+    with pytest.raises(DamagedInput, match="a zip of several HARs"):
+        Snapshot.open(two)

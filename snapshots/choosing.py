@@ -207,6 +207,7 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
             due = [c for c in due if c.session in agreeing]
             found = found if due else own
     if due:
+        now.unsure = now.unsure or all(_out_of_turn(c, captures, now) for c in due)
         return due
     passed = [place for place, _ in found if place < 0]
     if not passed:  # what was recorded comes later in the order: a beginning that nobody saw
@@ -214,6 +215,25 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
         return []
     now.unsure = True
     return [c for place, c in found if place == max(passed)]
+
+
+def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Whether an answer of an order that was seen once came after other exchanges than in this replay: they may be why
+    it changed, though nothing tells.
+    """
+    own = read(capture.state).sequence
+    if own is None or own.since != "*":
+        return False
+    for other in captures:
+        order = read(other.state).sequence
+        apart = order.place - own.place if order is not None and other.session == capture.session else 0
+        if abs(apart) != 1 or now.said(other) == now.said(capture):
+            continue
+        first, last = (capture, other) if apart > 0 else (other, capture)
+        between = [c for c in now.served if c.session == first.session and first.end < c.begin < last.begin]
+        if between if apart > 0 else last.begin > first.end + 1 and not between:
+            return True
+    return False
 
 
 def own_session(captures: list[Capture], now: Situation) -> list[Capture]:

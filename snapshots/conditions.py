@@ -227,20 +227,20 @@ class SiteState:
         self.unknown: set[str] = set()  # cookies that an answer which was not recorded would have set
         self.counts: dict[str, Sequence] = {}  # by key of changing answers: how many were given
 
-    def apply(self, effect: Effect) -> None:
-        """What follows from an exchange."""
+    def apply(self, effect: Effect, *, doubted: bool = False) -> None:
+        """What follows from an exchange; if that was `doubted`, only presumably."""
         self._begin_anew(effect.slot)
         slot = effect.slot
         if effect.op == "!":
             self.held.clear()
             return
         before = self.held.pop(slot, None) or Held(UNSET)
-        history = added(before.history, effect.value)
+        history = added(before.history, f"?{effect.value}" if doubted else effect.value)
         if effect.op == "+":
             value = added(before.value, effect.value)
-            self.held[slot] = Held(value, not effect.weak, before.doubtful, history)
+            self.held[slot] = Held(value, not effect.weak, before.doubtful or doubted, history)
         else:
-            doubtful = effect.op == "~" and before.value != UNSET
+            doubtful = doubted or (effect.op == "~" and before.value != UNSET)
             self.held[slot] = Held(effect.value, not effect.weak, doubtful, history)
 
     def _begin_anew(self, slot: str) -> None:

@@ -18,7 +18,7 @@ REMEMBERED = 200  # captures served last, in which issued values are looked up
 
 
 class Answered(Protocol):
-    """What a session is told of a lookup. `inert`: nothing follows from it."""
+    """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure."""
 
     @property
     def capture(self) -> Capture | None: ...
@@ -28,6 +28,8 @@ class Answered(Protocol):
     def site(self) -> str: ...
     @property
     def inert(self) -> bool: ...
+    @property
+    def ambiguous(self) -> bool | None: ...
 
 
 class Change(NamedTuple):
@@ -86,7 +88,7 @@ class Session:
         if conditions.sets and site in self.sites:
             self.sites[site].unknown -= conditions.sets
         if conditions.effect is not None:
-            self._site(site).apply(conditions.effect)
+            self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))
             self.version += 1
 
     def following(self, site: str) -> Followed:

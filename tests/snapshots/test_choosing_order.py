@@ -129,3 +129,48 @@ def test_an_order_that_was_the_same_whatever_the_cookies_goes_on_whatever_they_a
     seen = [("s1", 1, "a"), ("s1", 2, "b"), ("s1", 3, "c"), ("s2", 2, "a"), ("s2", 1, "b"), ("s2", 2, "c")]
     replay = Replay(matcher(*[Recorded(now[size], html(text), name) for name, size, text in seen]))
     assert [replay.ask(now[1]) for _ in range(3)] == ["a", "b", "c"]
+
+
+P, Q, STYLE = get(f"{A}/p"), get(f"{A}/q"), get(f"{A}/s.css")
+
+
+@pytest.mark.parametrize(
+    ("between", "asked", "unsure"),
+    [
+        ([], [P, P], [False, False]),  # it changes by itself
+        ([Q], [P, Q, P], [False, False, False]),
+        ([Q], [P, P], [False, True]),  # or was it the other one?
+        ([Q], [Q, P], [False, True]),
+        ([Q, STYLE], [P, STYLE, P], [False, False, False]),
+        ([], [P, Q, P], [False, False, False]),  # what was recorded after both is none of it
+    ],
+)
+def test_what_came_between_two_answers_may_be_why_the_second_differs(
+    between: list[Request], asked: list[Request], unsure: list[bool]
+) -> None:
+    style = Response(200, "OK", (("Content-Type", "text/css"),), b"a{}")
+    first, second = (P, html("en")), (P, html("de"))
+    others = [(r, style if r is STYLE else html("ok")) for r in between]
+    over = matcher(first, *others, second, *([] if Q in between else [(Q, html("ok"))]))
+    replay = Replay(over)
+    found = []
+    for request in asked:
+        replay.ask(request)
+        found.append(bool(replay.last.ambiguous))
+    assert found == unsure
+
+
+def test_where_the_order_is_proven_what_came_between_does_not_matter() -> None:
+    over = matcher(*[(r, html(t), s) for s in ("one", "two") for r, t in ((P, "1"), (Q, "ok"), (P, "2"))])
+    replay = Replay(over)
+    assert [(replay.ask(P), bool(replay.last.ambiguous)) for _ in range(2)] == [("1", False), ("2", False)]
+
+
+def test_what_follows_from_an_unsure_write_is_unsure() -> None:
+    shown, one, other = get(f"{A}/t"), post(f"{A}/t", "tag=a&tag=b"), post(f"{A}/t", "tag=b&tag=a")
+    over = matcher((shown, html("none")), (one, html("ok", 303, ("Location", "/t"))), (shown, html("a, b")))
+    for write, unsure in ((one, False), (other, True)):
+        replay = Replay(over)
+        replay.ask(write)
+        assert bool(replay.last.ambiguous) is unsure
+        assert (replay.ask(shown), bool(replay.last.ambiguous)) == ("a, b", unsure)

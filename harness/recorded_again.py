@@ -28,6 +28,22 @@ def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
     return list(found.values())
 
 
+def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
+    """Of each request that was answered otherwise on another day, in the same state: its first answer, and the last other one.
+
+    Archives of several years in one snapshot hold several sites, of which a replay gives the earliest.
+    """
+    first: dict[tuple[str, str], Capture] = {}
+    other: dict[tuple[str, str], Capture] = {}
+    for capture in sorted(snapshot.captures(), key=lambda one: (one.timestamp, one.place)):
+        place = capture.key, _state(capture)
+        before = first.setdefault(place, capture)
+        same = (before.status, before.digest) == (capture.status, capture.digest)
+        if not same and before.timestamp[:8] != capture.timestamp[:8]:
+            other[place] = capture
+    return [(first[place], last) for place, last in other.items()]
+
+
 def _state(capture: Capture) -> str:
     """The state without the place in a series: a site that changed looks like an answer that changes by itself."""
     return " ".join(item for item in capture.state.split(" ") if not item.startswith("#"))

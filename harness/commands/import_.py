@@ -20,10 +20,20 @@ def command(files: tuple[Path, ...], out: Path) -> None:
     \b
     stillweb import session.har crawl.warc.gz -o site
     """
+    from harness.recorded_again import answered_on_other_days
+    from snapshots import Snapshot
     from snapshots.importers.archives import import_files
 
     with progress("importing") as advance:
         report = import_files(files, out, progress=advance)
     for note in report.notes:
         say(note)
+    with Snapshot.open(out) as snapshot:
+        other = answered_on_other_days(snapshot)
+    if other:
+        early, late = other[0]
+        say(
+            f"answered otherwise on another day: {len(other)} of its requests, such as {early.url} "
+            f"({early.timestamp[:8]}, {late.timestamp[:8]}); to have the site of one day, take its files alone"
+        )
     click.echo(f"{out}: {report.captures} captures, {report.views} views")

@@ -1,0 +1,34 @@
+"""Archives of several years in one snapshot: what they answer otherwise is told when they are taken in."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from snapshots.writer import Writer
+from tests.snapshots.making import exchange
+
+
+def crawl(path: Path, year: int, **pages: bytes) -> Path:
+    """A snapshot of one second of that year."""
+    with Writer.open(path) as writer:
+        for name, body in pages.items():
+            one = exchange(f"https://a.test/{name}", body)
+            one.started = datetime(year, 3, 1, tzinfo=UTC)
+            writer.exchange(one)
+    return path
+
+
+def test_an_import_says_what_was_answered_otherwise_in_another_year(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early = crawl(tmp_path / "early", 2019, birds=b"Birds of 2019", style=b"body {}")
+    late = crawl(tmp_path / "late", 2024, birds=b"Birds of 2024", style=b"body {}")
+    told = "answered otherwise on another day: 1 of its requests, such as https://a.test/birds (20190301, 20240301)"
+    for files, said in (((late, early), True), ((late,), False)):
+        out = tmp_path / f"site {len(files)}"
+        with pytest.raises(SystemExit) as ended:
+            main(["import", *map(str, files), "-o", str(out)])
+        assert not ended.value.code
+        assert (told in capsys.readouterr().err) is said

@@ -128,12 +128,12 @@ class Answerer:
         tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
         self.note(line, tail)
         if memo_key is not None and lookup.inert and not derived:
-            site = site_of(request.url)
-            # decided by nothing but the request, and by a session that has changed nothing there
+            site = site_of(request.url)  # the request decided, and a session that has changed nothing there
             if site not in line.session.sites and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
-                self.kept.remember(memo_key, Memo(reply.wire(), tail, line, lookup.capture, site), hot)
+                made = Memo(reply.wire(), tail, line, lookup.capture, site, request)
+                self.kept.remember(memo_key, made, hot)
         return reply
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:

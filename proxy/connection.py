@@ -128,7 +128,7 @@ class Connection(Channel):
         parser = self.parser
         if self._busy is None and not self._paused and parser.idle:
             memo = self._memos.get(data)
-            if memo is not None and memo.site not in (line := self.line or memo.line).session.sites:
+            if memo is not None and memo.holds(line := self.line or memo.line):
                 wire = self.hub.answerer.remembered(memo, line)
                 if tls is None:
                     self.write(wire)

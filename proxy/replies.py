@@ -11,6 +11,7 @@ from proxy.misses import Missed
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
 from snapshots.sessions import Followed
+from snapshots.slots import logins_of
 
 if TYPE_CHECKING:
     from snapshots.capture import Capture
@@ -116,18 +117,26 @@ class Memo:
     """A whole request whose answer is settled: what to send, and the rest of its ledger line up to the time.
 
     `line` is the session that its bytes name; within a tunnel the tunnel's session counts. It holds for sessions
-    that have changed nothing at `site`.
+    that have changed nothing at `site`; with a login's cookie, for those that it gave one.
     """
 
-    __slots__ = ("capture", "followed", "line", "site", "tail", "wire")
+    __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "wire")
 
-    def __init__(self, wire: bytes, tail: str, line: Line, capture: Capture, site: str) -> None:
+    def __init__(
+        self, wire: bytes, tail: str, line: Line, capture: Capture, site: str, request: Request
+    ) -> None:
         self.wire = wire
         self.tail = tail
         self.line = line
         self.capture = capture
         self.followed = Followed(capture.session, capture.end, capture.timestamp)
         self.site = site
+        self.signed = bool(logins_of(request.headers))
+
+    def holds(self, line: Line) -> bool:
+        """Whether it answers for a session."""
+        known = line.session
+        return self.site not in known.sites and (not self.signed or self.site in known.given)
 
 
 class Hot:

@@ -30,7 +30,7 @@ from snapshots.senders import SIGNED, SILENT, bearing
 from snapshots.sessions import Change, Session
 from snapshots.sites import site_of
 from snapshots.situation import Situation
-from snapshots.slots import READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, touch_of
+from snapshots.slots import READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, telling_of, touch_of
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
 HOT = 1 << 15  # decisions remembered
@@ -207,6 +207,7 @@ class Matcher:
             or len(candidates) > 1  # even of the same bytes: which one, the session decides, and follows it
             or capture.vary
             or capture.status in (206, 304, 412, 416)
+            or telling_of(request.headers)  # the session's answers may have given those
         ):
             return
         lookup.inert = not read(capture.state).begins

@@ -40,6 +40,32 @@ def test_a_remembered_answer_is_not_given_to_a_session_that_changed_something(
         assert walk("d", b"", b"") == ["all", "all"]
 
 
+def test_a_remembered_answer_to_a_client_that_the_site_knows_is_not_sure_for_one_that_brings_its_cookie(
+    tmp_path: Path, authority: Authority
+) -> None:
+    cookies = ("sid=k3v9q0t7m2x8b4n6c1z5r0p7d2", "lang=en")
+    site = Site(tmp_path / "snap")
+    html = ("Content-Type", "text/html")
+    gives = tuple(("Set-Cookie", f"{cookie}; Path=/") for cookie in cookies)
+    site.add("https://site.example/", b"home", headers=(html, *gives))
+    site.add("https://site.example/x", b"x", headers=(html,), session="another")
+    site.add("https://site.example/y", b"y", headers=(html,), session="third")
+    with site.open() as snapshot, Gateway(snapshot, authority=authority, challenge=False) as g:
+
+        def unsure(name: str, path: str, cookie: str) -> bool:
+            with client(g, name) as c:
+                found = c.get(f"https://site.example/{path}", headers={"Cookie": cookie} if cookie else {})
+            assert found.status_code == 200
+            return "stillweb-ambiguous" in found.headers
+
+        assert not unsure("a", "", "")
+        for path, cookie in zip("xy", cookies, strict=True):
+            assert [unsure("a", path, cookie) for _ in range(3)] == [False] * 3
+            assert [unsure("b", path, cookie) for _ in range(2)] == [True] * 2
+        g.reset("a")
+        assert unsure("a", "x", cookies[0])
+
+
 def test_few_bytes_are_kept_and_every_answer_is_still_right(tmp_path: Path, authority: Authority) -> None:
     site = Site(tmp_path / "snap")
     pages = {f"https://site.example/{n}": bytes([65 + n % 26]) * (20_000 + n) for n in range(60)}

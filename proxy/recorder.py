@@ -28,6 +28,7 @@ from proxy.hooking import hooks_at_once
 from proxy.lost import Lost
 from proxy.master import RecordingMaster, complaints_to, without_self_checks
 from proxy.mended import mended
+from proxy.mended_h2 import mended_h2
 from proxy.open_files import allow_many_open_files
 from proxy.recording import RecordingAddon
 from proxy.redacting import ExchangeRedactor
@@ -311,7 +312,7 @@ class Recorder:
         try:
             complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
             refused = mended(lambda words: self._failed("client", words))
-            with without_self_checks(), hooks_at_once(), refused, retrying(), complaints:
+            with without_self_checks(), hooks_at_once(), refused, mended_h2(), retrying(), complaints:
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)

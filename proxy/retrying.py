@@ -1,7 +1,8 @@
 """A request sent once more where its origin closed a kept connection just as it was used again, while a recorder runs.
 
 mitmproxy answers with a 502 then. As clients and proxies do (RFC 9110, 9.2.2; RFC 9112, 9.3.1), a request of a safe
-method that got no byte of an answer, on a connection that had answered before, is sent again on a new one, once.
+method that got no byte of an answer, on a connection that had answered before, is sent again on a new one, once; one that
+the origin says it has not looked at (`proxy.mended_h2`), whatever its method.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _protocol_error(original: Wrapped) -> Wrapped:
             and not getattr(self, "stillweb_again", False)
             and self.client_state == self.state_done
             and self.server_state == self.state_wait_for_response_headers
-            and self.flow.request.method in SAFE
+            and (self.flow.request.method in SAFE or getattr(event, "stillweb_untaken", False))
             and self.flow.request.raw_content is not None  # it was not passed on as it came
         ):
             yield from original(self, event)

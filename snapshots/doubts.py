@@ -11,10 +11,11 @@ from snapshots.capture import Capture
 from snapshots.conditions import read
 from snapshots.fragments import FIELDS, asks_for_fragment
 from snapshots.header_fields import PRESENT, all_of, is_secret, is_token, own_of
+from snapshots.irrelevant import irrelevant_cookie
 from snapshots.request import Headers, Request
 from snapshots.sites import site_of
 from snapshots.situation import Situation
-from snapshots.slots import SAFE_METHODS, cookies_of, credentials_of, logins_of, telling_of
+from snapshots.slots import SAFE_METHODS, cookies_of, credentials_of, is_session, logins_of, telling_of
 from snapshots.varying import ANYTHING, ORIGIN, asked_of
 
 ACCEPT = "accept"
@@ -112,6 +113,12 @@ def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bo
         return False
     names = set() if now.given else set(logins_of(headers))
     asked = telling_of(headers) + [(n, v) for n, v in cookies_of(headers) if n in names]
+    if any(name == "cookie" for name, _ in chosen.vary):  # the server itself says that they decide
+        asked = [
+            (n, v)
+            for n, v in cookies_of(headers)
+            if not irrelevant_cookie(n) and not (now.given and is_session(n, v))
+        ]
     if not asked or read(chosen.state).any or now.peek is None:
         return False
     recorded = cookies_of(now.peek.fields(chosen))

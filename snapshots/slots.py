@@ -208,8 +208,9 @@ def logins_of(headers: Headers) -> list[str]:
 
 
 _TELLING = re.compile(
-    r"(?:^|[-_.])(?:lang|language|locale|i18n|currency|country|region|store|sort|order|filters?|page_?size|per_?page"
-    r"|user|user_?name|uid|user_?id|account|tenant|role|member)(?:$|[-_.\d])",
+    r"(?:^|[-_.])(?:lang|language|locale|i18n|currency|country|region|city|location|zip|postal|market|edition|store|shop|cart|basket"
+    r"|sort|order|filters?|page_?size|per_?page|user|user_?name|uid|user_?id|account|tenant|role|member|customer|admin|premium"
+    r"|plan|age|verified|group|preview)(?:$|[-_.\d])",
     re.I,
 )
 

@@ -255,6 +255,8 @@ SID, ANOTHER = "PHPSESSID=k3v9q0t7m2x8b4n6c1z5r0p7d2", "PHPSESSID=a8d2f6h1j5l9q3
         ("lang=de", True),
         ("user=ann", True),
         ("currency=USD", True),
+        ("is_admin=1", True),
+        ("cart=17", True),
         ("_ga=GA1.2.1234567890.1735689600", False),
         ("visitor=550e8400-e29b-41d4-a716-446655440000", False),
         ("XSRF-TOKEN=a8d2f6h1j5l9q3w7e0r4t8y2u6", False),
@@ -265,6 +267,33 @@ def test_a_cookie_that_tells_who_asks_or_what_for_and_was_never_recorded(cookie:
     replay = Replay(matcher((get(U), html("open"))))
     for request, doubted in ((get(U), False), (get(U, cookie=cookie), unsure), (get(U), False)) * 2:
         assert told(replay, request) == ("open", doubted)
+
+
+@pytest.mark.parametrize(
+    ("cookie", "unsure"),
+    [
+        ("theme=dark", True),
+        ("visitor=550e8400-e29b-41d4-a716-446655440000", True),
+        ("_ga=GA1.2.1234567890.1735689600", False),
+        ("a=1", False),
+    ],
+)
+def test_where_the_server_says_that_cookies_decide_any_of_them_may(cookie: str, unsure: bool) -> None:
+    over = matcher((get(U, cookie="a=1"), html("open", 200, ("Vary", "Accept-Encoding, Cookie"))))
+    assert told(Replay(over), get(U, cookie="a=1")) == ("open", False)
+    assert told(Replay(over), get(U, cookie=f"a=1; {cookie}")) == ("open", unsure)
+
+
+def test_where_cookies_decide_the_one_that_this_replay_gave_is_known() -> None:
+    vary = ("Vary", "Cookie")
+    over = matcher(
+        (get(f"{A}/"), html("home", 200, vary, ("Set-Cookie", f"{SID}; Path=/"))), (get(U), html("open", 200, vary), "another")
+    )  # fmt: skip
+    replay = Replay(over)
+    assert told(replay, get(U, cookie=SID)) == ("open", True)
+    replay.ask(get(f"{A}/"))
+    assert told(replay, get(U, cookie=SID)) == ("open", False)
+    assert told(replay, get(U, cookie=f"{SID}; theme=dark")) == ("open", True)
 
 
 def test_a_cookie_that_this_replay_gave_is_known() -> None:

@@ -1,5 +1,6 @@
 // Loaded into Node by NODE_OPTIONS=--require. Nodes before 22.21 and 24.5 ignore the proxy variables: this sends
-// their fetch, http and https through the proxy, by CONNECT for every scheme. Newer ones do it by themselves.
+// their fetch, http and https through the proxy, by CONNECT for every scheme; hosts that NO_PROXY names (*, host, .domain,
+// each with :port or without) are reached directly. Newer ones do it by themselves.
 'use strict';
 const variable = (name) => process.env[name] || process.env[name.toLowerCase()];
 const proxyUrl = variable('HTTPS_PROXY') || variable('HTTP_PROXY');
@@ -14,6 +15,13 @@ if (proxyUrl && !process.allowedNodeEnvironmentFlags.has('--use-env-proxy')) {
   const headers = { 'User-Agent': `node/${process.versions.node}` };
   if (proxy.username) headers['Proxy-Authorization'] = `Basic ${Buffer.from(user).toString('base64')}`;
   const direct = new http.Agent(); // never the replaced global agent: the proxy itself is reached directly
+
+  const around = (variable('NO_PROXY') || '').toLowerCase().split(/[\s,]+/).filter(Boolean).map((entry) => {
+    const [, name, port] = entry.match(/^(.*?)(?::(\d+))?$/);
+    return { name: name.replace(/^\*(?=\.)/, ''), port };
+  });
+  const isAround = (host, port) => around.some(({ name, port: only }) => (!only || only === String(port))
+    && (name === '*' || name === host.toLowerCase() || (name.startsWith('.') && host.toLowerCase().endsWith(name))));
 
   // Opens a tunnel to host:port; calls back with (error) or (null, socket), with TLS on it when asked for.
   const tunnel = ({ host, port, secure, servername, options }, callback) => {
@@ -50,8 +58,10 @@ if (proxyUrl && !process.allowedNodeEnvironmentFlags.has('--use-env-proxy')) {
 
   const throughProxy = (Agent, secure) => class extends Agent {
     createConnection(options, callback) {
-      const { host, port, servername } = options;
-      tunnel({ host, port: port || (secure ? 443 : 80), secure, servername, options }, callback);
+      const { host, servername } = options;
+      const port = options.port || (secure ? 443 : 80);
+      if (isAround(host, port)) return super.createConnection(options, callback);
+      tunnel({ host, port, secure, servername, options }, callback);
     }
   };
   http.globalAgent = new (throughProxy(http.Agent, false))({ keepAlive: true, scheduling: 'lifo' });
@@ -67,7 +77,18 @@ if (proxyUrl && !process.allowedNodeEnvironmentFlags.has('--use-env-proxy')) {
         connect: ({ hostname, port, protocol, servername }, callback) => {
           const secure = protocol === 'https:';
           const host = hostname.replace(/^\[|\]$/g, '');
-          tunnel({ host, port: port || (secure ? 443 : 80), secure, servername }, callback);
+          const at = port || (secure ? 443 : 80);
+          if (!isAround(host, at)) {
+            tunnel({ host, port: at, secure, servername }, callback);
+            return;
+          }
+          const socket = secure ? tls.connect({ host, port: at, servername, ALPNProtocols: ['http/1.1'] })
+            : net.connect({ host, port: at });
+          socket.once('error', callback);
+          socket.once(secure ? 'secureConnect' : 'connect', () => {
+            socket.off('error', callback);
+            callback(null, socket);
+          });
         },
       });
     }

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -129,6 +132,57 @@ def test_node_reports_failures_and_ends(setting: Setting) -> None:
         "fetch('https://demo.example/p', {method: 'POST', body: 'abc'}).then(r => r.text()).then(console.log)"
     )
     assert setting.run("node", "-e", posted) == "got abc\n"
+
+
+class Round(BaseHTTPRequestHandler):
+    """Answers what comes to it without a proxy."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "5")
+        self.end_headers()
+        self.wfile.write(b"round")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
+@pytest.mark.parametrize("named", ["127.0.0.1", "other.test, 127.0.0.1:{port}", "*"])
+def test_node_goes_round_the_proxy_to_what_no_proxy_names(named: str) -> None:
+    """The server of a run's tools is such a place: Node asked the snapshot for it."""
+    program = """
+    const http = require('node:http');
+    const [around, through] = process.argv.slice(1);
+    (async () => {
+      const got = await new Promise((done) => http.get(around, (answer) => answer.on('data', (data) => done(String(data)))));
+      const fetched = await (await fetch(around)).text();
+      const refused = through && await fetch(through).catch((error) => error.cause.code);
+      console.log([got, fetched, refused].join(' '));
+      process.exit(0);
+    })();
+    """
+    with ThreadingHTTPServer(("127.0.0.1", 0), Round) as server, socket.socket() as nobody:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        nobody.bind(("127.0.0.1", 0))  # a proxy that does not listen
+        port = server.server_address[1]
+        environment = client_environment(
+            f"http://127.0.0.1:{nobody.getsockname()[1]}", "/dev/null", dict(os.environ)
+        )
+        environment |= dict.fromkeys(("NO_PROXY", "no_proxy"), named.format(port=port))
+        words = [
+            "node",
+            "-e",
+            program,
+            "--",
+            f"http://127.0.0.1:{port}/",
+            *(["http://a.test/"] if named != "*" else []),
+        ]
+        done = subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=STARTS, check=False
+        )
+        server.shutdown()
+    assert done.stdout.split() == ["round", "round", *(["ECONNREFUSED"] if named != "*" else [])], done.stderr
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="no Git")

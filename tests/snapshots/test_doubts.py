@@ -25,6 +25,7 @@ OWN = [
     ("X-GitHub-Api-Version", "2022-11-28", "2026-03-10"),
     ("X-Apollo-Operation-Name", "List", "Other"),
     ("X-Amz-Target", "DynamoDB_20120810.GetItem", "DynamoDB_20120810.Scan"),
+    ("CF-Access-Client-Id", "9c1e3f2b5d6a.access", "1c1e3f2b5d6a.access"),
     ("Accept-Profile", "public", "private"),
     ("Prefer", "return=minimal", "return=representation"),
     ("Depth", "0", "1"),

@@ -44,7 +44,7 @@ def may_be_chosen(recorded: str, asked: str, kind: str) -> bool:
     kind, firsts = kind.lower(), (first_kind(recorded), first_kind(asked))
     if kind in _NEW:
         return kind in _names(recorded) and kind not in _names(asked)
-    return any(map(_special, firsts)) or (firsts[0] == kind and not _is_page(kind))
+    return any(map(special, firsts)) or (firsts[0] == kind and not _is_page(kind))
 
 
 _CHOSEN = (200, 206)
@@ -98,7 +98,7 @@ def _names(accept: str) -> set[str]:
     return {item.name for item in items_of(accept) if item.weight}
 
 
-def _special(kind: str) -> bool:
+def special(kind: str) -> bool:
     """Whether a kind is a variant or version of another one: `application/json;odata=verbose`, `application/vnd.x+json`."""
     return (
         ";" in kind

@@ -10,7 +10,7 @@ from snapshots.acceptance import accepts, first_kind, may_be_chosen, tolerates
 from snapshots.capture import Capture
 from snapshots.conditions import read
 from snapshots.fragments import FIELDS, asks_for_fragment
-from snapshots.header_fields import PRESENT, all_of, is_secret, is_token, own_of
+from snapshots.header_fields import ACCEPT, PRESENT, all_of, is_secret, is_token, own_of
 from snapshots.irrelevant import irrelevant_cookie
 from snapshots.request import Headers, Request
 from snapshots.sites import site_of
@@ -18,7 +18,6 @@ from snapshots.situation import Situation
 from snapshots.slots import SAFE_METHODS, cookies_of, credentials_of, is_session, logins_of, telling_of
 from snapshots.varying import ANYTHING, ORIGIN, asked_of
 
-ACCEPT = "accept"
 _JSON = dict.fromkeys(("text/json", "application/x-json"), "application/json")
 
 Doubt = Callable[[Capture, list[Capture], Situation], bool]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from snapshots.acceptance import first_kind, special
 from snapshots.credentials import PSEUDONYM_TEXT, looks_random, secret_header
 from snapshots.request import Headers, Request
 
@@ -30,6 +31,7 @@ DECIDERS = (
     "origin",
     "user-agent",
 )
+ACCEPT = "accept"
 # In place of a value: that there is one counts, whichever it is.
 PRESENT = "(given)"
 
@@ -111,11 +113,16 @@ def fields_of(headers: Headers) -> Mapping[str, str]:
 
 @lru_cache(maxsize=1024)
 def own_of(headers: Headers) -> Mapping[str, str]:
-    """Those of an application, by lower-case name: their values as one, `PRESENT` for a token."""
+    """Those of an application, by lower-case name: their values as one, `PRESENT` for a token.
+
+    An Accept is one where it asks for a variant or version of a kind.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         if (low := own_name(name)) and value.strip() and not _drawn(low, value):
             found[low] = PRESENT if is_token(low) else f"{found[low]}, {value}" if low in found else value
+        elif len(name) == len(ACCEPT) and name.lower() == ACCEPT and special(first_kind(value)):
+            found[ACCEPT] = value
     return found
 
 

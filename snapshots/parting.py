@@ -10,7 +10,7 @@ from collections import defaultdict
 from snapshots.conditions import short
 from snapshots.evidence import Evidence
 from snapshots.fragments import decisive
-from snapshots.header_fields import DECIDERS, PRESENT, fields_of, is_token, own_fields
+from snapshots.header_fields import ACCEPT, DECIDERS, PRESENT, fields_of, is_token, own_fields
 from snapshots.learning import Item, Recording
 from snapshots.slots import CREDENTIALS, SAFE_METHODS
 
@@ -97,7 +97,10 @@ class Parting:
         Of several values any counts as much as another: where they explain the answers, that is found later.
         """
         alike = len({m.label for m in members}) == 1
-        for field in own_fields([self.evidence.asked(m) for m in members]):
+        fields = own_fields([self.evidence.asked(m) for m in members])
+        if any(ACCEPT in m.sender.own for m in members):
+            fields.append(ACCEPT)
+        for field in fields:
             values = [m.sender.own.get(field, "") for m in members]
             if is_token(field):
                 values = [

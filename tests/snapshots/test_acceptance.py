@@ -46,8 +46,6 @@ def as_kind(kind: str) -> Response:
         (BROWSER, "application/xml", "*/*", False),
         (BROWSER, "text/plain", "*/*", False),
         # a variant or version of a kind
-        ("application/ld+json;profile=a", "application/ld+json", "application/ld+json;profile=b", True),
-        ("application/json;odata=verbose", "application/json", "application/json;odata=none", True),
         ("application/json", "application/json", "application/vnd.a.v3+json, */*", True),
         # a new kind of image in place of the one that the address names
         ("image/avif,image/webp,*/*", "image/webp", "*/*", True),
@@ -77,6 +75,28 @@ def test_an_empty_field_accepts_all() -> None:
     replay = Replay(matcher((get(U, Accept=BROWSER), html("page"))))
     assert replay.ask(get(U, Accept=" ")) == "page"
     assert not replay.last.ambiguous
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "verdict", "ambiguous"),
+    [
+        ("application/json;odata=verbose", "application/json;odata=verbose", "exact", False),
+        ("application/json;odata=verbose", "application/json; odata=verbose, */*", "varies:accept", False),
+        ("application/json;odata=verbose", "application/json;odata=none", "varies:accept", True),
+        ("application/json;odata=verbose", "application/json", "varies:accept", True),
+        ("application/vnd.a.v3+json", "application/json", "varies:accept", True),
+        ("application/vnd.a.v3+json", "", "varies:accept", True),
+        ('application/json;profile="a"', 'application/json;profile="b"', "varies:accept", True),
+    ],
+)
+def test_a_variant_or_version_is_for_who_asks_for_it(
+    recorded: str, asked: str, verdict: str, ambiguous: bool
+) -> None:
+    over = matcher((get(U, Accept=recorded), as_kind("application/json")))
+    replay = Replay(over)
+    for _ in range(2):
+        assert replay.ask(get(U, **({"Accept": asked} if asked else {}))) == "{}"
+        assert (replay.last.verdict, replay.last.ambiguous) == (verdict, ambiguous)
 
 
 def test_an_image_of_a_new_kind_by_its_address_is_anybodys() -> None:

@@ -15,6 +15,7 @@ def search_index(snapshot: Snapshot) -> SearchIndex:
     """The index over all frozen texts; where it takes its time to build, a bar shows how far it is."""
     from snapshots.searching import index_of, is_ready
 
+    say_unfrozen(snapshot)
     if is_ready(snapshot):
         return index_of(snapshot)
     say(
@@ -31,3 +32,14 @@ def make_search_ready(snapshot: Snapshot) -> None:
 
     if not is_ready(snapshot):
         search_index(snapshot).close()
+    else:
+        say_unfrozen(snapshot)
+
+
+def say_unfrozen(snapshot: Snapshot) -> None:
+    """Says where nothing can be found because no text is frozen: in a snapshot that is not sealed, and an archive of others."""
+    if not snapshot.count_texts():
+        say(
+            "no text is frozen in it, so no search finds anything: 'stillweb seal DIR' freezes them, after "
+            "'stillweb import FILE -o DIR' where it is an archive of others"
+        )

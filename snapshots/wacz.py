@@ -75,7 +75,9 @@ def seal(
 
     root = Path(path)
     if not (root / "archive").is_dir():
-        raise UsageError(f"{root}: is no open snapshot (a directory with archive/); nothing to seal")
+        raise UsageError(
+            f"{root}: is no open snapshot (a directory with archive/); `stillweb import {root} -o DIR` makes one of an archive"
+        )
     target = Path(out) if out is not None else root.with_name(root.name + ".wacz")
     if target.is_dir():
         raise UsageError(f"{target}: is a directory; name a file")

@@ -101,6 +101,10 @@ class Writer:
             raise UsageError(
                 f"{root}: is a file; recording needs a directory (a sealed snapshot stays as it is)"
             )
+        if root.suffix == ".wacz" and not root.exists():
+            raise UsageError(
+                f"{root}: recording needs a directory; name it {root.with_suffix('')}, and seal it to a .wacz afterwards"
+            )
         if root.is_dir() and any(root.iterdir()) and not (root / "archive").is_dir():
             raise UsageError(f"{root}: is a directory, but no snapshot; name another one")
         try:

@@ -345,3 +345,12 @@ def test_a_method_is_what_was_sent(tmp_path: Path) -> None:
             snapshot.matcher().lookup(Request(m, "http://example.test/")).verdict for m in ("patch", "PATCH")
         ] == ["exact", "miss"]
     assert verify(tmp_path / "s") == []
+
+
+def test_a_directory_is_not_made_under_the_name_of_a_sealed_snapshot(tmp_path: Path) -> None:
+    """`record -o site.wacz` made a directory of that name, and `seal` a site.wacz.wacz."""
+    with pytest.raises(
+        UsageError, match=r"site\.wacz: recording needs a directory; name it .*site, and seal it"
+    ):
+        Writer.open(tmp_path / "site.wacz")
+    assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from proxy.ledger import encode
 from proxy.misses import Missed
 from snapshots.capture import Response
 from snapshots.request import Headers, Request
-from snapshots.sessions import Followed
+from snapshots.sessions import followed_by
 from snapshots.slots import logins_of
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Memo:
         self.tail = tail
         self.line = line
         self.capture = capture
-        self.followed = Followed(capture.session, capture.end, capture.timestamp)
+        self.followed = followed_by(capture, request)
         self.site = site
         self.signed = bool(logins_of(request.headers))
 

@@ -246,6 +246,8 @@ def _multipart(body: bytes, subtype: str, parameters: str) -> Body | None:
         delimiter = b"--" + (found[1] or found[2]).encode("ascii")
     except UnicodeEncodeError:
         return None
+    if body in (delimiter + b"--", delimiter + b"--\r\n"):
+        return Body(MULTIPART, (), subtype)  # a form without fields, as browsers send it
     if not body.startswith(delimiter + b"\r\n"):
         return None
     sections = (b"\r\n" + body).split(b"\r\n" + delimiter)

@@ -236,6 +236,16 @@ def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> b
     return False
 
 
+def page_in_view(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Of those that say the same, the one that the page in view had: what it brings in is asked for in any order."""
+    if len(captures) < 2 or len({(c.status, now.said(c)) for c in captures}) > 1:
+        return captures
+    mine, since = now.own(captures), now.page.timestamp if now.page is not None else ""
+    own = [c for c in captures if c.session == mine] or captures
+    after = [c for c in own if c.timestamp >= since] or own
+    return [min(after, key=lambda c: (c.timestamp, c.begin, c.place))]
+
+
 def own_session(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those of the recorded session that this one follows."""
     if len(captures) < 2 or now.followed is None:
@@ -270,6 +280,7 @@ STEPS: list[Step] = [
     next_in_order,
     same_acquaintance,
     same_conditions,
+    page_in_view,
     own_session,
     nearest_time,
 ]

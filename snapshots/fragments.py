@@ -29,6 +29,12 @@ def asks_for_fragment(request: Request) -> bool:
     return any(value and name.lower() in FIELDS for name, value in request.headers)
 
 
+def asks_for_page(request: Request) -> bool:
+    """Whether a browser asks for the document of a page, and not for what one brings in."""
+    place = request.header("sec-fetch-dest")  # not sent to a plain http site that is another machine's
+    return (place or "document") == "document" and (request.header("accept") or "").startswith("text/html")
+
+
 def decisive(requests: Sequence[Request], answers: Sequence[str]) -> list[str]:
     """The fields that part requests of one address; those with which and without which the same was answered don't."""
     found = sorted({n.lower() for r in requests for n, v in r.headers if v and n.lower() in FIELDS})

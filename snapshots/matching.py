@@ -137,6 +137,7 @@ class Matcher:
             key,
             state,
             session.following(site) if session is not None else None,
+            session.pages.get(site) if session is not None else None,
             session.name if session is not None else "",
             given,
             session is not None and session.known(site),

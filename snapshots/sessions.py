@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshots.capture import Capture
 from snapshots.conditions import Held, SiteState, read
+from snapshots.fragments import asks_for_page
 from snapshots.request import Request
 from snapshots.sites import site_of
 from snapshots.slots import has_session, logins_of
@@ -41,11 +42,18 @@ class Change(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The recorded session that a replayed one follows on a site, and how far it is."""
+    """The recorded session that a replayed one follows on a site, and how far it is. `page`: as a browser's page."""
 
     session: str
     end: int
     timestamp: str
+    page: bool = False
+
+
+def followed_by(capture: Capture, request: Request) -> Followed:
+    """What a session follows that was answered by a capture."""
+    page = "html" in capture.mime and asks_for_page(request)
+    return Followed(capture.session, capture.end, capture.timestamp, page)
 
 
 class Session:
@@ -54,7 +62,7 @@ class Session:
     `version` grows with every change of what is known of a server's state.
     """
 
-    __slots__ = ("brought", "followed", "given", "name", "secrets", "served", "sites", "version")
+    __slots__ = ("brought", "followed", "given", "name", "pages", "secrets", "served", "sites", "version")
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
@@ -63,6 +71,9 @@ class Session:
         self.brought: set[str] = set()  # sites to which it came with one
         self.sites: dict[str, SiteState] = {}
         self.followed: dict[str, Followed] = {}
+        self.pages: dict[
+            str, Followed
+        ] = {}  # the same as of the last page: what it brings in comes in any order
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
@@ -72,8 +83,7 @@ class Session:
         if capture is None:
             return
         site = lookup.site or site_of(capture.url)
-        self.served.append(capture)
-        self.followed[site] = Followed(capture.session, capture.end, capture.timestamp)
+        self.repeated(site, capture, followed_by(capture, lookup.request))
         if lookup.inert:
             return
         conditions = read(capture.state)
@@ -103,6 +113,8 @@ class Session:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
         self.served.append(capture)
         self.followed[site] = followed
+        if followed.page:
+            self.pages[site] = followed
 
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""

@@ -27,6 +27,7 @@ class Situation:
     key: Key
     state: SiteState | None
     followed: Followed | None
+    page: Followed | None = None  # the same as of the last page, whatever it brought in
     name: str = ""  # of the session: where one of that name was recorded, its captures are the session's own
     given: bool = False  # whether the session was given a cookie by which the site knows it
     known: bool = False  # or came with one
@@ -70,10 +71,11 @@ class Situation:
         )
 
     def own(self, captures: list[Capture]) -> str:
-        """The recorded session that this one follows among captures: that of its own name, else of the last answer."""
+        """The recorded session that this one follows among captures: of its own name, else of the last page or answer."""
         if any(c.session == self.name for c in captures):
             return self.name
-        return self.followed.session if self.followed is not None else self.name
+        followed = self.page or self.followed
+        return followed.session if followed is not None else self.name
 
     @property
     def identified(self) -> bool:

@@ -127,6 +127,8 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
     said = _graphql(parsed)
     if said is not None:
         return Touch(slot, op, said)
+    if _callback(parsed):  # the words of its one address say nothing of what it asks
+        return Touch(slot, op, READ)
     if response is None:
         form = parsed.body.kind in (FORM, MULTIPART) or words & (_APPENDING | _SETTING)
         return Touch(slot, op, STRONG if form else WEAK)
@@ -175,6 +177,12 @@ def _graphql(parsed: Parsed) -> str | None:
     if not texts or len(texts) != len(items) or not all("{" in text for text in texts):
         return None
     return STRONG if any(_MUTATION.search(t) for t in texts) else READ
+
+
+def _callback(parsed: Parsed) -> bool:
+    """Whether a body calls a function of what the page shows, with all that it may depend on (dash.plotly.com)."""
+    body = parsed.body.value if parsed.body.kind == JSON else None
+    return isinstance(body, dict) and {"output", "outputs", "inputs", "changedPropIds"} <= body.keys()
 
 
 def sets_session(given: Iterable[str]) -> bool:

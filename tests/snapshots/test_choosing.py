@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from urllib.parse import urlencode
 
 import pytest
@@ -297,3 +299,50 @@ def test_what_was_asked_for_by_nobody_is_not_surely_the_answer_for_one_who_says_
     both = matcher((get(f"{A}/p"), html("public")), (get(f"{A}/p", **mine), html("public")))
     lookup = both.lookup(get(f"{A}/p", **mine), both.session())
     assert (lookup.verdict, lookup.ambiguous) == ("exact", False)
+
+
+def test_what_a_page_brings_in_is_of_one_recorded_visit_in_whatever_order_it_is_asked_for() -> None:
+    """Files and data of a page are asked for at once: their order may not move the choice to a later visit."""
+    page = get(f"{A}/", accept="text/html,*/*;q=0.8")
+    style = get(f"{A}/a.css", accept="text/css")
+    data = [get(f"{A}/{name}", accept="*/*") for name in ("one.json", "two.json")]
+    css = Response(200, "OK", (("Content-Type", "text/css"),), b"p {}")
+    told = Response(200, "OK", (("Content-Type", "application/json"),), b"[1]")
+    visit = [(page, html("a page")), (style, css), *((request, told) for request in data)]
+    over = matcher(*visit, (get(f"{A}/other", accept="text/html"), html("another")), *visit)
+    seen = []
+    for order in itertools.permutations([style, *data]):
+        replay = Replay(over)
+        for url in (page, get(f"{A}/other", accept="text/html"), page):
+            replay.ask(url)
+            visited = [replay.last.capture]
+            for request in order if url is page else ():
+                assert replay.ask(request) != "miss"
+                visited.append(replay.last.capture)
+            seen.append(sorted(c.place for c in visited if c is not None))
+    assert all(one == seen[at % 3] for at, one in enumerate(seen))
+    assert seen[0] != seen[2]  # the second visit has what was recorded at the second
+    assert not replay.last.ambiguous
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_a_page_computes_on_its_server_changes_nothing(turned: bool) -> None:
+    """A callback that is told all that it depends on: its address says `update`, and many are called at once."""
+
+    def call(output: str, *values: int) -> Request:
+        body = {
+            "output": output,
+            "outputs": {"id": output},
+            "inputs": [{"id": "n", "value": value} for value in values],
+            "changedPropIds": ["n"] if values else [],
+        }
+        return post(f"{A}/_update-component", json.dumps(body), "application/json")
+
+    asked = [call("rows"), call("clock"), call("rows", 1), call("clock", 1)]
+    told = [Response(200, "OK", (("Content-Type", "application/json"),), b"[%d]" % n) for n in range(4)]
+    over = matcher((LIST, html("a page")), *zip(asked, told, strict=True))
+    replay = Replay(over)
+    order = [1, 0, 3, 2] if turned else [2, 3]
+    assert [replay.ask(asked[n]) for n in order] == [f"[{n}]" for n in order]
+    assert replay.ask(LIST) == "a page"
+    assert not replay.last.ambiguous

@@ -88,6 +88,14 @@ def _same_conditions() -> tuple[Matcher, list[Request], str]:
     return matcher((get(f"{A}/p"), html(_long("a"))), (part, html(_long("b")))), [part], _long("b")
 
 
+def _page_in_view() -> tuple[Matcher, list[Request], str]:
+    page, style, script, last = get(f"{A}/", accept="text/html"), get(f"{A}/a"), get(f"{A}/b"), get(f"{A}/p")
+    visits = [
+        [(page, html("page")), (script, html("b")), (style, html("a")), (last, html(_long(x)))] for x in "ab"
+    ]
+    return matcher(*visits[0], *visits[1]), [page, style, script, last], _long("a")
+
+
 def _own_session() -> tuple[Matcher, list[Request], str]:
     over = matcher(
         (get(f"{A}/p"), html("for s1"), "s1"), (get(f"{A}/p"), html("for s2"), "s2"), (get(f"{A}/only2"), html("2"), "s2"),
@@ -119,6 +127,7 @@ CASES: dict[str, Callable[[], tuple[Matcher, list[Request], str]]] = {
     "same_cookies": _same_cookies,
     "next_in_order": _next_in_order,
     "same_conditions": _same_conditions,
+    "page_in_view": _page_in_view,
     "own_session": _own_session,
     "nearest_time": _nearest_time,
 }

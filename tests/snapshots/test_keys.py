@@ -130,6 +130,20 @@ def test_malformed_multipart_is_bytes(change: Any) -> None:
     assert typed_body(change(body), media).kind == BYTES
 
 
+def test_a_form_without_fields_is_one_whatever_its_boundary() -> None:
+    """What `new FormData()` is sent as; WebKit and Chromium end it with a line end."""
+
+    def empty(boundary: str, end: str = "\r\n") -> str:
+        media = f"multipart/form-data; boundary={boundary}"
+        return request_key(
+            Request("POST", "http://a.test/", (("Content-Type", media),), f"--{boundary}--{end}".encode())
+        ).canonical
+
+    assert empty("----WebKitFormBoundaryA") == empty("----WebKitFormBoundaryB") == empty("C", "")
+    nothing = request_key(Request("POST", "http://a.test/", (("Content-Type", "multipart/form-data"),), b""))
+    assert empty("C") != nothing.canonical
+
+
 def test_multipart_without_boundary_is_bytes() -> None:
     assert typed_body(b"--B\r\n", "multipart/form-data").kind == BYTES
 

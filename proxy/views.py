@@ -193,12 +193,11 @@ class Fetcher:
         """Load, look, step, look: fills `result`, returns links to PDFs."""
         url = flow.url
         assert url is not None
-        if looks_like_document(url):
-            await self._document(driver, http, url, result)
+        if looks_like_document(url) and await self._document(driver, http, url, result):
             return []
         response, calm = await self._load(driver, url)
         if response is None:  # the browser would save it or show its viewer
-            await self._document(driver, http, url, result)
+            await self._document(driver, http, url, result, page=False)
             return []
         links: dict[str, None] = {}
         status = response.status
@@ -272,8 +271,11 @@ class Fetcher:
         notes = []
         if not calm.quiet:
             notes.append(f"never quiet: {calm.reason}")
-        if driver.traffic.streams:
-            notes.append(f"open streams: {', '.join(sorted(set(driver.traffic.streams)))}")
+        streams = {
+            url.partition("?")[0] for url in driver.traffic.streams
+        }  # each connection may have another query
+        if new := sorted(one for one in streams if not any(one in note for note in result.notes)):
+            notes.append(f"open streams: {', '.join(new)}")
         if driver.traffic.blocked:
             notes.append("wants a service worker: it gets none, while recording and in replay")
         if driver.dismissed:
@@ -305,12 +307,18 @@ class Fetcher:
         result.error = self._reason(error, result.url) if status == RECORDER_FAILED else error
         return False
 
-    async def _document(self, driver: Driver, http: Documents, url: str, result: FetchResult) -> None:
+    async def _document(
+        self, driver: Driver, http: Documents, url: str, result: FetchResult, page: bool = True
+    ) -> bool:
+        """False when it is a page after all, such as one that shows a file; with `page` false it is known to be none."""
         document = await http.get(url, driver.context)
+        if page and document.media == "text/html":
+            return False
         result.documents.append(document)
         if document.error is not None:
             result.ok = False
             result.error = self._reason(f"{url}: {document.error}", url)
+        return True
 
     async def _downloads(
         self, driver: Driver, recording: Recording, result: FetchResult, tell: Progress

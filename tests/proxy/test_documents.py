@@ -64,3 +64,18 @@ def test_cookies_of_any_letters_go_along_and_redirects_are_followed_with_them(tm
         with Gateway(snapshot, authority=authority) as gateway:
             report = check(snapshot, gateway)
     assert [view.same for view in report.views] == [True, True], report
+
+
+def test_a_page_at_an_address_that_ends_like_a_files_is_a_page(tmp_path: Path) -> None:
+    """A viewer of a table is a view, and a login in place of a paper is no paper."""
+    profile = complete(Profile())
+    with (
+        serve(handle) as base,
+        Writer.open(tmp_path / "snap", profile=profile) as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        urls = [f"{base}/shown/table.csv", f"{base}/paper.pdf"]
+        table, paper = Fetcher(recorder, writer, profile).fetch(urls)
+    assert (table.ok, table.views, table.documents) == (True, [urls[0]], [])
+    assert (paper.ok, paper.views, paper.documents) == (False, [], [])
+    assert [finding.kind for finding in paper.findings] == ["login"]

@@ -164,6 +164,9 @@ def command(
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"
         )
+    for name in getattr(made_agent, "pass_env", ()):
+        if name not in os.environ:
+            say(f"{agent}: pass_env: {name} is not set here, so the program does not get it")
     if snapshots:
         with Snapshot.open(*snapshots) as snapshot:
             say_damage(snapshot)

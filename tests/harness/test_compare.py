@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,9 @@ def test_every_attempt_of_a_task_that_got_worse_is_shown(
     for title in ("A 1", "A 2", "A 3", "B 1", "B 2", "B 3"):
         assert f"<h2>{title}</h2>" in html
     assert html.count("No such attempt.") == 1
+    names = re.findall(r'<section aria-label="([^"]+)"', html)
+    assert names[:2] == ["a 1, first run", "a 1, second run"]
+    assert len(set(names)) == len(names) == 6  # a screen reader tells them apart
 
 
 def test_the_command_compares_the_forms_and_repeats_of_one_run(

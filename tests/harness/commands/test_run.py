@@ -170,6 +170,19 @@ def test_a_program_without_a_snapshot_is_told_to_be_on_the_real_web(
     assert told not in capsys.readouterr().err  # which asks for nothing
 
 
+def test_a_variable_to_pass_that_is_not_set_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(tmp_path, json.dumps(RIGHT))
+    (tmp_path / "agent.yaml").write_text("agent: command\ncommand: echo x\npass_env: [STILLWEB_TEST_KEY]\n")
+    told = "pass_env: STILLWEB_TEST_KEY is not set here"
+    for place, said in (("one", True), ("two", False)):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in [*words[:-1], tmp_path / place]])
+        assert (ended.value.code, told in capsys.readouterr().err) == (0, said)
+        monkeypatch.setenv("STILLWEB_TEST_KEY", "x")
+
+
 def test_an_agent_that_is_not_there_leaves_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = command(tmp_path, json.dumps(RIGHT))
     with pytest.raises(SystemExit) as ended:

@@ -10,12 +10,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mitmproxy import http, tcp
-from mitmproxy.connection import Client, ConnectionState
+from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 from mitmproxy.websocket import WebSocketMessage
 
-from proxy.addresses import DEFAULT_SESSION, OWN_HOST, session_name, target_text
+from proxy.addresses import DEFAULT_SESSION, OWN_HOST, session_name
 from proxy.archiving import SPOOL_BYTES, Archivist, Draft, Spool
+from proxy.flows import (
+    authority_of,
+    challenge,
+    client_left,
+    for_a_picture,
+    is_event_stream,
+    length_of,
+    path_of,
+)
 from proxy.redacting import ExchangeRedactor
 from proxy.silence import Said
 
@@ -55,6 +64,7 @@ class RecordingAddon:
         self._status = status
         self._drafts: dict[str, Draft] = {}  # by flow id
         self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
+        self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: set[str] = set()
 
@@ -74,7 +84,7 @@ class RecordingAddon:
         client = flow.client_conn.id
         name = session_name(flow.request.headers.get("Proxy-Authorization"))
         if name is None and self.challenge:
-            flow.response = _challenge()
+            flow.response = challenge()
             return
         self._tunnels.add(client)
         if name is not None:
@@ -93,6 +103,8 @@ class RecordingAddon:
         """Forgets a connection, and whatever was still under way on it."""
         self._names.pop(client.id, None)
         self._tunnels.discard(client.id)
+        for key in [key for key, (draft, _) in self._early.items() if draft.client == client.id]:
+            self._keep_early(*self._early.pop(key))
         for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
             if (flow := self._sockets.pop(key, None)) is not None:
                 self._keep_conversation(self._drafts.pop(key), flow)
@@ -119,7 +131,7 @@ class RecordingAddon:
             if own in request.headers:
                 del request.headers[own]
         if name is None and self.challenge:
-            flow.response = _challenge()
+            flow.response = challenge()
             return
         if request.host == OWN_HOST:
             flow.response = self._own_page(request.path)
@@ -130,12 +142,12 @@ class RecordingAddon:
             )
             return
         session = name or DEFAULT_SESSION
-        authority = _authority(request, tunnelled=client in self._tunnels)
+        authority = authority_of(request, tunnelled=client in self._tunnels)
         draft = Draft(
             session=session,
             begin=self._event(session),
             method=request.data.method.decode("ascii", "replace"),  # `request.method` is upper case
-            url=f"{request.scheme}://{authority}{_path(request)}",
+            url=f"{request.scheme}://{authority}{path_of(request)}",
             authority=authority,
             started=datetime.fromtimestamp(request.timestamp_start, UTC),
             client=client,
@@ -145,20 +157,25 @@ class RecordingAddon:
         log = self._archivist.session(session)
         log.open += 1
         log.changed = time.monotonic()
-        length = _length(request.headers)
+        length = length_of(request.headers)
         if (length is None and request.method not in ("GET", "HEAD")) or (length or 0) > SPOOL_BYTES:
             draft.request_spool = Spool(self._spool_directory)
             request.stream = draft.request_spool.tee
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        """A request is whole: one that was answered before that can be kept now."""
+        if (early := self._early.pop(flow.id, None)) is not None:
+            self._complete(*early)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """An answer begins: long ones, ones of unknown length and event streams go on as they come."""
         draft, response = self._drafts.get(flow.id), flow.response
         if draft is None or response is None or response.status_code == 101:
             return
-        if _is_event_stream(response):
+        if is_event_stream(response):
             self._uncount(draft)
-        length = _length(response.headers)
-        whole = _for_a_picture(flow.request, response) if length is None else length <= BUFFERED_BYTES
+        length = length_of(response.headers)
+        whole = for_a_picture(flow.request, response) if length is None else length <= BUFFERED_BYTES
         if not whole or not draft.counted:
             draft.response_spool = Spool(self._spool_directory)
             response.stream = draft.response_spool.tee
@@ -175,6 +192,10 @@ class RecordingAddon:
             self._drafts[flow.id] = draft
             self._sockets[flow.id] = flow
             return None
+        if flow.request.timestamp_end is None:
+            self._uncount(draft)
+            self._early[flow.id] = draft, flow
+            return None
         self._complete(draft, flow)
         return self._archivist.room()
 
@@ -183,14 +204,14 @@ class RecordingAddon:
         draft = self._drafts.pop(flow.id, None)
         reason = flow.error.msg if flow.error else "unknown error"
         if draft is None:
-            if not _client_left(flow, reason):  # else it has been given up already
+            if not client_left(flow, reason):  # else it has been given up already
                 self._failed(flow.request.pretty_url, reason)
             return
-        if flow.response is not None and _is_event_stream(flow.response) and draft.response_spool:
+        if flow.response is not None and is_event_stream(flow.response) and draft.response_spool:
             draft.extra["WARC-Truncated"] = "disconnect"
             self._complete(draft, flow)
             return
-        self._give_up(draft, reason, by_client=_client_left(flow, reason))
+        self._give_up(draft, reason, by_client=client_left(flow, reason))
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """A web socket is closed: what was said is kept, to be said again."""
@@ -279,6 +300,8 @@ class RecordingAddon:
 
     def finish(self) -> None:
         """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
+        for early in self._early.values():
+            self._keep_early(*early)
         for key, draft in list(self._drafts.items()):
             if (flow := self._sockets.pop(key, None)) is not None:
                 self._keep_conversation(draft, flow)
@@ -297,6 +320,14 @@ class RecordingAddon:
         draft.end = self._event(draft.session)
         self._archivist.put(draft)
         self._touch(draft)  # last: who waits for quiet must find it under way or queued at every moment
+
+    def _keep_early(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        """A request that was answered, and then not sent to its end: nobody will ask for just this part of it."""
+        sent = draft.request_spool.size if draft.request_spool is not None else 0
+        self._failed(
+            draft.url, f"answered before its body was whole: kept with the {sent} bytes that were sent"
+        )
+        self._complete(draft, flow)
 
     def _give_up(self, draft: Draft, reason: str, *, by_client: bool = False) -> None:
         draft.discard()
@@ -345,50 +376,3 @@ def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
     )
     peer = flow.server_conn.peername
     draft.ip = peer[0] if peer else None
-
-
-def _challenge() -> http.Response:
-    return http.Response.make(
-        407,
-        "stillweb: give a session's name as proxy user (any password)\n",
-        {"Proxy-Authenticate": 'Basic realm="stillweb session"'},
-    )
-
-
-def _authority(request: http.Request, *, tunnelled: bool = False) -> str:
-    """host[:port] as the client wrote it: of the Host field inside a tunnel, else of the request's target."""
-    named = request.host_header if tunnelled else None
-    if named:
-        return named
-    host = f"[{request.host}]" if ":" in request.host else request.host
-    usual = {"http": 80, "https": 443}.get(request.scheme)
-    return host if request.port == usual else f"{host}:{request.port}"
-
-
-def _path(request: http.Request) -> str:
-    path = target_text(request.data.path)
-    return path if path.startswith("/") else f"/{path}"
-
-
-def _length(headers: http.Headers) -> int | None:
-    """The announced length of a body, None if there is no (single, plain) Content-Length."""
-    value = headers.get("Content-Length", "")
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
-
-
-def _is_event_stream(response: http.Response) -> bool:
-    kind: str = response.headers.get("Content-Type", "")
-    return kind.lower().startswith("text/event-stream")
-
-
-def _for_a_picture(request: http.Request, response: http.Response) -> bool:
-    """Whether a browser asks for a picture. It gives up one that is none (an error's page) at the first bytes of it."""
-    endless = response.headers.get("Content-Type", "").lower().startswith("multipart/")
-    return request.headers.get("Accept", "").startswith("image/") and not endless
-
-
-def _client_left(flow: http.HTTPFlow, reason: str) -> bool:
-    """Whether it was the client that broke off. mitmproxy words HTTP/2 resets alike for both sides."""
-    if not flow.client_conn.state & ConnectionState.CAN_READ:
-        return True
-    return reason.startswith("Client disconnected") or "by client (CANCEL)" in reason

@@ -23,6 +23,7 @@ import json
 import os
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -47,7 +48,9 @@ _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)", re.ASCII)
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
 _JSON_STRING = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.)*)"')
-PART = re.compile(rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.S)
+_PART_HEAD = rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n'
+PART = re.compile(_PART_HEAD + rb"(.*?)\r\n--", re.S)
+_SHORT_PART = re.compile(_PART_HEAD + rb"(.{0,4096}?)\r\n--", re.S)
 COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; programs leave the space out
 _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
@@ -146,7 +149,7 @@ class Redactor:
         url = self.url(request.url)
         body = request.body
         if body:
-            body, headers = self._body(body, headers, self._learn_fields)
+            body, headers = self._body(body, headers, self._learn_fields, sys.maxsize)
         if url is request.url and headers is request.headers and body is request.body:
             return request
         return replace(request, url=url, headers=headers, body=body)
@@ -157,7 +160,7 @@ class Redactor:
         A body is decoded to look into it, and encoded again only if something in it had to be replaced.
         """
         headers = self.headers(response.headers)
-        body, headers = self._body(response.body, headers, self._learn_given)
+        body, headers = self._body(response.body, headers, self._learn_given, LIMIT)
         if headers is response.headers and body is response.body:
             return response
         return Response(response.status, response.reason, headers, body)
@@ -209,7 +212,7 @@ class Redactor:
         return encodings.encode_pieces(self._sought.replace_pieces(plain), encoding)
 
     def _body(
-        self, body: bytes, headers: Headers, learn: Callable[[bytes, str], bytes]
+        self, body: bytes, headers: Headers, learn: Callable[[bytes, str], bytes], limit: int
     ) -> tuple[bytes, Headers]:
         if not body:
             return body, headers
@@ -223,7 +226,7 @@ class Redactor:
             plain = encodings.decode(body, encoding)
         except encodings.EncodingProblem:
             plain, encoding = body, None
-        learnt = learn(plain, media) if textual and len(body) <= LIMIT else plain
+        learnt = learn(plain, media) if textual and len(body) <= limit else plain
         changed = self._sought.replace(learnt)
         if changed is plain or changed == plain:
             return body, headers
@@ -234,7 +237,7 @@ class Redactor:
         """What a client sends: named fields of forms, multipart and JSON, and well-known formats."""
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
-            body = PART.sub(self._part, body)
+            body = (PART if len(body) <= LIMIT else _SHORT_PART).sub(self._part, body)
         elif "json" in kind or body[:1] in (b"{", b"["):
             body = _JSON_STRING.sub(self._member, body)
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
@@ -274,8 +277,8 @@ class Redactor:
             return self._credential(lower, value)
         if ("=" in value or "@" in value) and "://" in value:
             return self.url(value)
-        if "=" in value and lower in ("location", "referer", "content-location", "link", "refresh"):
-            return self.url(value)
+        if "=" in value and ("?" in value or lower in ("location", "content-location", "link", "refresh")):
+            return self.url(value)  # HX-Redirect and others name one without a host
         return self._text(value)
 
     def _credential(self, name: str, value: str) -> str:

@@ -302,3 +302,45 @@ def test_a_body_of_200_megabytes_in_flat_memory(lab: Lab, tmp_path: Path) -> Non
     assert int(done.stdout) < 40  # MB
     assert recorded(tmp_path / "s")[-1].warc["WARC-Protocol"] == "h2"
     assert recorded(tmp_path / "s")[-1].header("Content-Length") == str(200 << 20)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_request_that_is_answered_before_its_end_is_kept_with_what_was_sent_of_it(
+    lab: Lab, tmp_path: Path, whole: bool
+) -> None:
+    size = 4 << 20
+
+    def serve(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer:
+            got = len(peer.recv(65536).partition(b"\r\n\r\n")[2])
+            peer.sendall(b"HTTP/1.1 413 Enough\r\nContent-Length: 3\r\n\r\nbig")
+            while got < size and (piece := peer.recv(65536)):
+                got += len(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        place = {"early.example": ("127.0.0.1", server.getsockname()[1])}
+        with lab.recorder(writer, resolve=place) as recorder:
+            with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+                peer.sendall(
+                    b"POST http://early.example/ HTTP/1.1\r\nHost: early.example\r\nContent-Length: %d\r\n\r\n"
+                    % size
+                )
+                peer.sendall(b"x" * 100_000)
+                came = b""
+                while not came.endswith(b"big"):
+                    came += peer.recv(65536)
+                if whole:
+                    peer.sendall(b"x" * (size - 100_000))
+                    assert until(lambda: recorder.stats.captures)
+            assert until(lambda: recorder.stats.captures)
+            told = [why for _, why in recorder.failures]
+        thread.join(HANG)
+    assert told == (
+        [] if whole else ["answered before its body was whole: kept with the 100000 bytes that were sent"]
+    )
+    (one,) = recorded(tmp_path / "s")
+    assert (one.status, one.body) == (413, b"big")
+    assert len(one.request_body) == (size if whole else 100_000)

@@ -9,7 +9,7 @@ from functools import partial
 from snapshots.acceptance import accepts, first_kind, may_be_chosen, tolerates
 from snapshots.capture import Capture
 from snapshots.conditions import read
-from snapshots.fragments import FIELDS, asks_for_fragment
+from snapshots.fragments import fragment_fields
 from snapshots.header_fields import ACCEPT, PRESENT, all_of, is_secret, is_token, own_of
 from snapshots.irrelevant import irrelevant_cookie
 from snapshots.request import Headers, Request
@@ -30,11 +30,11 @@ def cut_short(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
 
 def no_fragment(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """A page for a fragment: a server that makes fragments would have sent one."""
-    if not asks_for_fragment(now.request):
-        return False
-    if read(chosen.state).any or any(name in FIELDS for name, _ in chosen.vary) or now.read_request is None:
-        return False  # one was made, or no such thing matters here
-    return not any(asks_for_fragment(now.read_request(c)) for c in captures)
+    asked = fragment_fields(now.request)
+    if not asked or read(chosen.state).any or now.read_request is None:
+        return False  # no such thing matters here
+    known = {name for name, _ in chosen.vary}.union(*(fragment_fields(now.read_request(c)) for c in captures))
+    return not asked <= known  # one was made, or is told from a page already
 
 
 def other_kind(chosen: Capture, captures: list[Capture], now: Situation) -> bool:

@@ -24,6 +24,11 @@ HARD = frozenset(
 FIELDS = HARD | {"x-requested-with"}
 
 
+def fragment_fields(request: Request) -> set[str]:
+    """Those that a request has."""
+    return {low for name, value in request.headers if value and (low := name.lower()) in FIELDS}
+
+
 def asks_for_fragment(request: Request) -> bool:
     """Whether a request has one of these fields."""
     return any(value and name.lower() in FIELDS for name, value in request.headers)

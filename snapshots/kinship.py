@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from snapshots.acceptance import first_kind
 from snapshots.credentials import PSEUDONYM_TEXT
+from snapshots.header_fields import own_name
 from snapshots.languages import EQUAL, OTHER, SAME, nearness, shown
 from snapshots.proofs import split
 from snapshots.redact import MASK
@@ -27,9 +28,10 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
     """Whether two values of a request field are known to get the same, where those seen did.
 
     They ask for the same in other words, or one that was seen is as far from the recorded one; none says nothing.
-    Languages are less alike: see `languages.shown`. Of a secret that was replaced no other one is known to be good.
+    Languages are less alike: see `languages.shown`. Of a secret that was replaced no other one is known to be good,
+    and none is no value of an application's field.
     """
-    if PSEUDONYM_TEXT.search(recorded):
+    if PSEUDONYM_TEXT.search(recorded) or (not asked and own_name(name)):
         return False
     grade = kinship(name, recorded, asked)
     if name == "accept-language":

@@ -322,3 +322,22 @@ def test_a_cookie_with_which_and_without_which_the_same_was_answered() -> None:
     over = matcher(*[Recorded(get(U, cookie=c), html("open")) for c in (SID, "lang=en", "lang=de", "a=1")])
     for cookie, unsure in (("lang=en", False), ("lang=fr", False), (SID, False), (ANOTHER, True)):
         assert told(Replay(over), get(U, cookie=cookie)) == ("open", unsure), cookie
+
+
+# credentials as another program's archive has them
+
+
+def test_the_credentials_of_another_in_an_archive_that_has_them_as_they_were_sent() -> None:
+    ann, bob = ("Bearer " + c * 24 for c in "ab")
+    over = matcher((get(U, authorization=ann), html("Ann's")))
+    for who, unsure in ((ann, False), (bob, True), (ann, False)):
+        assert told(Replay(over), get(U, authorization=who)) == ("Ann's", unsure)
+    basic = matcher((get(U, authorization="Basic YTpi"), html("Ann's")))
+    assert Replay(basic).ask(get(U, authorization="Basic YTpj")) == "miss"  # a password
+
+
+def test_of_two_values_that_vary_names_none_is_not_one() -> None:
+    vary = ("Vary", "X-Tenant")
+    over = matcher(*((get(U, x_tenant=value), html("same", 200, vary)) for value in ("acme", "other")))
+    for value, unsure in (("acme", False), ("third", False), ("", True)):
+        assert told(Replay(over), get(U, **({"X_Tenant": value} if value else {}))) == ("same", unsure)

@@ -61,3 +61,11 @@ def test_where_both_were_recorded_each_is_served(same: bool) -> None:
         for request in order:
             assert replay.ask(request) == answers[request is fragment]
             assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+
+
+def test_what_is_known_of_one_field_says_nothing_of_another() -> None:
+    over = matcher((get(U), html("<html>")), (get(U, hx_request="true"), html("<li>")))
+    for field, text, unsure in (("X-Requested-With", "<html>", True), ("HX-Request", "<li>", False)):
+        replay = Replay(over)
+        assert replay.ask(Request("GET", U, ((field, "true"),))) == text
+        assert bool(replay.last.ambiguous) is unsure

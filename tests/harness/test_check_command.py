@@ -123,5 +123,7 @@ def test_the_page_fits_a_phone_and_follows_the_reader_s_light(tmp_path: Path) ->
         with chromium(viewport={"width": 375, "height": 700}, color_scheme=scheme) as page:
             page.goto((tmp_path / "check.html").as_uri())
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert page.locator("main h1").count() == 1  # as a screen reader finds them
+            assert all(page.locator("th").all_inner_texts())
             seen.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(set(seen)) == 2

@@ -24,6 +24,11 @@ from proxy.chunks import Chunks
 from proxy.heads import Refused, mended_head
 
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
+_READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[01]\r\n")
+_ADDRESS = re.compile(
+    rb"([A-Za-z]+) [hH][tT][tT][pP]://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
+)
+_END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
 _SAID = "unexpected server response: "  # and what it said
 _CLOSED = "Client closed connection before completing request headers: "
 _END = b"0\r\n\r\n"
@@ -54,8 +59,28 @@ def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
     yield from altered(_originals[_Client, "read_headers"](self, event), told)
 
 
+def own_form(head: bytes) -> bytes | None:
+    """A request's head whose address mitmproxy can't read (UTF-8 unescaped, as curl sends it; no path) with path and Host
+    in its place; None where there is nothing to mend."""
+    if (
+        _READABLE.match(head)
+        or (found := _ADDRESS.match(head)) is None
+        or not (end := _END_OF_HEAD.search(head))
+    ):
+        return None
+    method, authority, path, version = found.groups()
+    path = path.partition(b"#")[0]
+    lines = head[found.end() : end.start()].splitlines()
+    others = [line for line in lines if not line.lower().startswith(b"host:")]
+    start = b"%b %b%b %b" % (method, b"" if path.startswith(b"/") else b"/", path, version)
+    return b"\r\n".join([start, b"Host: " + authority, *others]) + b"\r\n\r\n" + head[end.end() :]
+
+
 def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
     """A client's head; that it was refused is told, where mitmproxy only logs it."""
+    if isinstance(event, events.DataReceived) and (head := own_form(bytes(self.buf))) is not None:
+        self.buf = type(self.buf)()
+        self.buf += head
 
     def told(command: Any) -> list[Any]:
         if isinstance(command, commands.Log):

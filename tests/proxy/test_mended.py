@@ -15,8 +15,8 @@ from mitmproxy.proxy.commands import SendData
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import _events, _http1
 
-from proxy import Authority, Recorder
-from proxy.mended import mended
+from proxy import Authority, Gateway, Recorder
+from proxy.mended import mended, own_form
 from snapshots import Snapshot, Writer
 from tests.support.waiting import HANG
 
@@ -141,3 +141,49 @@ def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
                 for command in server.send(event):
                     sent += command.data if isinstance(command, SendData) else b""
     assert sent.endswith(b"\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1", "GET /\u00fc?q=\u00f6 HTTP/1.1"),
+        ("GET http://x.test?q=1#there HTTP/1.1", "GET /?q=1 HTTP/1.1"),
+        ("POST HTTP://x.test HTTP/1.0", "POST / HTTP/1.0"),
+    ],
+)
+def test_addresses_that_mitmproxy_can_not_read(line: str, own: str) -> None:
+    rest = b"\r\nHost: other.test\r\nA: 1\r\n\r\nbody"
+    assert own_form(line.encode() + rest) == own.encode() + b"\r\nHost: x.test\r\nA: 1\r\n\r\nbody"
+    assert own_form(line.encode() + rest[:20]) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["GET http://x.test/a|b HTTP/1.1", "GET /\u00fc HTTP/1.1", "CONNECT x.test:443 HTTP/1.1", "nonsense", ""],
+)
+def test_others_are_left_alone(line: str) -> None:
+    assert own_form(line.encode() + b"\r\nHost: x.test\r\n\r\n") is None
+
+
+def test_unescaped_bytes_of_an_address_are_asked_and_recorded(
+    origin: tuple[int, list[bytes]], tmp_path: Path
+) -> None:
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(
+            writer,
+            resolve={"x.test": ("127.0.0.1", origin[0])},
+            authority=Authority.load_or_create(tmp_path / "state"),
+        ) as recorder,
+    ):
+        ask = "GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n\r\n"
+        assert talk(recorder.port, ask.encode()).endswith(b"final")
+        assert origin[1][0].startswith("GET /\u00fc?q=\u00f6 HTTP/1.1\r\n".encode())
+        recorder.wait_quiet(seconds=0)
+        assert recorder.failures == []
+    with (
+        Snapshot.open(tmp_path / "site") as snapshot,
+        Gateway(snapshot, authority=Authority.load_or_create(tmp_path / "state")) as gateway,
+    ):
+        assert talk(gateway.port, ask.encode()).endswith(b"final")
+        assert [entry["verdict"] for entry in gateway.ledger] == ["exact"]

@@ -290,7 +290,7 @@ def test_a_target_that_the_recorder_refuses_is_told(tmp_path: Path) -> None:
         Writer.open(tmp_path / "site") as writer,
         Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
     ):
-        assert raw(recorder.port, f"GET {U}/caf\u00e9")[0] == "400"
+        assert raw(recorder.port, f"GET {U}/caf au lait")[0] == "400"
         ((who, words),) = recorder.failures
         assert who == "client"
         assert "caf" in words

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
+from harness.agents.threads import Behind
 from harness.retrieval import EMPTY, State, changes, state_of
 from harness.task import Task
 from harness.trace import TraceWriter, canonical
@@ -124,6 +125,7 @@ class Attempt:
     requests: Callable[[], list[Part]] | None = None  # tool_call members of what a program asked the gateway
     spent: Spent = field(default_factory=Spent)
     on_change: Callable[[Attempt], None] | None = None
+    behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
     _state: State = field(default_factory=lambda: EMPTY)
     _contracts: dict[str, str] | None = None
@@ -132,7 +134,7 @@ class Attempt:
 
     async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
         """Calls a tool and traces the call. LimitReached before a call over the limit."""
-        self._stop()
+        self.stop_as_before()
         if self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
             raise LimitReached("calls", self.limits.calls)
         begin = time.perf_counter()
@@ -166,7 +168,7 @@ class Attempt:
 
     def before_model(self) -> None:
         """LimitReached when no further model call is allowed; UsageError when a limit can't be kept."""
-        self._stop()
+        self.stop_as_before()
         limits, spent = self.limits, self.spent
         if limits.steps is not None and spent.steps >= limits.steps:
             raise LimitReached("steps", limits.steps)
@@ -201,7 +203,8 @@ class Attempt:
         )
         return reply
 
-    def _stop(self) -> None:
+    def stop_as_before(self) -> None:
+        """Stopped where the first run of this attempt was ended."""
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
             raise Stopped(self.stop)
 

@@ -22,8 +22,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from harness.agents.threads import end_process
 from harness.engine import Job
 from harness.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
+from harness.import_path import look_in
 from harness.judging import Evaluator
 from harness.kept_certificate import (
     NAME,
@@ -45,6 +47,7 @@ from harness.trace import Trace, digest, hashed_part, read_trace
 from harness.workshop import read_rubrics
 from snapshots.appending import write_whole
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from snapshots.words import counted
 
 VERSION = 1
 
@@ -65,6 +68,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
     """
     files = RunFiles(path)
     settings, stands_on = files.manifest()
+    look_in(settings.directory)
     tasks = _same_tasks(files, stands_on)
     attempts: dict[str, dict[str, str]] = {}
     models: set[str] = set()
@@ -90,13 +94,12 @@ def make_certificate(path: Path) -> dict[str, Any]:
     summary = summarise(path, on_trace=look)
     if unfinished := summary.statuses["unfinished"]:
         raise UsageError(
-            f"{path}: {unfinished} of {summary.owed} attempts are unfinished; run it to its end first"
+            f"{path}: {unfinished} of {counted(summary.owed, 'attempt')} unfinished; run it to its end first"
         )
     scoring = scoring_hashes(tasks.values())
     if scoring != {name: stands_on.get(name) for name in scoring} and (different := score_run(path)):
-        count = f"{len(different)} score{'s' * (len(different) > 1)} come{'s' * (len(different) == 1)}"
         raise UsageError(
-            f"{path}: {count} out differently by the scorers of this version; "
+            f"{path}: {counted(len(different), 'score')} came out differently by the scorers of this version; "
             f"`stillweb score {path} --write` puts what they give in place"
         )
     certificate: dict[str, Any] = {
@@ -105,6 +108,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "snapshot": stands_on.get("snapshot"),
         "tasks": stands_on.get("tasks"),
         "refused": stands_on.get("refused", 0),
+        "part_of": stands_on.get("part_of"),
         "rubrics": stands_on.get("rubrics"),
         "contracts": stands_on.get("contracts"),
         "agent": stands_on.get("agent"),
@@ -271,7 +275,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     again.mkdir(parents=True)
     (again / "traces").mkdir()
     began: dict[str, Any] = {
-        name: stands_on[name] for name in ("tasks", "rubrics", "refused") if name in stands_on
+        name: stands_on[name] for name in ("tasks", "rubrics", "refused", "part_of") if name in stands_on
     }
     for name in ("tasks.jsonl", "rubrics.json"):
         if (path / name).exists():
@@ -361,4 +365,6 @@ def _main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    ended = _main(sys.argv[1:])
+    end_process(ended)
+    sys.exit(ended)

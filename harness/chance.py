@@ -7,7 +7,12 @@ from fractions import Fraction
 from math import comb, fsum, lcm
 from random import Random
 
+from snapshots.words import counted
+
 RESAMPLES = 10_000
+# Clusters from which on there is an interval of 95 %. The range of n values holds their median with probability
+# 1 - 2^(1-n) (David & Nagaraja, Order Statistics, 3rd ed., 7.1), and no percentile interval goes beyond it: 94 % for 5.
+LEAST_CLUSTERS = 6
 MOST_SUMS = 50_000  # distinct sums kept while counting sign flips exactly; beyond it they are sampled
 
 
@@ -35,11 +40,7 @@ def permutation_test(
     far = sum(ways for total, ways in counts.items() if abs(total) >= observed)
     return float(
         Fraction(far, 2 ** len(values))
-    ), f"exact permutation test, {clusters_text(len(values))} that changed"
-
-
-def clusters_text(count: int) -> str:
-    return f"{count} cluster{'s' if count != 1 else ''}"
+    ), f"exact permutation test, {counted(len(values), 'cluster')} that changed"
 
 
 def exact(value: float) -> Fraction:
@@ -55,7 +56,7 @@ def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str
         abs(fsum(value if random.random() < 0.5 else -value for value in values)) >= least
         for _ in range(resamples)
     )
-    said = f"permutation test, {resamples} flips sampled with seed {seed}, {clusters_text(len(values))} that changed"
+    said = f"permutation test, {resamples} flips sampled with seed {seed}, {counted(len(values), 'cluster')} that changed"
     return (far + 1) / (resamples + 1), said
 
 

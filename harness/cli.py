@@ -138,6 +138,8 @@ def main(argv: list[str] | None = None) -> int:
     if own:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is closed; a second Ctrl-C has nothing to say
     _drop_unwritten()
+    if own and (threads := sys.modules.get("harness.agents.threads")):  # loaded where agents may have run
+        threads.end_process(code)
     sys.exit(code)
 
 

@@ -46,6 +46,20 @@ def other_rules(a: Rules, b: Rules) -> list[str]:
     return sorted({name for name, _ in set(a) ^ set(b)}) if a and b else []
 
 
+def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
+    """A sentence for each of the runs that takes a part of its task set only."""
+    from harness.left_out import part
+    from harness.run_files import RunFiles
+
+    found = []
+    for name, path in (("A", a), ("B", b)):
+        if path is not None and (of := RunFiles(path).manifest()[1].get("part_of")):
+            words = part(len(RunFiles(path).tasks()), of)
+            both = "; compared are the tasks that both have"
+            found.append(f"{name} has {words}{both}" if b is not None else f"the run has {words}")
+    return tuple(found)
+
+
 def differences(a: Path, b: Path) -> tuple[str, ...]:
     """What two runs stand on that isn't the same, by name; the agent, which is what a comparison is about, left out."""
     from harness.run_files import RunFiles

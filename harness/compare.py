@@ -7,13 +7,14 @@ whole clusters. Nothing here depends on a clock; sampling is seeded and said so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 from math import fsum
 from pathlib import Path
 from typing import Any
 
 from harness.chance import (
+    LEAST_CLUSTERS,
     RESAMPLES,
     bootstrap_interval,
     exact,
@@ -24,7 +25,9 @@ from harness.comparable import Rules, other_rules, rules_of
 from harness.kept_certificate import check_kept
 from harness.scoring import FAULTS, MEASURED, Score, scale_of
 from snapshots.errors import UsageError
+from snapshots.words import counted
 
+MOST_LEFT_OUT = 5  # told each by its name, of one reason
 ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
 
 
@@ -67,8 +70,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides over the pairs they share. `interval` is the 95 % bootstrap interval of `difference` (b - a), None of one
-    cluster, which tells nothing of others.
+    """Two sides over the pairs they share. `interval` is the 95 % bootstrap interval of `difference` (b - a), None of fewer
+    than LEAST_CLUSTERS clusters.
 
     `p` is two-sided, of the permutation test that `test` describes; `sign_p` of the exact sign test over clusters.
     `left_out` names what could not be paired, and why.
@@ -106,6 +109,25 @@ class Comparison:
         way *= self.sense
         found = [pair for pair in self.pairs if pair.delta * way > 0]
         return tuple(sorted(found, key=lambda pair: (-pair.delta * way, pair.task_id)))
+
+    @property
+    def no_interval(self) -> str:
+        """What stands in the place of an interval."""
+        return f"no interval over {counted(self.clusters, 'cluster')}, which takes {LEAST_CLUSTERS}"
+
+    @property
+    def told_left_out(self) -> list[str]:
+        """What could not be paired, for people: of many tasks with one reason the first and how many more."""
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        for task_id, why in self.left_out:
+            by_reason[why].append(task_id)
+        told = []
+        for why, ids in by_reason.items():
+            if len(ids) <= MOST_LEFT_OUT:
+                told += [f"{task_id}: {why}" for task_id in ids]
+            else:
+                told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
+        return told
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
@@ -185,6 +207,10 @@ def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None
         if outcome.metrics:
             ranks.setdefault(outcome.task_id, (main_metric([outcome]), outcome.best, outcome.own))
     kinds = list(dict.fromkeys(ranks.values())) or [(main_metric(a), 1.0, "")]
+    by_own = {kind[2]: kind for kind in reversed(kinds) if kind[2]}
+    for outcome in a:
+        if outcome.own in by_own:  # nobody says what metrics it gives where it gave none
+            ranks.setdefault(outcome.task_id, by_own[outcome.own])
     names = [name for name, _, _ in kinds]
     return [
         Part(
@@ -212,7 +238,7 @@ def compare(
     scored by other rules.
     """
     metric = metric or main_metric(a)
-    known = {outcome.base for outcome in (*a, *b) if metric in outcome.metrics}
+    known = _knowing((*a, *b), metric)
     scale = _scale((*a, *b), metric)
     left, left_out = _by_task(a, metric, known, scale)
     right, right_out = _by_task(b, metric, known, scale)
@@ -242,7 +268,7 @@ def compare_variants(
 ) -> Comparison:
     """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
     metric = metric or main_metric(outcomes)
-    known = {o.base for o in outcomes if metric in o.metrics}
+    known = _knowing(outcomes, metric)
     values, out = _by_task(outcomes, metric, known, _scale(outcomes, metric))
     forms: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     languages: dict[str, set[str]] = defaultdict(set)
@@ -285,17 +311,23 @@ def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, s
     }
 
 
+def _knowing(outcomes: Iterable[Outcome], metric: str) -> set[str]:
+    """Base tasks whose scorer gives the metric, and the scorers of one's own that do: an attempt that failed says no name."""
+    giving = [outcome for outcome in outcomes if metric in outcome.metrics]
+    return {one.base for one in giving} | {f"scorer {one.own}" for one in giving if one.own}
+
+
 def _scale(outcomes: Iterable[Outcome], metric: str) -> tuple[float, str]:
     """What the metric can be at most for the first attempt that has it, and whose measure that is."""
     return next(((one.best, one.own) for one in outcomes if metric in one.metrics), (1.0, ""))
 
 
 def _by_task(
-    outcomes: Sequence[Outcome], metric: str, known: Collection[str], scale: tuple[float, str]
+    outcomes: Sequence[Outcome], metric: str, known: Set[str], scale: tuple[float, str]
 ) -> tuple[dict[str, _Value], dict[str, str]]:
     """The values of tasks, and the tasks left out with the reason.
 
-    `known`: base tasks whose scorer gives the metric; `scale`: what it can be at most in those that are compared.
+    `known`: see `_knowing`; `scale`: what it can be at most in those that are compared.
     """
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
@@ -305,8 +337,10 @@ def _by_task(
     for task_id, group in groups.items():
         lost = sorted(why for o in group if (why := _no_evidence(o, metric)))
         if lost:
-            out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {len(group)} attempts)"
-        elif group[0].base not in known or any(o.metrics and metric not in o.metrics for o in group):
+            out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {counted(len(group), 'attempt')})"
+        elif not {group[0].base, f"scorer {group[0].own}"} & known or any(
+            o.metrics and metric not in o.metrics for o in group
+        ):
             out[task_id] = f"has no metric {metric!r}"
         elif any(metric in o.metrics and (o.best, o.own) != scale for o in group):
             out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
@@ -344,7 +378,8 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
     for pair in pairs:
         clusters[pair.base].append(pair.delta)
     groups = [clusters[base] for base in sorted(clusters)]
-    interval = bootstrap_interval(groups, seed=seed, resamples=resamples) if len(groups) > 1 else None
+    enough = len(groups) >= LEAST_CLUSTERS
+    interval = bootstrap_interval(groups, seed=seed, resamples=resamples) if enough else None
     p, test = permutation_test([fsum(group) for group in groups], seed=seed, resamples=resamples)
     n = len(pairs)
     return Comparison(

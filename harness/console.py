@@ -23,11 +23,6 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def counted(number: int, what: str) -> str:
-    """A number with its noun: 1 request, 2 requests."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def decimals(value: float, digits: int, sign: str = "") -> str:
     """A figure with that many decimals (and a plus, with `sign`), more where it would look whole and isn't: p 0.00002 is not 0, nor 0.9996 all right."""
     while float(text := f"{value:{sign}.{digits}f}").is_integer() and value != int(value) and digits < 12:

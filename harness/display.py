@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from harness.engine import Outcome
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from harness.attempt import Attempt
@@ -53,8 +54,8 @@ class Totals:
         parts = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
         cost = "cost unknown" if self.cost is None else f"cost {self.cost:.4f}"
         return (
-            f"{self.done} of {self.total} attempts ({parts or 'none yet'}); {self.calls} tool calls, "
-            f"{self.misses} misses, {self.tokens} tokens, {cost}"
+            f"{self.done} of {counted(self.total, 'attempt')} ({parts or 'none yet'}); "
+            f"{counted(self.calls, 'tool call')}, {counted(self.misses, 'miss')}, {counted(self.tokens, 'token')}, {cost}"
         )
 
 
@@ -63,7 +64,7 @@ def describe(outcome: Outcome) -> str:
     names = [name for name in outcome.metrics if not name.startswith(("raw_", "forgiven_"))]
     shown = [f"{name} {_number(outcome.metrics[name])}" for name in names[:4]]
     if outcome.misses:
-        shown.append(f"{outcome.misses} misses")
+        shown.append(counted(outcome.misses, "miss"))
     if outcome.error:
         shown.append(one_line(outcome.error))
     elif outcome.answer is not None:
@@ -157,7 +158,7 @@ class PlainDisplay:
 
     def _still(self, seconds: float) -> str:
         running = [
-            f"{one.task.id}/{one.number} ({one.spent.steps} model calls, {one.spent.calls} tool calls)"
+            f"{one.task.id}/{one.number} ({counted(one.spent.steps, 'model call')}, {counted(one.spent.calls, 'tool call')})"
             for one in list(self._running.values())
         ]
         named = ", ".join(running[:MOST_NAMED]) or "attempts elsewhere"

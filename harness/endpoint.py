@@ -22,6 +22,7 @@ import httpx
 from harness.tape import Answer, Call, ModelError, Tape, kept_headers
 from proxy.isolation import isolated
 from snapshots.errors import MissingCapability
+from snapshots.words import counted
 
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
@@ -116,7 +117,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 headers = kept_headers(list(response.headers.items()))
                 return Answer(response.status_code, headers, self._hide_bytes(content))
             if number >= self._retry.tries:
-                raise ModelError(f"{call.url}: {self._hide(problem)} (tried {number} times)")
+                raise ModelError(f"{call.url}: {self._hide(problem)} (tried {counted(number, 'time')})")
             await self._sleep(self._retry.delay(number, call.key, asked))
 
     def _hide(self, text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from snapshots.errors import UsageError
@@ -27,6 +28,7 @@ class Job:
     again: bool = field(
         default=False, compare=False
     )  # it failed and is made again: what was refused is asked anew
+    judged: Path | None = field(default=None, compare=False)  # its trace, where only its judge is asked again
 
 
 @dataclass(frozen=True, slots=True)

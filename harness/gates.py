@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.chance import clusters_text
+from harness.chance import LEAST_CLUSTERS
 from harness.compare import ONLY_FIRST, ONLY_THERE, Comparison
 from snapshots.errors import GateFailed, UsageError
+from snapshots.words import counted
 
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 
@@ -50,7 +51,7 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
                 f"gate {gate!r}: expected `regressed` or one of {', '.join(seen)} with < or > and a number"
             )
         if (value := seen[name]) is None:
-            failed.append(f"{gate.strip()}: there is no interval over {clusters_text(comparison.clusters)}")
+            failed.append(f"{gate.strip()}: {comparison.no_interval}")
         elif {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
             failed.append(f"{gate.strip()}: {name} is {value:.4g}")
     return failed
@@ -66,7 +67,6 @@ _UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
     (lambda why: why == ONLY_FIRST, "tasks of the first run are not in the second"),
     (lambda why: why.endswith(ONLY_THERE), "the second run's snapshot lacks what tasks need"),
 )
-ENOUGH = 6  # clusters: if all of n got worse, p is 2/2**n
 
 
 def _regressed(comparison: Comparison) -> str | None:
@@ -78,11 +78,11 @@ def _regressed(comparison: Comparison) -> str | None:
         return None
     if comparison.p <= 0.05:
         return f"difference {comparison.difference:.4g}, p {comparison.p:.4g}"
-    if comparison.clusters >= ENOUGH:
+    if comparison.clusters >= LEAST_CLUSTERS:  # if all of n got worse, p is 2/2**n
         return None
     return (
-        f"difference {comparison.difference:.4g} over {clusters_text(comparison.clusters)}, too few to tell it from "
-        f"chance ({ENOUGH} could); gate on difference or worse instead"
+        f"difference {comparison.difference:.4g} over {counted(comparison.clusters, 'cluster')}, too few to tell it from "
+        f"chance ({LEAST_CLUSTERS} could); gate on difference or worse instead"
     )
 
 

@@ -149,8 +149,9 @@ def conclude(
     evaluator: Evaluator,
     session: str,
     page: Page | None = None,
+    aside: Event | None = None,
 ) -> Score:
-    """Scores an attempt and writes its last two events, `answer` and `score`."""
+    """Scores an attempt and writes its last two events, `answer` (with `aside`, which no hash covers) and `score`."""
     judge = _TracingJudge(evaluator.judge, trace, session) if evaluator.judge else None
     context = evaluator.context(task, judge=judge, page=page and _tracing_page(page, trace))
     result = _score(task, text, end, error, context)
@@ -160,6 +161,8 @@ def conclude(
         answer["error"] = error
     if rows is not None:
         answer["rows"] = rows
+    if aside:
+        answer["aside"] = aside
     trace.write("answer", **answer)
     trace.write("score", **result.to_json())
     return result
@@ -218,6 +221,25 @@ def failure(trace: Trace) -> str:
     if not scoring_failed(score):
         return ""
     return "its scorer failed: " + str((score or {})["detail"]["problems"][0]).removeprefix(_FAILED)
+
+
+def unjudged(trace: Trace) -> str:
+    """What a judge of this attempt gave that can't be read, "" where all could be: it may be asked again."""
+    detail = (trace.last("score") or {}).get("detail", {})
+    if detail.get("fault") != "judge":
+        return ""
+    problems = [str(problem) for problem in detail.get("problems") or ()]
+    told = [one for one in problems if one.startswith(("the judge", "the grader", "no vote"))]
+    return next(iter(told or problems), "it said nothing")
+
+
+def take_over(trace: TraceWriter, before: Trace) -> None:
+    """Writes what the agent of an earlier attempt did into a new trace, for a judge to be asked again."""
+    for event in before.events:
+        if event["event"] not in ("answer", "score", "review") and event.get("purpose") != "judge":
+            trace.write(
+                event["event"], **{name: value for name, value in event.items() if name not in ("event", "n")}
+            )
 
 
 def _score(task: Task, text: str | None, end: str, error: str | None, context: Context) -> Score:

@@ -19,6 +19,7 @@ from harness.sessions import session_of
 from snapshots.errors import UsageError
 from snapshots.matching import check_accept
 from snapshots.request import Request
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from proxy.replies import Reply
@@ -296,7 +297,7 @@ class Case:
         """Why the test fails, whatever it asserts itself: too many misses, or a way round the snapshot."""
         misses = self.misses()
         if len(misses) > self.max_misses:
-            many = "1 request is" if len(misses) == 1 else f"{len(misses)} requests are"
+            many = f"{counted(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
             return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
         if self.blocked.attempts:
             return "the network is blocked in this test; it tried\n" + "\n".join(self.blocked.attempts)

@@ -22,6 +22,7 @@ from typing import Any
 from harness.run_files import RunFiles
 from harness.trace import Event, Trace, append_event, read_trace
 from snapshots.errors import DamagedInput, UsageError
+from snapshots.words import counted
 
 COMPOSITION = "final answer composition error"
 CLASSES = {
@@ -134,7 +135,7 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
     hints: list[Hint] = []
     misses = [e for e in trace.misses if not (e.get("meta") or {}).get("irrelevant")]
     if misses:
-        text = f"{len(misses)} tool call{'s' if len(misses) != 1 else ''} missed the snapshot"
+        text = f"{counted(len(misses), 'tool call')} missed the snapshot"
         hints.append(Hint("retrieval dependency not closed", text, tuple(e["n"] for e in misses)))
     unseen = [
         c
@@ -212,7 +213,7 @@ def check_review(trace: Trace, review: Review) -> None:
         raise UsageError("nearest class: must be another than the class chosen")
     if review.decisive_event > len(trace.events):
         raise UsageError(
-            f"decisive event: the trace has {len(trace.events)} steps, not {review.decisive_event}"
+            f"decisive event: the trace has {counted(len(trace.events), 'step')}, not {review.decisive_event}"
         )
     open_signals = [hint for hint in hints_of(trace) if hint.upstream]
     if review.primary == COMPOSITION and open_signals and not review.override:

@@ -199,7 +199,7 @@ class RunFiles:
                     "go on with the same, or choose another directory"
                 )
         for name, value in hashes.items():
-            if stood_on.get(name) != value and name != "code":
+            if stood_on.get(name) != value and name not in ("code", "part_of"):
                 raise UsageError(
                     f"{self.path}: {name} is not what it was when this run began; choose another directory"
                 )
@@ -271,20 +271,22 @@ class RunFiles:
             self._set_aside(part, part.name.removesuffix(".jsonl.part"), "interrupted")
         return len(parts)
 
-    def set_aside_failed(self, task_id: str, attempt: int) -> None:
-        """Moves the trace of an attempt that is made again to failed/, where it is counted."""
+    def set_aside_failed(self, task_id: str, attempt: int) -> Path:
+        """Moves the trace of an attempt that is made again to failed/, where it is counted; returns where it lies."""
         path = self.trace_path(task_id, attempt)
-        self._set_aside(path, path.name.removesuffix(".jsonl"), "failed")
+        return self._set_aside(path, path.name.removesuffix(".jsonl"), "failed")
 
     def made_again(self) -> int:
         """How many attempts had failed and were made again."""
         return sum(1 for _ in (self.path / "failed").glob("*.failed-*.jsonl"))
 
-    def _set_aside(self, path: Path, name: str, why: str) -> None:
+    def _set_aside(self, path: Path, name: str, why: str) -> Path:
         keep = self.path / why
         keep.mkdir(exist_ok=True)
         number = 1 + sum(1 for _ in keep.glob(f"{name}.{why}-*"))
-        os.replace(path, keep / f"{name}.{why}-{number}.jsonl")
+        there = keep / f"{name}.{why}-{number}.jsonl"
+        os.replace(path, there)
+        return there
 
 
 def json_line(value: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -19,26 +18,25 @@ from pathlib import Path
 from typing import Any
 
 from harness.agents import agent_of
-from harness.agents.overdue import Overdue, ended_after
-from harness.attempt import Attempt, LimitReached, Stopped
+from harness.agents.threads import Threads
+from harness.attempt import Attempt
 from harness.display import Display, PlainDisplay
 from harness.engine import Engine, Job, LocalEngine, Outcome
-from harness.final_page import final_page
 from harness.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
-from harness.judging import conclude, failed_scoring, failure
+from harness.judging import failure, unjudged
+from harness.playing import Played, as_before, play, score_attempt
 from harness.ready import check_ready
-from harness.repeating import ENDPOINT_FAILED, Known
+from harness.repeating import Known
 from harness.run_files import RunFiles, Settings, trace_name
-from harness.sandbox import ended_together
-from harness.scoring import Score
+from harness.scoring import Score, find_scorer
 from harness.sessions import session_of
-from harness.tape import ModelError, gather
+from harness.tape import gather
 from harness.task import Task, TaskSet
-from harness.trace import TraceWriter, read_trace
+from harness.trace import Trace, TraceWriter, read_trace
 from harness.workshop import Workshop
 from proxy import running
 from snapshots import Snapshot
-from snapshots.errors import MissingCapability, StillwebError, UsageError
+from snapshots.errors import UsageError
 
 SCORING = ("evaluator", "scorers")  # what run.json says of who scored
 
@@ -70,8 +68,9 @@ def start_run(
 ) -> RunFiles:
     """Makes a run's directory, or checks that the one there is the same run.
 
-    `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there). `refused` is how
-    many records of the set could not be read; it is told with the scores of a run of the whole set.
+    `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there); that the run is a
+    part of its set is told with its scores. `refused` is how many records of the set could not be read; it is told with
+    the scores of a run of the whole set.
     """
     chosen = choose(tasks, limit, only)
     if not chosen:
@@ -90,7 +89,13 @@ def start_run(
         {
             "tasks": TaskSet("run", tuple(chosen)).digest,
             "rubrics": rubrics_hash(rubrics or {}),
-            **({"refused": refused} if refused and limit is None and not only else {}),
+            **(
+                {"part_of": len(tasks)}
+                if len(chosen) < len(tasks)
+                else {"refused": refused}
+                if refused
+                else {}
+            ),
         },
     )
     if not fresh:
@@ -111,6 +116,8 @@ def _move(files: RunFiles, settings: Settings) -> None:
         with Snapshot.open(*settings.snapshots) as snapshot:
             now["snapshot"] = snapshot.id
     _same(files, stands_on, now)
+    for name in sorted({task.scorer for task in files.tasks() if ":" in task.scorer}):
+        find_scorer(name)  # one that is not found from here leaves the run where it was begun
     files.write_manifest(settings, stands_on)
 
 
@@ -136,15 +143,25 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
 
 
 def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
-    """The attempts still to be made: those without a trace and, on request, those that failed."""
+    """The attempts still to be made: those without a trace and, on request, those that failed or that a judge did."""
     settings, _ = files.manifest()
     jobs: list[Job] = []
     for number in range(1, settings.epochs + 1):
         for task in files.tasks():
             path = files.trace_path(task.id, number)
-            if not path.exists() or (retry_failed and failure(read_trace(path))):
+            if not path.exists() or (retry_failed and _to_retry(read_trace(path))):
                 jobs.append(Job(task.id, number))
     return jobs
+
+
+def _to_retry(trace: Trace) -> str:
+    return failure(trace) or unjudged(trace)
+
+
+def _only_judged(path: Path) -> bool:
+    """Whether all that failed was a judge, so that the agent's part stands. A page that was scored is not kept."""
+    trace = read_trace(path)
+    return not failure(trace) and not any(event["kind"] == "page" for event in trace.of("evidence"))
 
 
 def run_attempts(
@@ -168,14 +185,24 @@ def run_attempts(
     with files.alone():
         files.set_aside_interrupted()
         jobs = owed(files, retry_failed=retry_failed)
-        failed = {job for job in jobs if files.trace_path(job.task_id, job.attempt).exists()}
-        for job in failed:
-            files.set_aside_failed(job.task_id, job.attempt)
+        judged: dict[Job, Path | None] = {}  # of the attempts that are made again
+        for job in jobs:
+            if (trace := files.trace_path(job.task_id, job.attempt)).exists():
+                alone = _only_judged(trace)
+                there = files.set_aside_failed(job.task_id, job.attempt)
+                judged[job] = there if alone else None
         if jobs:
             (path / "certificate.json").unlink(missing_ok=True)  # it is of the traces before
         told = unsolvable or {}
         jobs = [
-            replace(job, unsolvable=told.get(job.task_id), known=known, again=job in failed) for job in jobs
+            replace(
+                job,
+                unsolvable=told.get(job.task_id),
+                known=known,
+                again=job in judged,
+                judged=judged.get(job),
+            )
+            for job in jobs
         ]
         return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay(), embedder)
 
@@ -195,6 +222,7 @@ def _make(
         shown.finished(outcome)
 
     async def all_of_them() -> None:
+        asyncio.get_running_loop().set_default_executor(Threads(thread_name_prefix="stillweb-work"))
         async with Workshop.open(files.path, embedder=embedder) as shop:
             note_foundations(shop)
             await (engine or LocalEngine()).run(jobs, partial(run_one, shop, display=shown), done)
@@ -249,8 +277,9 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
     session = session_of(f"{task.id}/{job.attempt}")
     begin = time.perf_counter()
     if job.again and shop.tape is not None:
-        for name in (session, f"{session}/judge"):
-            shop.tape.ask_again(name)
+        shop.tape.ask_again(session)
+        shop.tape.ask_again(f"{session}/judge", everything=job.judged is not None)
+    played: Played
     async with AsyncExitStack() as stack:
         tools: Any = shop.tools.session(session) if shop.tools else NoTools()
         stack.push_async_callback(tools.close)
@@ -273,13 +302,15 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         if display:
             display.changed(attempt)
         reason = job.unsolvable or task.meta.get("unsolvable")
-        if reason:
-            played: Played = (None, "unsolvable", str(reason))
+        if job.judged is not None:
+            played = as_before(attempt, read_trace(job.judged))
+        elif reason:
+            played = (None, "unsolvable", str(reason))
         else:
             if (prepare := getattr(tools, "prepare", None)) is not None:
                 prepare()  # while the agent thinks of its first call
-            played = await _play(shop, attempt, repeating=known is not None)
-        score = await _conclude(shop, attempt, played, tools, known)
+            played = await play(shop, attempt, repeating=known is not None)
+        score = await score_attempt(shop, attempt, played, tools, known)
         trace.finish()
     if display:
         display.left(attempt, time.perf_counter() - begin)
@@ -318,70 +349,3 @@ def _write_header(trace: TraceWriter, shop: Workshop, task: Task, number: int, s
         scoring=shop.evaluator.settings(),
         aside={"started": time.time()},
     )
-
-
-Played = tuple[str | None, str, str | None]  # the answer, how the attempt ended, and what went wrong
-
-
-async def _play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> Played:
-    limit = attempt.limits.seconds
-    lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
-    seconds = 3 * limit + 30 if lenient and limit else limit
-    try:
-        async with asyncio.timeout(seconds) as timer:
-            with ended_after(seconds):
-                text: Any = await shop.agent.run(attempt)
-        if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
-            return None, "error", f"the agent's answer is no text but {type(text).__name__}"
-        return text, "none" if text is None else "answered", None
-    except LimitReached as reached:
-        return None, reached.limit, str(reached)
-    except Stopped as stopped:
-        if stopped.stop.end == "error":
-            attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
-        return None, stopped.stop.end, stopped.stop.error
-    except TimeoutError as error:
-        if timer.expired():
-            return None, "seconds", f"the limit of {limit:g} seconds is used up"
-        return None, "error", f"TimeoutError: {error}"
-    except Overdue:
-        return None, "seconds", f"the limit of {limit:g} seconds is used up"
-    except MissingCapability:
-        raise  # no browser, full disk: the machine's fault, which no attempt may be scored by
-    except ModelError as error:
-        attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
-        return None, "error", str(error)
-    except StillwebError as error:
-        return None, "error", str(error)
-    except Exception as error:  # noqa: BLE001 - agents are foreign code; their failure is a result, told in full
-        frames = "".join(traceback.format_exception(error))
-        attempt.trace.write(
-            "evidence", kind="note", text="the agent raised an exception", aside={"traceback": frames}
-        )
-        return None, "error", f"{type(error).__name__}: {error}"
-
-
-async def _conclude(
-    shop: Workshop, attempt: Attempt, played: Played, tools: Any, known: Known | None
-) -> Score:
-    """Scores in a thread (judges and sandboxes block), with the final page at hand where there is one."""
-    page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
-    text, end, error = played
-    arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page)
-    try:
-        if attempt.task.scorer in ("table", "exact"):
-            return conclude(*arguments)  # quick and blocking nothing: no thread for it
-        with ended_together() as sandboxes:
-            try:
-                return await asyncio.to_thread(conclude, *arguments)
-            except asyncio.CancelledError:
-                sandboxes.end()  # the thread would wait for them, and the process for the thread
-                raise
-    except MissingCapability:
-        raise  # as above: a sandbox or a judge's key that is missing is no fault of the answer
-    except StillwebError as failure:
-        before = known.unscored.get((attempt.task.id, attempt.number)) if known else None
-        result = failed_scoring(attempt.task, before or failure)
-        attempt.trace.write("answer", text=text, end=end, error=error)
-        attempt.trace.write("score", **result.to_json())
-        return result

@@ -9,9 +9,9 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from harness.console import counted
 from harness.hashes import scoring_hashes
-from harness.judging import Evaluator, failure, rescore
+from harness.import_path import look_in
+from harness.judging import Evaluator, failure, rescore, unjudged
 from harness.run_files import RunFiles
 from harness.scoring import MEASURED, STATUSES, Score, scale_of
 from harness.scoring.embeddings import embedder_for
@@ -43,7 +43,9 @@ class Summary:
     `measured` are the means of what differs from machine to machine (seconds): shown, and in no hash. `failed` are the
     attempts that did not come to a score that means anything, with the reason; in no hash, as the statuses say it.
     `supposed` are the rules of side-cars that no rubric says (a row key, the columns, the order), each with how many
-    tasks stand on it; in no hash, as the side-cars say it.
+    tasks stand on it; in no hash, as the side-cars say it. `part_of`: how many tasks the set has of which the run takes
+    some only (`--only`, `--limit`), None for the whole; the certificate has it as a member of its own. `unjudged` are
+    the attempts of which a judge said something that can't be read, with what; their scores say so, too.
     """
 
     owed: int
@@ -57,18 +59,8 @@ class Summary:
     measured: dict[str, Mean] = field(default_factory=dict)
     failed: tuple[tuple[str, str], ...] = ()
     supposed: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def told_supposed(self) -> str:
-        """What was supposed, in words; "" where nothing was."""
-        parts = ", ".join(
-            f"{name} of {counted(count, 'task')}" for name, count in sorted(self.supposed.items())
-        )
-        return (
-            f"supposed, for the rubric does not say it: {parts} (`stillweb rubric lint` names them)"
-            if parts
-            else ""
-        )
+    part_of: int | None = None
+    unjudged: tuple[tuple[str, str], ...] = ()
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """A JSON object; without what was measured it is part of the certificate."""
@@ -89,6 +81,8 @@ class Summary:
                 {
                     "measured": {name: asdict(mean) for name, mean in self.measured.items()},
                     "supposed": dict(sorted(self.supposed.items())),
+                    "part_of": self.part_of,
+                    "unjudged": [list(one) for one in self.unjudged],
                 }
                 if measured
                 else {}
@@ -107,8 +101,10 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     scorers: Counter[str] = Counter()  # attempts owed to each
     gives: dict[str, set[str]] = defaultdict(set)  # the metrics of each scorer
     failed: list[tuple[str, str]] = []
+    unread: list[tuple[str, str]] = []
     supposed: dict[str, set[str]] = defaultdict(set)  # the tasks by what of their side-cars no rubric says
-    for task, number, trace in RunFiles(path).attempts():
+    files = RunFiles(path)
+    for task, number, trace in files.attempts():
         owed += 1
         scorers[task.scorer] += 1
         if trace is None:
@@ -120,6 +116,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         assert score is not None
         if why := failure(trace):
             failed.append((f"{task.id}.{number}", why))
+        elif why := unjudged(trace):
+            unread.append((f"{task.id}.{number}", why))
         if task.scorer == "table":
             for rule in score["detail"].get("assumed", ()):
                 supposed[rule].add(task.id)
@@ -158,6 +156,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         measured,
         tuple(failed),
         {rule: len(tasks) for rule, tasks in supposed.items()},
+        files.manifest()[1].get("part_of"),
+        tuple(unread),
     )
 
 
@@ -196,6 +196,7 @@ def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[
     """
     files = RunFiles(path)
     settings, stands_on = files.manifest()
+    look_in(settings.directory)
     tasks = files.tasks()
     embedder = embedder or embedder_for({task.scorer for task in tasks}, settings.env)
     evaluator = Evaluator(

@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote
 
 from harness.trace import canonical
 from snapshots.errors import StillwebError, UsageError
+from snapshots.words import counted
 
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
@@ -178,13 +179,18 @@ class Tape:
             self._generation[name] = self._generation.get(name, 0) + 1
             self._sessions[name] = _Session()
 
-    def ask_again(self, name: str) -> None:
-        """In `auto`, what a session was refused (a 4xx) is asked again: a new generation begins, which keeps the rest."""
+    def ask_again(self, name: str, *, everything: bool = False) -> None:
+        """In `auto`, what a session was refused (a 4xx) is asked again: a new generation begins, which keeps the rest.
+
+        `everything`: nothing is kept, for answers that nobody could read.
+        """
         old = self._sessions.get(name)
         if self.mode != "auto" or old is None:
             return
         answers = [(where, self._read(where)) for _, where in old.calls]
-        if all(answer.status < 400 for _, answer in answers):
+        if everything:
+            answers = []
+        elif all(answer.status < 400 for _, answer in answers):
             return
         self._begun.discard(name)
         self._begin(name)
@@ -241,8 +247,8 @@ class Tape:
         if session is None or not session.calls:
             return f"{place}: nothing was recorded for this task and attempt"
         if call.key in session.by_key:
-            times = len(session.by_key[call.key])
-            return f"{place}: the same request was recorded {times} time{'s' * (times > 1)} and is made once more"
+            times = counted(len(session.by_key[call.key]), "time")
+            return f"{place}: the same request was recorded {times} and is made once more"
         now = parsed(call.body)
         best: tuple[int, int, str] | None = None
         for number, (_, where) in enumerate(session.calls, 1):

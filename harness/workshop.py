@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from harness.agents import Agent, agent_of
 from harness.attempt import ToolSession
+from harness.import_path import look_in
 from harness.judging import Evaluator
 from harness.run_files import RunFiles, Settings
 from harness.scoring.embeddings import embedder_for
@@ -58,6 +59,7 @@ class Workshop:
         """
         files = RunFiles(run_path)
         settings, _ = files.manifest()
+        look_in(settings.directory)
         tasks = {task.id: task for task in files.tasks()}
         evaluator = Evaluator(
             rubrics=read_rubrics(files),
@@ -149,18 +151,14 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
 
 
 def _factory(settings: Settings) -> Callable[..., Tools] | None:
-    """What makes all tools of a run; a tool of one's own brings its contract and goes with others."""
-    if not any(":" in name for name in settings.contracts):
+    """What makes all tools of a run: it stands alone. A tool of one's own, which a toolset makes, brings a contract."""
+    alone = settings.contracts[0] if len(settings.contracts) == 1 else ""
+    if ":" not in alone:
         return None
     from harness.tools.toolset import find_own
 
-    for name in settings.contracts:
-        found: Callable[..., Tools] | None = find_own(name) if ":" in name else None
-        if found is not None and not hasattr(found, "contract"):
-            if len(settings.contracts) > 1:
-                raise UsageError(f"contract {name!r}: has no member `contract`, so it can't go with others")
-            return found
-    return None
+    found: Callable[..., Tools] = find_own(alone)
+    return None if hasattr(found, "contract") else found
 
 
 def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, str]]:

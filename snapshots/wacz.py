@@ -13,6 +13,7 @@ from snapshots.appending import FULL_DISK, full_disk
 from snapshots.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
 from snapshots.errors import UsageError
 from snapshots.places import Place, chunks
+from snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: first of the texts, then of the bytes to pack
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # of every entry: when it was sealed is no part of a snapshot
@@ -41,7 +42,7 @@ class SealReport:
     def text(self) -> str:
         """A few lines for people."""
         lines = [
-            f"{self.path}: {self.captures} captures, {self.views} views, {self.texts} texts,"
+            f"{self.path}: {counted(self.captures, 'capture')}, {counted(self.views, 'view')}, {counted(self.texts, 'text')},"
             f" {self.size / 1e6:.1f} MB",
             f"id {self.id}",
         ]

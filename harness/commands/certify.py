@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.console import print_json, progress
+from snapshots.words import counted
 
 
 @click.command("certify")
@@ -50,5 +51,5 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
         if outcome.holds and before not in (None, outcome.hash):
             click.echo(f"the certificate that lay with the run, {before}, was made by other code than this")
         if outcome.holds:
-            click.echo(f"{times} repetitions in fresh processes: the same")
+            click.echo(f"{counted(times, 'repetition')} in fresh processes: the same")
     return 0 if outcome.holds else 1

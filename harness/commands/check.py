@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.console import print_json, progress, say, say_damage, table
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from proxy.checking import CheckReport
@@ -77,7 +78,7 @@ def command(
         ]
         click.echo(table(["view", "text", "aria", "pixels", "used", "missed", "error"], rows))
         shares = ", ".join(f"{name} equal in {share:.1%}" for name, share in _shares(report).items())
-        click.echo(f"{len(report.views)} views in {report.seconds:.1f} s: {shares}")
+        click.echo(f"{counted(len(report.views), 'view')} in {report.seconds:.1f} s: {shares}")
     return 0 if report.passed(least_text, least_pixels) else 1
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import counted, decimals, print_json, say, table
+from harness.console import decimals, print_json, say, table
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from harness.compare import Comparison
@@ -42,7 +43,7 @@ def command(
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
-    from harness.comparable import differences
+    from harness.comparable import differences, parts_of_sets
     from harness.compare import compare, compare_variants, parts_of, read_outcomes
     from harness.gates import check_gates
     from harness.repeats import errors_by_base, flips
@@ -80,12 +81,16 @@ def command(
         within = {"differs": list(differences(a, b))}
         for reason in untold:
             say(str(reason))
+    partial = parts_of_sets(a, b)
+    within["parts"] = list(partial)
     if as_json:
         others = {"others": [one.to_json() for one in found[1:]]} if found[1:] else {}
         print_json({**(found[0].to_json() if found else {"metric": parts[0].name}), **within, **others})
     else:
         if within.get("differs"):
             click.echo(f"the runs stand on different {', '.join(within['differs'])}")
+        for sentence in partial:
+            click.echo(sentence)
         for one in found:
             _told(one, ("constraint", "goal") if b is None else ("A", "B"))
         if not found:
@@ -100,14 +105,14 @@ def command(
         for cluster in within.get("errors_by_base", ()):
             how = ", ".join(f"{count} {status}" for status, count in cluster["statuses"].items())
             click.echo(
-                f"errors: {cluster['base']}: {cluster['wrong']} of {cluster['attempts']} attempts ({how})"
+                f"errors: {cluster['base']}: {cluster['wrong']} of {counted(cluster['attempts'], 'attempt')} ({how})"
             )
     if not found:
         return
     if page is not None:
         from harness.report.comparison import write_comparison
 
-        click.echo(str(write_comparison(found, page, within.get("differs", ())).resolve()))
+        click.echo(str(write_comparison(found, page, within.get("differs", ()), partial).resolve()))
     check_gates(found, gates)
 
 
@@ -118,15 +123,15 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
     ]
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
-    interval = "no interval"
+    interval = comparison.no_interval
     if comparison.interval:
         low, high = comparison.interval
         interval = f"95 % interval {decimals(low, 4, '+')} to {decimals(high, 4, '+')}"
     click.echo(
         f"{comparison.metric}: {decimals(comparison.mean_a, 4)} to {decimals(comparison.mean_b, 4)}, difference "
         f"{decimals(comparison.difference, 4, '+')} ({interval}), p {decimals(comparison.p, 4)} "
-        f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {len(comparison.pairs)} tasks in "
-        f"{comparison.clusters} clusters, {len(comparison.worse)} worse, {len(comparison.better)} better"
+        f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {counted(len(comparison.pairs), 'task')} in "
+        f"{counted(comparison.clusters, 'cluster')}, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )
-    for task, why in comparison.left_out:
-        click.echo(f"left out of {comparison.metric}: {task}: {why}")
+    for line in comparison.told_left_out:
+        click.echo(f"left out of {comparison.metric}: {line}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.console import print_json, say
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from harness.affected import Affected
@@ -107,7 +108,7 @@ def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None
     if touched is not None:
         for one in touched:
             click.echo(f"task {one.task_id}: {'; '.join(one.reasons)}")
-        click.echo(f"{len(touched)} tasks affected")
+        click.echo(f"{counted(len(touched), 'task')} affected")
     click.echo(_total(found))
 
 
@@ -121,7 +122,7 @@ def _total(found: Diff) -> str:
         for what in ("captures", "views", "texts")
     ]
     if found.restated:
-        parts.append(f"{found.restated} captures only have another name for their state")
+        parts.append(f"{counted(found.restated, 'capture')} only with another name for the state")
     return "; ".join(parts) if not found.same else f"the same: {found.a}" if found.a == found.b else (
         "nothing that is served differs; " + "; ".join(parts)
     )  # fmt: skip

@@ -10,6 +10,7 @@ import click
 
 from harness.commands.address import split_address
 from harness.console import print_json, say, say_damage
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
@@ -108,7 +109,9 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
         for number, one in enumerate(found, 1):
             path = out / f"table-{number}.csv"
             path.write_text(one.csv(), encoding="utf-8")
-            say(f"{path}: {len(one.rows)} rows, {one.width} columns  {one.caption}".rstrip())
+            say(
+                f"{path}: {counted(len(one.rows), 'row')}, {counted(one.width, 'column')}  {one.caption}".rstrip()
+            )
     if not found:
         say(f"stillweb: {address}: has no table")
     return 0 if found else 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.console import progress, say
+from snapshots.words import counted
 
 
 @click.command("import")
@@ -36,4 +37,4 @@ def command(files: tuple[Path, ...], out: Path) -> None:
             f"answered otherwise on another day: {len(other)} of its requests, such as {early.url} "
             f"({early.timestamp[:8]}, {late.timestamp[:8]}); to have the site of one day, take its files alone"
         )
-    click.echo(f"{out}: {report.captures} captures, {report.views} views")
+    click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}")

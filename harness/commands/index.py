@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.console import progress
+from snapshots.words import counted
 
 
 @click.command("index")
@@ -21,4 +22,4 @@ def command(snapshot: Path) -> None:
 
     with progress("indexing") as advance:
         captures = reindex(snapshot, progress=advance)
-    click.echo(f"{snapshot}: {captures} captures")
+    click.echo(f"{snapshot}: {counted(captures, 'capture')}")

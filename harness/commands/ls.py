@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.console import print_json, say, say_damage, table
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
@@ -62,7 +63,9 @@ def command(
             return 0
         rows = [[c.method, str(c.status), c.mime, c.timestamp, c.url] for c in captures]
         click.echo(table(["method", "status", "type", "time", "URL"], rows))
-        click.echo(f"{len(captures)} captures, {len(snapshot.views())} views, snapshot {snapshot.id}")
+        click.echo(
+            f"{counted(len(captures), 'capture')}, {counted(len(snapshot.views()), 'view')}, snapshot {snapshot.id}"
+        )
     return 0
 
 

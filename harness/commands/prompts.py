@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.console import progress, say
+from snapshots.words import counted
 
 
 @click.group("prompts")
@@ -61,5 +62,7 @@ def build(
             file.write(json_line(line) + "\n")
     for failure in failed:
         say(f"no prompt for {failure.task_id}: {failure.reason}")
-    say(f"{out}: {len(results) - len(failed)} prompts, {len(failed)} failed, {len(rows.problems)} unreadable")
+    say(
+        f"{out}: {counted(len(results) - len(failed), 'prompt')}, {len(failed)} failed, {len(rows.problems)} unreadable"
+    )
     return 1 if failed or rows.problems else 0

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.program import WithProgram, program_of
-from harness.console import counted, say, status_line, table
+from harness.console import say, status_line, table
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from proxy.explorer import Limits
@@ -334,7 +335,7 @@ def _explore(
     explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices)
     failed = 0
     for url in urls:
-        graph = explorer.explore(url, lambda count, newest: show(f"{count} views: {newest}"))
+        graph = explorer.explore(url, lambda count, newest: show(f"{counted(count, 'view')}: {newest}"))
         rows = [[node.address, str(node.depth), node.title] for node in graph.views]
         click.echo(table(["view", "depth", "title"], rows))
         for steps, why in [*graph.failed, *graph.walls]:
@@ -342,7 +343,7 @@ def _explore(
         for line in graph.robots:
             say(line)
         say(
-            f"{url}: {len(graph.views)} views, {len(graph.edges)} ways between them; {graph.ended or 'interrupted'}"
+            f"{url}: {counted(len(graph.views), 'view')}, {counted(len(graph.edges), 'way')} between them; {graph.ended or 'interrupted'}"
         )
         failed += not graph.views
     return 1 if failed else 0

@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from harness.commands.program import WithProgram, program_of
-from harness.console import counted, say, say_damage
+from harness.console import say, say_damage
+from snapshots.words import counted
 
 
 @click.command("replay", cls=WithProgram)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harness.console import say
+from snapshots.words import counted
 
 
 @click.command("review")
@@ -37,7 +38,7 @@ def command(
     from proxy.running import heard_signals
 
     if reviews is not None:
-        click.echo(f"{import_reviews(run, reviews)} reviews taken")
+        click.echo(f"{counted(import_reviews(run, reviews), 'review')} taken")
     elif agree:
         pairs = agreement(run)
         for pair in pairs:

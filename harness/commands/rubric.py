@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.console import say
+from snapshots.words import counted
 
 
 @click.group("rubric")
@@ -35,7 +36,7 @@ def compile_(tasks: str, out: Path) -> None:
     if out.is_file() and load_rubrics(str(out)) != rubrics:
         raise click.UsageError(f"{out}: holds other side-cars, perhaps edited ones; name another file")
     save_rubrics(out, rubrics)
-    click.echo(f"{out}: {len(rubrics)} side-cars")
+    click.echo(f"{out}: {counted(len(rubrics), 'side-car')}")
 
 
 @command.command("lint", short_help="Say where a rubric can't be scored by.")
@@ -58,5 +59,5 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     for finding in found:
         click.echo(str(finding))
     findings = [finding for finding in found if finding.level != "note"]
-    click.echo(f"{len(findings)} findings")
+    click.echo(counted(len(findings), "finding"))
     return 1 if findings or loaded.problems else 0

@@ -145,7 +145,8 @@ def command(
     from harness.certificate import check_traces, write_certificate
     from harness.cluster import make_engine
     from harness.datasets import load_tasks
-    from harness.display import make_display, one_line
+    from harness.display import make_display
+    from harness.left_out import failed_attempts
     from harness.rubric import compile_rubrics, load_rubrics
     from harness.run_files import Settings
     from harness.runner import run_attempts, start_run
@@ -205,10 +206,9 @@ def command(
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
     certificate = write_certificate(out) if made else check_traces(out)
     summary = show_summary(out, certificate, as_json)
-    if summary.failed:  # an endpoint that is down must not look like a run that is done
-        name, why = summary.failed[0]
+    if failed := failed_attempts(summary):  # an endpoint that is down must not look like a run that is done
         raise GateFailed(
-            f"{out}: {len(summary.failed)} of {summary.owed} attempts failed ({name}: {one_line(why)}); "
+            f"{out}: {failed}; "
             f"'stillweb report {out}' shows all of it, the same command with --retry-failed makes them again"
         )
 

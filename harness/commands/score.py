@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness.commands.show import show_summary
-from harness.console import counted, say
+from harness.console import say
 
 
 @click.command("score")
@@ -21,8 +21,8 @@ def command(run: Path, write: bool, as_json: bool) -> int:
     stillweb score run1              exit code 1 if a score came out differently
     """
     from harness.certificate import check_traces, write_certificate
-    from harness.display import one_line
     from harness.kept_certificate import differing, kept_hash, short
+    from harness.left_out import failed_attempts
     from harness.summary import score_run
     from harness.trace import hashed_part
 
@@ -37,7 +37,6 @@ def command(run: Path, write: bool, as_json: bool) -> int:
             f"{run}: the certificate that lay there ({before}) is not that of its traces, or of other code; made anew"
         )
     summary = show_summary(run, certificate, as_json)
-    if summary.failed:
-        name, why = summary.failed[0]
-        say(f"{counted(len(summary.failed), 'attempt')} failed ({name}: {one_line(why)})")
+    if failed := failed_attempts(summary):
+        say(failed)
     return 1 if different else 0

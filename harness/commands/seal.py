@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.console import print_json, progress, say
+from snapshots.words import counted
 
 
 @click.command("seal")
@@ -35,7 +36,7 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
         say(str(one))
     if known and not keep_secrets:
         raise GateFailed(
-            f"{snapshot}: {len(known)} records hold a secret; record anew, or say --keep-secrets"
+            f"{snapshot}: a secret stands in {counted(len(known), 'record')}; record anew, or say --keep-secrets"
         )
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, progress=advance)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.console import decimals, print_json, table
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from harness.summary import Summary
@@ -18,6 +19,7 @@ MOST_METRICS = 8  # told of each attempt
 
 def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
     """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
+    from harness.left_out import left_out
     from harness.run_files import RunFiles
     from harness.summary import summarise, value_of
 
@@ -42,18 +44,11 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         click.echo(f"mean of all, of the other metrics: {means}")
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)
     click.echo(
-        f"{summary.owed} attempts: {statuses}; {summary.tool_calls} tool calls, {summary.misses} misses"
+        f"{counted(summary.owed, 'attempt')}: {statuses}; {counted(summary.tool_calls, 'tool call')}, "
+        f"{counted(summary.misses, 'miss')}"
     )
-    if refused := RunFiles(run).manifest()[1].get("refused"):
-        click.echo(
-            f"{refused} record{'s' * (refused > 1)} of the task set could not be read and {'are' if refused > 1 else 'is'} in no figure"
-        )
-    if supposed := summary.told_supposed:
-        click.echo(supposed)
-    if again := RunFiles(run).made_again():
-        click.echo(
-            f"{again} failed attempt{'s' * (again > 1)} made again; what failed is kept in {run / 'failed'}"
-        )
+    for sentence in left_out(RunFiles(run), summary):
+        click.echo(sentence)
     for name, mean in summary.measured.items():
         click.echo(
             f"{name} {_number(mean.value)}, mean of {mean.scored} measured on this machine, in no hash"

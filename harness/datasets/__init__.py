@@ -20,6 +20,7 @@ from typing import Any
 from harness.datasets.records import Record, RecordError, read_records
 from harness.task import Problem, Task, TaskSet
 from snapshots.errors import DamagedInput, UsageError
+from snapshots.words import counted
 
 __all__ = ["KINDS", "load_tasks"]
 
@@ -72,14 +73,14 @@ def load_tasks(
         tasks.append(task)
         unread.update((item.file, name) for name in item.data if name not in fields)
     if problems and not tasks:
-        raise DamagedInput(f"{problems[0]} ({len(problems)} records, none could be read)")
+        raise DamagedInput(f"{problems[0]} ({counted(len(problems), 'record')}, none could be read)")
     if ids is not None:
         wanted = list(ids)
         if unknown := [name for name in wanted if name not in seen]:
             raise UsageError(f"{source}: no task {unknown[0]!r}")
         tasks = [task for task in tasks if task.id in set(wanted)]
     notices = [
-        Problem(file, 0, name, f"unknown field, read by nothing ({count} records)")
+        Problem(file, 0, name, f"unknown field, read by nothing ({counted(count, 'record')})")
         for (file, name), count in sorted(unread.items())
     ]
     return TaskSet(str(source), tuple(tasks[:limit]), tuple(problems), tuple(notices))

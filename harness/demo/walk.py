@@ -14,6 +14,7 @@ import click
 
 from harness.console import progress, say, status_line
 from snapshots.errors import StillwebError, UsageError
+from snapshots.words import counted
 
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
@@ -79,7 +80,7 @@ def _record(site: Path, work: Path) -> None:
     gated = sum("#view=" in address for result in results for address in result.views)
     documents = sum(len(result.documents) for result in results)
     say(
-        f"   {writer.captures} captures, {views} views ({gated} behind a filter, facet, tab or page), {documents} PDFs"
+        f"   {counted(writer.captures, 'capture')}, {counted(views, 'view')} ({gated} behind a filter, facet, tab or page), {counted(documents, 'PDF')}"
     )
 
 

@@ -23,6 +23,7 @@ from harness.prompts.pages import PageReader, Texts
 from harness.prompts.tokens import Tokenizer, load_tokenizer
 from harness.task import Task
 from snapshots.errors import UsageError
+from snapshots.words import counted
 
 Algorithm = Literal["shuffle", "sha256"]
 ALGORITHMS: dict[str, Callable[[Sequence[str], int | str], list[str]]] = {
@@ -186,12 +187,16 @@ def _build_one(
         why = next(page.notes[0] for _, page, _ in by_role["required"] if page.state == "dead")
         return failure(f"required page {dead[0]}{more} is dead: {why}")
     if fixed > budget:
-        return failure(f"the messages around the pages alone have {fixed} tokens; the budget is {budget}")
+        return failure(
+            f"the messages around the pages alone have {counted(fixed, 'token')}; the budget is {budget}"
+        )
     fitted, left = fit_pages((page.tokens for _, page, _ in by_role["required"]), budget - fixed)
     _mark(states, by_role["required"], fitted)
     if fitted < len(by_role["required"]):
         missing = by_role["required"][fitted][1]
-        return failure(f"required page {missing.url} ({missing.tokens} tokens) doesn't fit: {left} left")
+        return failure(
+            f"required page {missing.url} ({counted(missing.tokens, 'token')}) doesn't fit: {left} left"
+        )
     extra, left = fit_pages((page.tokens for _, page, _ in living), left)
     _mark(states, living, extra)
     taken = by_role["required"] + living[:extra]
@@ -213,7 +218,7 @@ def _read(reader: PageReader, url: str, role: Any, counter: Tokenizer) -> tuple[
         return Page(url, role, "dead", notes=(found.dead, *found.notes)), ""
     text, notes = found.text, found.notes
     if len(text) < SHORT:
-        notes = (*notes, f"short: {len(text)} characters")
+        notes = (*notes, f"short: {counted(len(text), 'character')}")
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return Page(url, role, "unread", counter.count(text), digest, found.extractor, notes), text
 

@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.console import counted, decimals
-from harness.display import one_line
+from harness.console import decimals
 from harness.kept_certificate import read_kept
+from harness.left_out import failed_attempts, left_out
 from harness.moved import snapshots_now
 from harness.report.screenshots import Screenshots
 from harness.report.sheet import Sheet, sheet_of
@@ -25,6 +25,7 @@ from harness.run_files import RunFiles
 from harness.summary import Summary, summarise
 from harness.trace import Trace
 from snapshots.appending import write_text
+from snapshots.words import counted
 
 _HERE = Path(__file__).parent
 MOST_ATTEMPTS = 400  # told in full; the overview has all
@@ -42,6 +43,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
+    environment.filters["counted"] = counted
     environment.filters["share"] = lambda part, whole: f"{100 * part / whole:.2f}" if whole else "0"
     return environment
 
@@ -97,27 +99,17 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
         stands_on=stands_on,
         who=_who(stands_on.get("agent") or {}),
         settings=settings,
-        problems=[*_left_out(files, summary), *problems],
+        problems=[*_notes(files, summary), *problems],
     )
     write_text(out, page)
     return out
 
 
-def _left_out(files: RunFiles, summary: Summary) -> list[str]:
-    """What the figures of a run don't show of themselves, in sentences."""
-    told = []
-    if refused := files.manifest()[1].get("refused"):
-        told.append(f"{counted(refused, 'record')} of the task set could not be read: in no figure here.")
-    if again := files.made_again():
-        told.append(
-            f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed."
-        )
-    if supposed := summary.told_supposed:
-        told.append(f"{supposed[0].upper()}{supposed[1:]}.")
-    if failed := summary.failed:
-        (name, why), count = failed[0], counted(len(failed), "attempt")
-        told.append(f"{count} failed, by an error of the agent or of the scorer ({name}: {one_line(why)}).")
-    return told
+def _notes(files: RunFiles, summary: Summary) -> list[str]:
+    failed = failed_attempts(summary)
+    return [
+        f"{one[0].upper()}{one[1:]}." for one in (*left_out(files, summary), *([failed] if failed else []))
+    ]
 
 
 def _who(agent: dict[str, Any]) -> str:

@@ -16,10 +16,13 @@ from snapshots.appending import write_text
 MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 
 
-def write_comparison(comparisons: Sequence[Comparison], out: Path, differs: Sequence[str] = ()) -> Path:
+def write_comparison(
+    comparisons: Sequence[Comparison], out: Path, differs: Sequence[str] = (), parts: Sequence[str] = ()
+) -> Path:
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
 
-    `differs` names what the runs stand on that is not the same (harness.comparable).
+    `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only
+    (both from harness.comparable).
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS
@@ -36,6 +39,7 @@ def write_comparison(comparisons: Sequence[Comparison], out: Path, differs: Sequ
         worse=told,
         more=len(worse) - len(told),
         differs=differs,
+        partial=parts,
     )
     write_text(out, page)
     return out

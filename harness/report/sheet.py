@@ -11,6 +11,7 @@ from harness.report.screenshots import Screenshots
 from harness.scoring import BEST, Score
 from harness.summary import value_of
 from harness.trace import Event, Trace
+from snapshots.words import counted
 
 MOST_TEXT = 6000  # characters of an output that are shown
 Step = dict[str, Any]
@@ -93,10 +94,19 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
         calls=len(trace.of("tool_call")),
         models=len(models),
         tokens=sum(e["usage"]["input"] + e["usage"]["output"] for e in models),
-        problems=[str(problem) for problem in detail.get("problems") or ()],
+        problems=[str(problem) for problem in detail.get("problems") or ()] + _ran_on(answer),
         hash=trace.hash,
         reviews=trace.of("review"),
         perfect=bool(plain) and score["status"] == "scored" and all(value == best for value in plain),
+    )
+
+
+def _ran_on(answer: Event) -> list[str]:
+    names = (answer.get("aside") or {}).get("threads") or []
+    return (
+        [f"{counted(len(names), 'thread')} ran on when its time was over: {', '.join(names)}"]
+        if names
+        else []
     )
 
 
@@ -158,7 +168,8 @@ def _step(event: Event, screenshots: Screenshots | None) -> Step | None:
             event.get("text")
             or f"{event.get('expression')} = {json.dumps(event.get('value'), ensure_ascii=False)}"
         )
-        return {"kind": "evidence", "n": event["n"], "text": _cut(text)}
+        raised = str(event.get("aside", {}).get("traceback", ""))
+        return {"kind": "evidence", "n": event["n"], "text": _cut(text), "traceback": _cut_before(raised)}
     return None
 
 
@@ -205,7 +216,14 @@ def _near(near: Any) -> dict[str, str]:
     return {"url": f"{method} {url}".strip(), "differs": words}
 
 
+def _cut_before(text: str) -> str:
+    """The end of a traceback, which says what was raised and where."""
+    if len(text) <= MOST_TEXT:
+        return text
+    return f"{counted(len(text) - MOST_TEXT, 'character')} more in the trace …\n{text[-MOST_TEXT:]}"
+
+
 def _cut(text: str) -> str:
     if len(text) <= MOST_TEXT:
         return text
-    return f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT} characters more in the trace"
+    return f"{text[:MOST_TEXT]}\n… {counted(len(text) - MOST_TEXT, 'character')} more in the trace"

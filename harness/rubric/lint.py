@@ -11,6 +11,7 @@ from typing import Any, Literal
 from harness.rubric.rules import compile_rubric
 from harness.rubric.sidecar import Rubric
 from harness.task import Task
+from snapshots.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
     said = task.meta.get("oracle_output_cardinality")
     if isinstance(said, int) and said != len(rows):
         yield Finding(
-            base, "cardinality", "warning", f"{task.id}: {said} rows announced, {len(rows)} in the reference"
+            base,
+            "cardinality",
+            "warning",
+            f"{task.id}: {counted(said, 'row')} announced, {len(rows)} in the reference",
         )
     own = score_table(task, text, Context(rubrics={task.base or task.id: rubric})).metrics["em"]
     if own != 1.0:

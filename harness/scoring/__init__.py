@@ -50,7 +50,7 @@ class Score:
     `unparsable`, something was answered that can't be read (metrics None); `timeout`; `unsolvable` in this
     snapshot. `detail` is JSON; for tables it holds `cells`: a list of rows of
     {column, value, normalised, reference, right}, and `problems`: list of sentences when something went wrong;
-    `fault` is one of FAULTS where it was not the answer's that there is no score.
+    `fault` is one of FAULTS where it was not the answer's that there is no score, or not all of it.
     """
 
     metrics: dict[str, float | None]

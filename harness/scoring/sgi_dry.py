@@ -33,6 +33,7 @@ from harness.task import Task
 from snapshots.errors import MissingCapability
 
 DATA_SECONDS = 600.0
+_NO_JUDGMENT = "no judgment"
 _CODE_EXAMPLE = "\ndef add(a, b):\n    return a+b\n\ndef minus(a, b):\n    return a-b\n"
 
 
@@ -67,6 +68,8 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
         "functions": task.reference["incomplete_functions"],
         "measured": {"seconds": [test["seconds"] for test in chosen]},
     }
+    if any(test["reason"] == _NO_JUDGMENT for test in chosen):
+        detail["fault"] = "judge"
     return score_of(metrics, context, "scored", detail, list(dict.fromkeys(problems)))
 
 
@@ -201,7 +204,7 @@ def _judged_same(
         judgment, value = None, {"reason": str(error)}
     if judgment not in ("correct", "incorrect"):
         problems.append(f"the judge {model} gave no judgment; the test counts as failed")
-        return False, "no judgment"
+        return False, _NO_JUDGMENT
     return judgment == "correct", str(value.get("reason", ""))
 
 

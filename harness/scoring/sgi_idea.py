@@ -107,7 +107,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "verdicts": {name: formulas.verdict(name, votes[name]) for name in DIMENSIONS},
         "ballots": ballots,
     }
-    if undecided and idea is not None and context.mode == "fixed":
+    if missing:
         detail["fault"] = "judge"
     return score_of(metrics, context, "scored", detail, problems)
 

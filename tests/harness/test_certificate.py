@@ -156,7 +156,7 @@ def test_scores_of_another_version_of_the_scorers_are_computed_again_before_they
     replace_events(trace.path, [trace.header, *trace.events[:-1], other])
     files.write_manifest(settings, old)
     run_attempts(files.path, display=SilentDisplay())  # going on hides nothing
-    with pytest.raises(UsageError, match=r"1 score comes out differently .*stillweb score .* --write"):
+    with pytest.raises(UsageError, match=r"1 score came out differently .*stillweb score .* --write"):
         make_certificate(files.path)
     assert files.manifest()[1]["evaluator"] == "of a year ago"
     assert len(score_run(files.path, write=True)) == 1
@@ -206,7 +206,7 @@ def test_a_scorer_of_ones_own_is_part_of_the_certificate(tmp_path, monkeypatch):
 def test_an_unfinished_run_has_no_certificate(tmp_path):
     files = make_run(tmp_path, ["right", "wrong"])
     files.trace_path("wrong", 1).unlink()
-    with pytest.raises(UsageError, match="1 of 2 attempts are unfinished"):
+    with pytest.raises(UsageError, match="1 of 2 attempts unfinished"):
         make_certificate(files.path)
 
 

@@ -67,7 +67,7 @@ def test_what_can_not_be_paired_is_named() -> None:
     assert result.pairs[0].b == 0
     assert dict(result.left_out) == {
         "a": "unfinished (1 of 2 attempts)",
-        "u": "unsolvable (1 of 1 attempts)",
+        "u": "unsolvable (1 of 1 attempt)",
         "x": "only in the first run",
         "y": "only in the second run",
     }
@@ -158,7 +158,7 @@ def test_forms_are_paired_within_a_language_and_none_is_dropped_silently() -> No
     assert dict(compare_variants([*outcomes, again, odd, *lost]).left_out) == {
         "a2": "has the same form as a",
         "a3": "is neither constraint nor goal",
-        "b": "unfinished (1 of 1 attempts)",
+        "b": "unfinished (1 of 1 attempt)",
         "b-g": "its other form is left out",
     }
 
@@ -224,8 +224,8 @@ def test_outcomes_of_a_run_on_disk(tmp_path: Path) -> None:
     }
     assert main_metric(outcomes) == "em"
     result = compare(outcomes, outcomes)
-    assert (result.difference, result.p, result.interval) == (0, 1, (0, 0))
-    assert dict(result.left_out) == {"broken": "unfinished (1 of 1 attempts)"}
+    assert (result.difference, result.p, result.interval) == (0, 1, None)
+    assert dict(result.left_out) == {"broken": "unfinished (1 of 1 attempt)"}
     assert Path(result.pairs[0].trace_a).is_file()
 
 

@@ -55,9 +55,7 @@ def test_a_mean_over_fewer_says_so(mixed: RunFiles) -> None:
 def test_the_page_says_what_is_in_no_figure(mixed: RunFiles) -> None:
     page = write_report(mixed.path).read_text()
     assert "2 records of the task set could not be read: in no figure here." in page
-    assert (
-        "1 attempt failed, by an error of the agent or of the scorer (broken.1: its scorer failed: " in page
-    )
+    assert "1 of 5 attempts failed (broken.1: its scorer failed: " in page
     assert "made again" not in page
     run_attempts(mixed.path, display=SilentDisplay(), retry_failed=True)
     assert "1 failed attempt made again; what failed is kept" in write_report(mixed.path).read_text()
@@ -71,7 +69,7 @@ def test_a_run_without_such_has_no_note(tmp_path: Path) -> None:
 def test_score_names_what_failed(mixed: RunFiles, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["score", str(mixed.path)])
-    assert "1 attempt failed (broken.1: its scorer failed: " in capsys.readouterr().err
+    assert "1 of 5 attempts failed (broken.1: its scorer failed: " in capsys.readouterr().err
 
 
 def test_metrics_that_the_table_has_no_room_for_are_told_below_it(
@@ -143,3 +141,17 @@ def test_the_page_of_a_comparison_says_on_what_the_runs_do_not_agree(
 def test_a_figure_looks_whole_only_where_it_is(value: float, digits: int, text: str) -> None:
     assert decimals(value, digits) == text
     assert decimals(-value, digits, "+") == f"-{text}"
+
+
+def test_the_page_shows_where_an_agent_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent_that_raises.py").write_text(
+        "class Raising:\n    name = 'r'\n    def identity(self): return {}\n"
+        "    async def run(self, attempt):\n        return {}['<nothing>']\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = Settings(agent="agent_that_raises:Raising", contracts=())
+    files = start_run(tmp_path / "run", settings, [Task("a", "?", "x")])
+    run_attempts(files.path, display=SilentDisplay())
+    page = write_report(files.path).read_text()
+    assert "agent_that_raises.py&#34;, line 5, in run\n" in page
+    assert "KeyError: &#39;&lt;nothing&gt;&#39;" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from harness.import_path import load_module
 from harness.run_files import Settings
 from harness.workshop import open_tools
 from snapshots.errors import UsageError
+from tests.support.command_line import stillweb
+from tests.support.runs import write_script
 
 
 def test_a_module_of_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,8 +33,41 @@ def test_a_module_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
 def test_a_module_that_is_not_there_is_named(name: str, missing: str) -> None:
     with pytest.raises(UsageError) as told:
         load_module(name, "agent x")
-    where = f"neither on Python's path nor in {Path.cwd()}"
+    where = f"neither on Python's path nor in {Path.cwd()}; PYTHONPATH can name its folder"
     assert str(told.value) == f"agent x: there is no module '{missing}', {where}"
+
+
+def test_a_run_is_scored_and_repeated_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scorers are found where it was begun; from elsewhere it is not gone on with as if it had been begun there."""
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    scorer = (
+        "from harness.scoring import Score\ndef shout(task, answer, context):\n    return Score({'x': 1.0})\n"
+    )
+    (tmp_path / "begun" / "scorer_of_a_user.py").write_text(scorer)
+    (tmp_path / "begun" / "tasks.jsonl").write_text(
+        '{"id": "a", "question": "?", "answer": "x", "scorer": "scorer_of_a_user:shout"}\n'
+    )
+    agent = write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
+    run = ("run", "--agent", agent, "-o", tmp_path / "run", "--tasks", tmp_path / "begun" / "tasks.jsonl")
+    assert stillweb(*run, cwd=tmp_path / "begun").code == 0
+    for command in ("score", "certify"):
+        done = stillweb(command, tmp_path / "run", cwd=tmp_path / "elsewhere")
+        assert (done.code, done.said) == (0, "")
+    done = stillweb(*run, cwd=tmp_path / "elsewhere")
+    missing = (
+        "stillweb: error: scorer 'scorer_of_a_user:shout': there is no module 'scorer_of_a_user', neither"
+    )
+    assert (done.code, done.said.startswith(missing)) == (2, True)
+    assert stillweb("score", tmp_path / "run", cwd=tmp_path / "elsewhere").code == 0  # as before
+    os.rename(tmp_path / "begun", tmp_path / "moved")
+    done = stillweb("score", tmp_path / "run", cwd=tmp_path / "elsewhere")
+    assert (done.code, done.said.startswith(missing)) == (2, True)
+    assert done.said.endswith("PYTHONPATH can name its folder")
+    found = stillweb("score", tmp_path / "run", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "moved")})
+    assert found.code == 0
 
 
 def test_tools_of_the_working_directory_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

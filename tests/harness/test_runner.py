@@ -375,4 +375,4 @@ def test_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("[1/2] right/1  scored  em 1, item_f1 1")
     assert "fetch failed" in lines[1]
-    assert lines[2] == "2 of 2 attempts (1 scored, 1 zero); 2 tool calls, 1 misses, 0 tokens, cost 0.0000"
+    assert lines[2] == "2 of 2 attempts (1 scored, 1 zero); 2 tool calls, 1 miss, 0 tokens, cost 0.0000"

@@ -68,7 +68,7 @@ def test_tasks_are_affected_through_what_their_pages_loaded(
     assert code == 1
     assert "task t1: changed: GET http://mill.test/api" in out
     assert "t2" not in out
-    assert "1 tasks affected" in out
+    assert "1 task affected" in out
 
 
 def test_a_run_says_exactly_which_attempts_are_touched(

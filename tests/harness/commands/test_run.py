@@ -56,7 +56,7 @@ def test_records_that_could_not_be_read_stay_in_sight(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = command(tmp_path, json.dumps(RIGHT), "{broken", json.dumps({"id": "c", "question": "?"}))
-    said = "2 records of the task set could not be read and are in no figure"
+    said = "2 records of the task set could not be read: in no figure here"
     code, out = call(capsys, *words)
     assert code == 0
     assert said in out
@@ -66,7 +66,35 @@ def test_records_that_could_not_be_read_stay_in_sight(
     assert code == 0
     assert json.loads((tmp_path / "run" / "certificate.json").read_text())["refused"] == 2
     words[-1] = tmp_path / "one"
-    assert said not in call(capsys, *words, "--limit", 1)[1]
+    assert said in call(capsys, *words, "--limit", 1)[1]  # which is all that could be read
+
+
+def test_a_part_of_a_set_says_so_wherever_its_figures_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(tmp_path, *(json.dumps(RIGHT | {"id": name}) for name in "abcdefgh"), "{broken")
+    assert call(capsys, *words)[0] == 0
+    whole, part, said = tmp_path / "run", tmp_path / "part", "2 of the 8 tasks of the set (--only, --limit)"
+    words[-1] = part
+    for few in (("--limit", 2), ("--only", "a,b")):  # the same run
+        code, out = call(capsys, *words, *few)
+        assert (code, f"the figures are of {said}" in out, "could not be read" in out) == (0, True, False)
+    assert f"the figures are of {said}" in call(capsys, "score", part)[1]
+    assert json.loads(call(capsys, "score", part, "--json")[1])["part_of"] == 8
+    assert json.loads(call(capsys, "score", whole, "--json")[1])["part_of"] is None
+    call(capsys, "report", part)
+    assert f"The figures are of {said}." in (part / "report.html").read_text()
+    assert call(capsys, "certify", part, "--times", 1)[0] == 0
+    kept = [json.loads((run / "certificate.json").read_text())["part_of"] for run in (part, whole)]
+    assert kept == [8, None]
+
+    page = tmp_path / "page.html"
+    out = call(capsys, "compare", part, whole, "--html", page)[1]
+    assert f"A has {said}; compared are the tasks that both have\n" in out
+    assert "left out of exact: c and 5 more: only in the second run\n" in out
+    assert f"A has {said}; compared are the tasks that both have." in page.read_text()
+    assert f"B has {said}" in call(capsys, "compare", whole, part)[1]
+    assert json.loads(call(capsys, "compare", whole, whole, "--json")[1])["parts"] == []
 
 
 def test_a_run_whose_attempts_failed_is_not_a_run_that_is_done(

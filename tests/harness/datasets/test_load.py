@@ -91,7 +91,7 @@ def test_malformed_records_are_named_and_the_rest_goes_on(tmp_path: Path) -> Non
     tasks = load_tasks(path)
     assert [task.id for task in tasks] == ["a", "e"]
     assert [(notice.field, notice.message) for notice in tasks.notices] == [
-        ("colour", "unknown field, read by nothing (1 records)")
+        ("colour", "unknown field, read by nothing (1 record)")
     ]
     places = {(problem.line, problem.field) for problem in tasks.problems}
     assert places == {

@@ -181,6 +181,7 @@ def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
         "n": event["n"],
         "tool": event["tool"],
         "contract": event["contract"],
+        **_asked(event),
         "arguments": _arguments(event["arguments"]),
         "verdict": verdict or "none",
         "verdict_kind": (verdict or "none").partition(":")[0],
@@ -193,6 +194,16 @@ def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
         "nearest": [_near(near) for near in event.get("nearest") or ()],
         "digest": event["output"]["digest"],
         "picture": screenshots.find(event.get("view"), event.get("address")) if screenshots else None,
+    }
+
+
+def _asked(event: Event) -> Step:
+    """Of a program's request, which stands in the order of addresses: as which it came, and what is irrelevant beside it."""
+    aside = event.get("aside") or {}
+    beside = [f"{one['method']} {one['url']}: {one['verdict']}" for one in aside.get("irrelevant") or ()]
+    return {
+        "asked": aside["order"] + 1 if event["contract"] == "proxy" and "order" in aside else None,
+        "beside": beside,
     }
 
 

@@ -36,6 +36,7 @@ STRIDE = (
     25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
 )
 LISTENINGS = 6  # times that streams are listened to for silence, at most
+BARE = 50  # characters of text up to which a page with streams may not have been told what to show
 ENDINGS = 200  # rounds in which a page whose time is up must have what it asked for
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
@@ -229,6 +230,19 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
     return calm
 
 
+_TEXT = """() => document.querySelector("iframe,frame,canvas,video,object,embed") ? null
+  : document.body ? document.body.innerText.trim().length : 0"""
+
+
+async def _bare(page: Page) -> bool:
+    """Whether a page shows no more than the names of a few buttons."""
+    try:
+        length = await page.evaluate(_TEXT)
+    except PlaywrightError:
+        return False  # it goes
+    return length is not None and length < BARE
+
+
 async def settle(page: Page, traffic: Traffic, patience: Patience | None = None) -> Calm:
     """Run the page until it rests: nothing under way, no timer due within its patience, no change in two frames.
 
@@ -241,6 +255,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     spent = since = 0.0
     loading = loop.time() + LOADING
     rounds = settled = listened = asked = 0
+    until = 0.0  # when a page that shows next to nothing is taken as it is
     endings = 0  # rounds since its time is up
     ahead = 0.0  # ms to the next timer, as the page last said
     restless = f"keeps asking the network for {patience.total / 1000:g} s"
@@ -300,7 +315,14 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             continue
         if traffic.streams and not after["replay"] and listened < LISTENINGS:
             listened += 1
-            if not await traffic.silence.kept(after, lambda: ask_all(page, "frames()")):
+            ask = functools.partial(ask_all, page, "frames()")
+            if not await traffic.silence.kept(after, ask):
                 continue
+            if await _bare(
+                page
+            ):  # what it is to show comes by the stream, from a server that is still at work
+                until = until or loop.time() + patience.stuck
+                if await traffic.silence.broken(after, ask, min(until, deadline)):
+                    continue
         hanging, traffic.rested = traffic.hanging, traffic.navigations
         return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")

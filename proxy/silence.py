@@ -1,7 +1,7 @@
 """Whether the streams of a page have said all: while recording they speak when they like, and a busy machine is late.
 
 What the page sent over its web sockets must have come to the recorder, and what came from there to the page; then
-neither may hear anything for a while. How long an origin thinks is its own affair.
+neither may hear anything for a while. How long an origin thinks is its own affair, unless the page shows nothing yet.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ class Silence:
         if state is None or state["mutations"] != before["mutations"]:
             return False
         return said is None or (self._heard() == said and self._between(said, state) == self._apart)
+
+    async def broken(self, before: Mapping[str, Any], ask: Ask, until: float) -> bool:
+        """Whether something is said before the loop's time is `until`, to a page that was in the state `before`."""
+        while asyncio.get_running_loop().time() < until:
+            if not await self.kept(before, ask):
+                return True
+        return False
 
     async def _arrived(self, ask: Ask) -> Said | None:
         """What has been said, when all of it is where it was meant for."""

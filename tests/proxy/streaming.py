@@ -29,9 +29,13 @@ source.addEventListener("special", (e) => put(news, `special ${e.data}`));
 
 
 class Said:
-    """Both streams have said what they say of themselves: only then is /said answered, so that a view waits for it."""
+    """Both streams have said what they say of themselves: only then is /said answered, so that a view waits for it.
 
-    def __init__(self) -> None:
+    `thinking` is waited for before the list is said.
+    """
+
+    def __init__(self, page: str, thinking: threading.Event | None) -> None:
+        self.page, self.thinking = page, thinking
         self.talk, self.news = asyncio.Event(), asyncio.Event()
 
 
@@ -64,6 +68,8 @@ async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.Stream
                         writer.write(connection.send(CloseConnection(4001, "bye")))
                     case Message():
                         await asyncio.sleep(0.2)
+                        if said.thinking is not None:
+                            await asyncio.to_thread(said.thinking.wait, HANG)
                         say("the list: a, b")
                         said.talk.set()
                         ticks = asyncio.ensure_future(ticking())
@@ -103,7 +109,7 @@ async def _serve(said: Said, reader: asyncio.StreamReader, writer: asyncio.Strea
                     writer.write(b"data: tick\n\n")
             if path == "/said":
                 await asyncio.gather(said.talk.wait(), said.news.wait())
-            body = PAGE.encode() if path == "/" else b"nothing"
+            body = said.page.encode() if path == "/" else b"nothing"
             status = 200 if path in ("/", "/said") else 404
             writer.write(b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" %
                          (status, len(body)) + body)  # fmt: skip
@@ -115,10 +121,12 @@ async def _serve(said: Said, reader: asyncio.StreamReader, writer: asyncio.Strea
 
 
 @contextmanager
-def streaming_site() -> Iterator[str]:
-    """The running origin's base URL."""
+def streaming_site(page: str = PAGE, thinking: threading.Event | None = None) -> Iterator[str]:
+    """The running origin's base URL. Its socket says the list once `thinking` is set."""
     loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(partial(_serve, Said()), "127.0.0.1", 0))
+    server = loop.run_until_complete(
+        asyncio.start_server(partial(_serve, Said(page, thinking)), "127.0.0.1", 0)
+    )
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:

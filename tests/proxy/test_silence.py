@@ -95,6 +95,44 @@ def test_a_view_holds_what_was_on_its_way(tmp_path: Path, monkeypatch: pytest.Mo
         assert not gateway.ledger.misses()
 
 
+BARE = """<!DOCTYPE html><title>App</title><p id=state>starting</p><p id=row hidden>Mill number one; Mill number two; Mill number three</p><script>
+const socket = new WebSocket(`ws://${location.host}/talk?room=1`);
+socket.onopen = () => socket.send("begin");
+socket.onmessage = (e) => { state.textContent += `; ${e.data}`; if (e.data[4] === "l") row.hidden = false; };
+</script>"""
+
+
+def test_a_page_that_shows_nothing_yet_waits_for_a_server_that_thinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says that it is at work, and nothing more until there has been silence twice."""
+    thinking, silences = threading.Event(), []
+    real = Silence.kept
+
+    async def counted(self: Silence, *given: Any) -> bool:
+        silent = await real(self, *given)
+        silences.extend([silent] * silent)
+        if len(silences) == 2:
+            thinking.set()
+        return silent
+
+    monkeypatch.setattr(Silence, "kept", counted)
+    profile = complete(Profile())
+    with (
+        streaming_site(BARE, thinking) as base,
+        Writer.open(tmp_path / "s", profile=profile) as writer,
+        Recorder(writer) as recorder,
+    ):
+        (result,) = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG)).fetch([f"{base}/"])
+        thinking.set()
+        assert result.ok, result.error
+    with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
+        text = (snapshot.resource("text", result.views[0]) or b"").decode()
+        assert text.startswith("starting; welcome; to the room; the list: a, b")
+        report = check(snapshot, gateway)
+        assert [(view.same, view.error) for view in report.views] == [(True, None)]
+
+
 def kept(heard: list[Said], pages: list[tuple[int, int, int] | None], known: Silence | None = None) -> bool:
     """Whether there was silence, for what recorder and page (sent, heard, mutations) said one after the other."""
     saids, states = iter(heard), iter(pages)

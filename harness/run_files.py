@@ -90,12 +90,12 @@ class Settings:
 
     # How many model answers come from where, and where files lie, change no result that is a result.
     PLACES = ("snapshots", "tape", "tape_path", "agent", "directory")
-    PLACE_VARIABLES = ("_BASE_URL", "_DIR", "_CONDA_ENV")
+    PLACE_VARIABLES = re.compile(r"\w*(_BASE_URL(_\d+)?|_DIR|_CONDA_ENV)")  # those of judges are numbered
 
     def deciding(self) -> dict[str, Any]:
         """The members that take part in the certificate."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
-        value["env"] = {n: v for n, v in value["env"].items() if not n.endswith(self.PLACE_VARIABLES)}
+        value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
         return value
 
 

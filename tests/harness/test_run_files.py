@@ -114,3 +114,16 @@ def test_an_empty_directory_a_tape_and_a_run_killed_at_its_start_are_taken(tmp_p
         start_run(folder, Settings(agent=agent), [Task("a", "?")], rubrics={"a": {}})
         (folder / "run.json").unlink(missing_ok=True)  # killed before it was written
     assert files.traces.is_dir()
+
+
+def test_where_a_run_s_endpoints_are_decides_nothing(tmp_path):
+    """A judge's address has a number behind it: another port made another certificate, and no run went on."""
+    names = ["OPENAI_BASE_URL", "GRADER_BASE_URL", *(f"SGI_JUDGE_BASE_URL_{n}" for n in (1, 2, 3))]
+    hashes = []
+    for port in (1, 2):
+        env = {name: f"http://127.0.0.1:{port}/v1" for name in names} | {"SGI_JUDGE_MODEL_1": "m"}
+        folder = tmp_path / str(port)
+        folder.mkdir()
+        hashes.append(make_certificate(make_run(folder, ["right"], env=env).path)["hash"])
+    assert hashes[0] == hashes[1]
+    assert Settings("x", env=env).deciding()["env"] == {"SGI_JUDGE_MODEL_1": "m"}

@@ -32,6 +32,7 @@ _END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
 _SAID = "unexpected server response: "  # and what it said
 _CLOSED = "Client closed connection before completing request headers: "
 _END = b"0\r\n\r\n"
+_broken = _events.ResponseProtocolError
 _Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
 
 
@@ -46,7 +47,7 @@ def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
                     break
         except Refused as why:
             yield commands.CloseConnection(self.conn)
-            yield ReceiveHttp(_events.ResponseProtocolError(self.stream_id, str(why)))
+            yield ReceiveHttp(_broken(self.stream_id, str(why), _broken.code))
             return
     broken = f"the head of its answer breaks off after {len(self.buf)} bytes"
 

@@ -29,6 +29,7 @@ _STATUS = re.compile(rb"[1-9][0-9]{2}")
 _BREAKS = re.compile(rb"[\0\r\n]")
 _OWN = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"upgrade"})  # RFC 9113, 8.2.2
 
+_broken = _events.ResponseProtocolError  # its code is a number in mitmproxy 11, else a kind
 _REFUSED = h2.errors.ErrorCodes.REFUSED_STREAM
 
 Fields = list[tuple[bytes, bytes]]
@@ -159,7 +160,7 @@ def _give_up(self: Any, stream: int, why: str) -> Commands[None]:
     self.stillweb_left.pop(stream, None)
     if not self.is_closed(stream):
         self.h2_conn.reset_stream(stream, h2.errors.ErrorCodes.PROTOCOL_ERROR)
-    yield ReceiveHttp(_events.ResponseProtocolError(stream, why))
+    yield ReceiveHttp(_broken(stream, why, _broken.code))
 
 
 def _untaken(self: Any, stream: int, why: str) -> Commands[None]:
@@ -167,7 +168,7 @@ def _untaken(self: Any, stream: int, why: str) -> Commands[None]:
     if self.streams.pop(stream, None) is _http2.StreamState.HEADERS_RECEIVED:
         return
     self.our_stream_id.pop(self.their_stream_id[stream], None)  # the next time it is another one
-    error = _events.ResponseProtocolError(stream, why)
+    error = _broken(stream, why, _broken.code)
     error.stillweb_unheard = error.stillweb_untaken = True  # type: ignore[attr-defined]
     yield ReceiveHttp(error)
 

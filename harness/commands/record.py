@@ -179,6 +179,11 @@ def command(
             say(
                 f"not recorded, and not missing: what the browser asked for of its own accord ({', '.join(hosts)})"
             )
+        if program and not writer.captures:
+            say(
+                f"nothing was recorded: {program[0]} made no requests, or they went past the proxy "
+                '(see docs/recording.md, "What a client must be told")'
+            )
         if _late(out, recorder):
             code = max(code, 1)
         if any("certificate" in reason.lower() for _, reason in recorder.failures):

@@ -115,7 +115,8 @@ def command(
                     click.echo(gateway.url)
                     code = until.wait()
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
-        unasked = bool(program) and next(iter(book), None) is None
+        # a browser that goes past the proxy with its page still asks it for what it needs itself
+        unasked = bool(program) and all(entry.get("irrelevant") for entry in book)
     if unasked:
         say(
             f"{program[0]} asked the snapshot nothing: it made no requests, or they went past the proxy "

@@ -66,9 +66,19 @@ def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
     assert (done.code, told in done.err) == (0, True)
     done = stillweb("replay", site, "--max-misses", "0", "--", sys.executable, "-c", "pass")
     assert (done.code, told in done.err) == (1, True)
+    errand = (
+        "import urllib.request as u\ntry: u.urlopen('http://update.googleapis.com/')\nexcept OSError: pass"
+    )
+    done = stillweb("replay", site, "--max-misses", "0", "--", sys.executable, "-c", errand)
+    assert (done.code, told in done.err) == (1, True)  # as a browser that takes only its page past the proxy
     asks = "import urllib.request as u; print(u.urlopen('https://a.test/0').status)"
     done = stillweb("replay", site, "--max-misses", "0", "--", sys.executable, "-c", asks)
     assert (done.code, done.out, told in done.err) == (0, "200\n", False)
+
+
+def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Path) -> None:
+    done = stillweb("record", "-o", tmp_path / "site", "--", sys.executable, "-c", "pass")
+    assert (done.code, "nothing was recorded: " in done.err) == (0, True)
 
 
 def test_a_library_that_asks_the_proxy_for_its_browser_is_told_what_to_do(site: Path) -> None:

@@ -260,7 +260,8 @@ class RecordingAddon:
         if draft.looked is not None:
             more["looked"] = draft.looked
         if flow.response is not None and "Sec-WebSocket-Protocol" in flow.response.headers:
-            more["protocol"] = flow.response.headers["Sec-WebSocket-Protocol"]
+            chosen = flow.response.headers["Sec-WebSocket-Protocol"]  # some put a token there
+            more["protocol"] = self._secrets.url(chosen) if self._secrets is not None else chosen
         if self._metadata is not None:
             metadata = self._metadata
 

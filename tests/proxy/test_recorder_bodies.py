@@ -20,6 +20,8 @@ from tests.proxy.lab import PACKED, Lab, by_path, client
 from tests.proxy.recordings import metadata, raw_bytes, recorded
 from tests.support.waiting import HANG, STARTS, until
 
+TOKEN = "ghp_" + "a1B2" * 9  # in the format of a key
+
 
 @pytest.mark.parametrize("http2", [True, False])
 @pytest.mark.parametrize("coding", sorted(PACKED))
@@ -199,7 +201,7 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
                 connection.receive_data(data)
                 for event in connection.events():
                     if isinstance(event, Request):
-                        peer.sendall(connection.send(AcceptConnection()))
+                        peer.sendall(connection.send(AcceptConnection(subprotocol=TOKEN)))
                     elif isinstance(event, TextMessage):
                         peer.sendall(connection.send(TextMessage(f"echo {event.data}")))
                     elif isinstance(event, BytesMessage):
@@ -220,7 +222,7 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
             peer.sendall(b"CONNECT ws.example:80 HTTP/1.1\r\nHost: ws.example:80\r\n\r\n")
             assert b" 200 " in peer.recv(4096)
             ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-            peer.sendall(ws.send(Request(host="ws.example", target="/chat?x=1")))
+            peer.sendall(ws.send(Request(host="ws.example", target="/chat?x=1", subprotocols=[TOKEN])))
             seen: list[str] = []
             packed: list[bytes] = []
             while not packed:
@@ -253,6 +255,7 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
     assert [m["from"] for m in record["messages"]] == ["client", "server"] * 3
     assert record["messages"][3]["text"] == "echo hello"
     assert b"correct-horse-battery" not in raw_bytes(tmp_path / "s")
+    assert record["protocol"].startswith("stillweb-secret-")
     assert packed == [b"\0correct-horse-battery"]  # the client gets the real thing
     sent, echoed = (base64.b64decode(m["base64"]) for m in record["messages"][4:])
     assert sent == echoed

@@ -21,6 +21,8 @@ from snapshots.irrelevant import errand, irrelevant_url
         ("https://google.com/", False, False),
         ("https://www.google-analytics.com/g/collect", False, True),
         ("https://shop.example/favicon.ico", False, True),
+        ("https://shop.example/static/favicon.ico", False, True),  # named by a page, wanted by its tab
+        ("https://shop.example/docs/favicon.ico.html", False, False),
         ("https://shop.example/?to=https://update.googleapis.com/", False, False),
         ("recorder", False, False),
     ],

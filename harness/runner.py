@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +315,8 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         trace.finish()
     if display:
         display.left(attempt, time.perf_counter() - begin)
-    spent = attempt.spent
+    spent, judged = attempt.spent, [e for e in trace.events if e.get("purpose") == "judge"]
+    costs = [spent.cost, *(event.get("cost") for event in judged)]
     return Outcome(
         job,
         played[1],
@@ -322,8 +324,8 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         score.metrics,
         spent.steps,
         spent.calls,
-        spent.tokens,
-        spent.cost,
+        spent.tokens + sum(event["usage"]["input"] + event["usage"]["output"] for event in judged),
+        None if None in costs else fsum(cost or 0.0 for cost in costs),
         spent.misses,
         played[2] or _reason(score),
         played[0],

@@ -66,6 +66,16 @@ def run(judge: Endpoint, tmp_path: Path) -> RunFiles:
     return files
 
 
+def test_what_judges_used_is_in_the_sums_of_the_terminal_too(run: RunFiles) -> None:
+    for name in ("odd", "even"):
+        run.trace_path(name, 1).unlink()
+    display = SilentDisplay()
+    run_attempts(run.path, display=display)
+    summary = summarise(run.path)
+    assert display.totals.tokens == summary.tokens > 0
+    assert display.totals.cost is summary.cost is None  # nobody gave a price
+
+
 def test_a_judgement_that_is_none_is_told_and_asked_again(
     run: RunFiles, judge: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:

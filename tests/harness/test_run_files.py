@@ -121,7 +121,7 @@ def test_where_a_run_s_endpoints_are_decides_nothing(tmp_path):
     names = ["OPENAI_BASE_URL", "GRADER_BASE_URL", *(f"SGI_JUDGE_BASE_URL_{n}" for n in (1, 2, 3))]
     hashes = []
     for port in (1, 2):
-        env = {name: f"http://127.0.0.1:{port}/v1" for name in names} | {"SGI_JUDGE_MODEL_1": "m"}
+        env = dict.fromkeys(names, f"http://127.0.0.1:{port}/v1") | {"SGI_JUDGE_MODEL_1": "m"}
         folder = tmp_path / str(port)
         folder.mkdir()
         hashes.append(make_certificate(make_run(folder, ["right"], env=env).path)["hash"])

@@ -10,6 +10,7 @@ that requests write to (`snapshots.slots`), named by 8 hex digits, as are the va
     S*        whatever S holds
     c.N=V     the request had cookie N with value V ("-": did not have it); N and V as 8 hex digits
     c.N~V     the request had cookie N with value V, and may not have it with another value
+    c.N?V     likewise, and its client came with it: without it, it is only presumed
     !N        its answer sets cookie N
     @         the order in which the `S=V` were written counts; they are listed oldest first
     #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything)
@@ -89,6 +90,7 @@ class Conditions:
     free: frozenset[str] = frozenset()
     cookies: tuple[tuple[str, str], ...] = ()
     not_other: tuple[tuple[str, str], ...] = ()  # cookies that may be missing, but not have another value
+    carried: tuple[tuple[str, str], ...] = ()  # likewise, though it is not sure then
     sets: frozenset[str] = frozenset()
     sequence: Sequence | None = None
     issued: frozenset[str] = frozenset()
@@ -133,6 +135,7 @@ def write(conditions: Conditions) -> str:
     items += [f"{slot}*" for slot in sorted(conditions.free)]
     items += [f"c.{name}={value}" for name, value in sorted(conditions.cookies)]
     items += [f"c.{name}~{value}" for name, value in sorted(conditions.not_other)]
+    items += [f"c.{name}?{value}" for name, value in sorted(conditions.carried)]
     items += [f"!{name}" for name in sorted(conditions.sets)]
     if conditions.ordered and len(conditions.held) > 1:
         items.append("@")
@@ -158,6 +161,7 @@ def read(text: str) -> Conditions:
     free: set[str] = set()
     cookies: list[tuple[str, str]] = []
     not_other: list[tuple[str, str]] = []
+    carried: list[tuple[str, str]] = []
     sets: set[str] = set()
     issued: set[str] = set()
     flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS, BROUGHT, UNBROUGHT), False)
@@ -168,7 +172,8 @@ def read(text: str) -> Conditions:
         if item in flags:
             flags[item] = True
         elif item.startswith("c."):
-            (cookies if item[10:11] == "=" else not_other).append((item[2:10], item[11:]))
+            kept = {"=": cookies, "?": carried}.get(item[10:11], not_other)
+            kept.append((item[2:10], item[11:]))
         elif item.startswith("#"):
             place, _, since = item[10:].partition("/")
             sequence = Sequence(item[1:9], int(place) if place.isdecimal() else 0, since)
@@ -202,6 +207,7 @@ def read(text: str) -> Conditions:
         frozenset(free),
         tuple(cookies),
         tuple(not_other),
+        tuple(carried),
         frozenset(sets),
         sequence,
         frozenset(issued),
@@ -293,6 +299,12 @@ def fits(conditions: Conditions, state: SiteState | None, cookies: dict[str, str
         if cookies.get(name, value) != value:
             return FAILS
     result = UNSURE if conditions.during else FITS
+    for name, value in conditions.carried:
+        sent = cookies.get(name)
+        if sent is None:
+            result = UNSURE
+        elif sent != value:
+            return FAILS
     held = state.held if state is not None else {}
     for slot, value in conditions.held:
         found = held.get(slot)

@@ -24,7 +24,7 @@ from snapshots.request import CONDITIONAL, Request
 from snapshots.rules import Rule, applied, builtin, reduced
 from snapshots.senders import sender_of
 from snapshots.sites import site_of
-from snapshots.slots import SAFE_METHODS, sets_session, slot_of, touch_of
+from snapshots.slots import SAFE_METHODS, is_telling, sets_session, slot_of, touch_of
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
@@ -65,6 +65,9 @@ class Evidence:
         self.keyed = False  # whether the site knows its clients by a cookie
         self.begins: set[tuple[str, int]] = set()  # captures whose answer gave a client such a cookie
         self.brought: set[tuple[str, int]] = set()  # captures whose request had one that no answer gave
+        self.carried = (
+            self._carried()
+        )  # by session, cookies that its client came with and that tell what to show
         self._lives()
         self.issued = self._issued()
         self._values: dict[tuple[str, int], list[str]] = {}
@@ -109,6 +112,20 @@ class Evidence:
             self.items[item.place] = item
             if not static:
                 item.sender = sender_of(self.asked(item).headers)
+
+    def _carried(self) -> dict[str, set[tuple[str, str]]]:
+        """Those in requests that were made before any answer was there: names and values as 8 hex digits."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        if not any(item.sender.hashes for item in self.dynamic):
+            return found
+        over: dict[str, int] = {}  # when the first answer of each was
+        for item in self.dynamic:
+            over[item.line] = min(over.get(item.line, item.end), item.end)
+        for item in self.dynamic:
+            if item.begin < over[item.line]:
+                told = {(n, v) for name, n, v in item.sender.hashes if is_telling(name)}
+                found.setdefault(item.line, set()).update(told)
+        return found
 
     def _lives(self) -> None:
         """Parts each session's line where its client came without the cookie by which the server had known it.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from snapshots.acceptance import first_kind, special
@@ -36,14 +35,20 @@ ACCEPT = "accept"
 PRESENT = "(given)"
 
 
-@dataclass(frozen=True, slots=True)
 class _Names:
     """Names of fields: whole ones, what they begin and end with, and what is in them. A pattern takes long to make."""
 
-    whole: frozenset[str]
-    starts: tuple[str, ...]
-    ends: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
+    def __init__(
+        self,
+        whole: frozenset[str],
+        starts: tuple[str, ...],
+        ends: tuple[str, ...] = (),
+        within: tuple[str, ...] = (),
+    ) -> None:
+        self.whole = whole
+        self.starts = starts
+        self.ends = ends
+        self.within = within
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (
@@ -97,7 +102,7 @@ _THEIRS = _Names(
 # Tokens against forged requests: a new one for every visit, and the server looks whether it is there.
 _TOKENS = ("csrf", "xsrf", "verification-token", "verificationtoken", "authenticity")
 # What these hold names somebody or something even where it was drawn once.
-_NAMING = re.compile(
+_NAMING = (  # compiled where there are fields of an application
     r"(?:.*-)?(?:user|account|tenant|org|organi[sz]ation|workspace|project|customer|team|profile|member|owner|subject"
     r"|principal|identity|role|store|shop|realm|impersonate|on-behalf-of)(?:-?(?:u?id|uuid|guid|key|name|email))?"
     r"|last-event-id|(?:.*-)?client-(?:id|key)"
@@ -165,6 +170,6 @@ def is_secret(name: str, value: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _drawn(name: str, value: str) -> bool:
-    if is_token(name) or _NAMING.fullmatch(name) or is_secret(name, value):
+    if is_token(name) or re.fullmatch(_NAMING, name) or is_secret(name, value):
         return False
     return looks_random(value) or _TIME.search(value) is not None

@@ -177,6 +177,8 @@ class _Site:
                     held = [(s, v) for s, v in held if s != slot]
             for slot, value in self.weak_states[item.line][item.before]:
                 mostly.setdefault(slot, frozenset({value}))
+            kept = [(n, v) for name, n, v in item.sender.hashes if name not in decided]
+            came = {n for n, v in kept if (n, v) in self.evidence.carried.get(item.capture.session, ())}
             during = not clean(item, self.model)
             named = {s for s, _ in held} | set(one_of)
             relevant = during and any(s in self.model.modes and s not in dropped for s in item.during)
@@ -196,7 +198,8 @@ class _Site:
                             for name, value in cookies
                         ]
                     ),
-                    not_other=tuple([(n, v) for name, n, v in item.sender.hashes if name not in decided]),
+                    not_other=tuple([(n, v) for n, v in kept if n not in came]),
+                    carried=tuple([(n, v) for n, v in kept if n in came]),
                     histories=self._histories(item, held),
                     sets=self._sets(item),
                     sequence=sequence,

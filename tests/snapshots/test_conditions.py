@@ -20,6 +20,7 @@ many = st.frozensets(slots | st.just("-"), min_size=1, max_size=3)
         free=st.frozensets(slots, max_size=2),
         cookies=st.lists(st.tuples(slots, slots | st.just("-")), max_size=2).map(lambda x: tuple(sorted(x))),
         not_other=st.lists(st.tuples(slots, slots), max_size=2).map(lambda x: tuple(sorted(x))),
+        carried=st.lists(st.tuples(slots, slots), max_size=2).map(lambda x: tuple(sorted(x))),
         sets=st.frozensets(slots, max_size=2),
         sequence=st.none()
         | st.builds(Sequence, slots, st.integers(0, 99), slots | st.sampled_from(["*", "-"])),
@@ -39,8 +40,8 @@ def test_conditions_are_read_as_they_were_written(conditions: Conditions) -> Non
     assert "\n" not in text
     assert write(read(text)) == text
     found = read(text)
-    assert (found.held, found.effect, found.sequence, found.issued) == (
-        conditions.held, conditions.effect, conditions.sequence, conditions.issued,
+    assert (found.held, found.effect, found.sequence, found.issued, found.carried) == (
+        conditions.held, conditions.effect, conditions.sequence, conditions.issued, conditions.carried,
     )  # fmt: skip
 
 

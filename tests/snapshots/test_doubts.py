@@ -318,6 +318,25 @@ def test_another_client_than_the_recorded_one_that_was_signed_in() -> None:
     assert told(Replay(over), get(f"{A}/faq", cookie=SID)) == ("Questions", False)
 
 
+def test_what_was_recorded_with_a_cookie_that_the_client_came_with_is_not_sure_without_it() -> None:
+    over = matcher(
+        (get(U, cookie="lang=de; theme=dark"), html("offen")), (get(f"{A}/e", cookie="lang=de"), html("e"))
+    )
+    for url, text in ((U, "offen"), (f"{A}/e", "e")):
+        for cookie, unsure in (("lang=de; theme=dark", False), ("lang=de", False), ("", True)):
+            request = get(url, **({"cookie": cookie} if cookie else {}))
+            assert told(Replay(over), request) == (text, unsure)
+        assert Replay(over).ask(get(url, cookie="lang=en")) == "miss"
+
+
+def test_a_cookie_that_came_with_an_answer_may_be_missing_in_the_first_request() -> None:
+    gives = ("Set-Cookie", "lang=en; Path=/")
+    over = matcher((get(f"{A}/"), html("home", 200, gives)), (get(U, cookie="lang=en"), html("open")))
+    assert told(Replay(over), get(U)) == ("open", False)
+    both = matcher((get(U, cookie="lang=de"), html("same")), (get(U), html("same"), "another"))
+    assert told(Replay(both), get(U)) == ("same", False)
+
+
 def test_a_cookie_with_which_and_without_which_the_same_was_answered() -> None:
     over = matcher(*[Recorded(get(U, cookie=c), html("open")) for c in (SID, "lang=en", "lang=de", "a=1")])
     for cookie, unsure in (("lang=en", False), ("lang=fr", False), (SID, False), (ANOTHER, True)):

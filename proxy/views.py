@@ -259,11 +259,16 @@ class Fetcher:
         return (None if "application/pdf" in media else response), calm
 
     def _circumstances(self, driver: Driver, calm: Calm, status: int) -> dict[str, Any]:
+        streams, redactor = dict.fromkeys(driver.traffic.streams), self.recorder.redactor
+        if (
+            redactor is not None
+        ):  # the recorder learns what a socket's address holds when the socket has ended
+            streams = dict.fromkeys(map(redactor.url, streams))
         return {
             "quiet": calm.quiet, "reason": calm.reason, "tsStatus": status,
             "counts": {"jsErrors": driver.script_errors}, "dismissed": driver.dismissed,
             "dialogs": list(driver.dialogs), "downloads": list(driver.downloads),
-            "streams": list(dict.fromkeys(driver.traffic.streams)), "serviceWorker": driver.traffic.blocked,
+            "streams": list(streams), "serviceWorker": driver.traffic.blocked,
             "lost": driver.traffic.lost(),
         }  # fmt: skip
 

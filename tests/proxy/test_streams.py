@@ -53,6 +53,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return Recorded(base, path)
 
 
+def test_a_secret_in_a_sockets_address_is_in_no_view(tmp_path: Path) -> None:
+    """It is known before the view is stored, and not only when the socket has ended."""
+    secret = "22110971-91ff-4340-9680-2b561439a6ce"
+    page = f"<h1>Live</h1><script>new WebSocket(`ws://${{location.host}}/talk?session_id={secret}`)</script>"
+    path, profile = tmp_path / "s", complete(Profile())
+    with (
+        streaming_site(page + "<p>" + "A mill and its wheel. " * 9) as base,
+        Writer.open(path, profile=profile) as writer,
+        Recorder(writer) as recorder,
+    ):
+        (result,) = Fetcher(recorder, writer, profile).fetch([f"{base}/"])
+    with Snapshot.open(path) as snapshot:
+        told = json.loads(snapshot.resource("pageinfo", result.views[0]) or b"")["streams"]
+    assert len(told) == 1
+    assert "session_id=stillweb-secret-" in told[0]
+
+
 def test_views_with_streams_are_reached_again(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         report = check(snapshot, gateway, patience=Patience(stuck=HANG))

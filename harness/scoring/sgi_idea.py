@@ -107,7 +107,9 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "verdicts": {name: formulas.verdict(name, votes[name]) for name in DIMENSIONS},
         "ballots": ballots,
     }
-    if missing:
+    if missing and (
+        idea is not None or context.mode == "faithful"
+    ):  # fixed gives nothing to no idea, whoever votes
         detail["fault"] = "judge"
     return score_of(metrics, context, "scored", detail, problems)
 

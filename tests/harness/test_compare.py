@@ -15,6 +15,7 @@ from harness.compare import (
     compare,
     compare_variants,
     main_metric,
+    parts_of,
     read_outcomes,
 )
 from harness.display import SilentDisplay
@@ -90,6 +91,19 @@ def test_an_attempt_of_a_scorer_of_ones_own_that_gave_no_metric_counts_as_nothin
     assert compare(lost, a, "em").difference == -result.difference
     with pytest.raises(UsageError, match="has no metric 'em'"):
         compare(lost[:2], lost[:2], "em")
+
+
+def test_a_task_that_both_runs_failed_counts_by_the_metric_of_its_own_scorer() -> None:
+    """Nobody says what metrics a scorer under an import path gives: such tasks were left out, and the means too high."""
+    own = "mine:scorer"
+    both = [
+        Outcome("t", "t", 1, {"exact": 1.0}, "scored"),
+        Outcome("a", "a", 1, {"share": 1.0}, "scored", own=own),
+        Outcome("b", "b", 1, {}, "zero", own=own),
+    ]
+    (_, part) = parts_of(both, both)
+    result = compare(part.a, part.b, part.metric)
+    assert (result.mean_a, len(result.pairs), result.left_out) == (0.5, 2, ())
 
 
 def test_two_scales_of_one_metric_are_no_pairs_of_one_comparison() -> None:

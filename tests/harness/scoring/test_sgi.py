@@ -311,6 +311,11 @@ def test_an_unreadable_judge_is_asked_again_and_then_named() -> None:
     assert len(judge.calls) == 30
     assert len(got.detail["problems"]) == 6
     assert got.detail["votes"]["overall"] == 0
+    assert (
+        got.detail["fault"] == "judge"
+    )  # so that it can be asked again, also where the official result counts it
+    none, _ = idea("no idea at all", "Both are fine.", "fixed")
+    assert (none.metrics["final"], "fault" in none.detail) == (None, False)  # which is the answer's own
 
 
 def test_votes_that_are_missing_decide_nothing_in_fixed_mode() -> None:

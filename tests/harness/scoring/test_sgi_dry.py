@@ -85,6 +85,7 @@ def test_unequal_output_is_judged_and_a_failing_program_is_not(environment: str)
     assert [test["passed"] for test in got.detail["tests"]] == [True, True, True, True, False]
     assert {model for _, model, _ in judge.calls} == {"o4-mini"}
     assert any("no judgment" in problem for problem in got.detail["problems"])
+    assert got.detail["fault"] == "judge"  # so that it can be asked again
     broken = dry("<answer>def area(a, b):\n    raise SystemExit(2)</answer>", environment, OUTPUTS)
     assert (broken.metrics["ser"], broken.metrics["passall1"]) == (0, 0)
 

@@ -8,7 +8,7 @@ Reading    snapshot.py (open, look up, layers) on opening.py (what lies at a pat
 Writing    writer.py, recorded.py, appending.py; wacz.py (seal), package.py (datapackage.json, the id); verifying.py; importers/
 Matching   keys.py, rules.py and rules.toml, matching.py (the ladder), state.py (what came after what)
 Text       text.py and freezing.py (frozen extraction), search.py, redact.py
-Types      request.py, capture.py, view.py, profile.py, errors.py
+Types      request.py, capture.py, view.py, profile.py, errors.py, words.py
 
 Names are loaded on first use, so that importing the package costs nothing.
 """

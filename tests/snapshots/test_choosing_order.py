@@ -160,6 +160,12 @@ def test_what_came_between_two_answers_may_be_why_the_second_differs(
     assert found == unsure
 
 
+def test_what_came_between_two_answers_that_say_the_same_does_not_matter() -> None:
+    over = matcher((P, html("1")), (Q, html("ok")), (P, html("1")), (P, html("2")))
+    replay = Replay(over)
+    assert [(replay.ask(P), bool(replay.last.ambiguous)) for _ in range(2)] == [("1", False)] * 2
+
+
 def test_where_the_order_is_proven_what_came_between_does_not_matter() -> None:
     over = matcher(*[(r, html(t), s) for s in ("one", "two") for r, t in ((P, "1"), (Q, "ok"), (P, "2"))])
     replay = Replay(over)

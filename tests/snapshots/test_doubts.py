@@ -158,6 +158,7 @@ def test_a_token_against_forgery_must_be_there_for_what_writes() -> None:
         assert told(Replay(over), request)[1] is unsure
     bare = matcher((write(), html("saved")))
     assert told(Replay(bare), write(mine)) == ("saved", True)
+    assert told(Replay(matcher((get(U), html("read")))), with_(mine)) == ("read", False)
 
 
 def test_a_file_that_pages_are_made_with_is_everybodys() -> None:

@@ -11,7 +11,7 @@ from snapshots.capture import Capture
 from snapshots.conditions import read
 from snapshots.fragments import fragment_fields
 from snapshots.header_fields import ACCEPT, PRESENT, all_of, is_secret, is_token, own_of
-from snapshots.irrelevant import irrelevant_cookie
+from snapshots.irrelevant import irrelevant_cookie, irrelevant_key
 from snapshots.request import Headers, Request
 from snapshots.sites import site_of
 from snapshots.situation import Situation
@@ -133,6 +133,8 @@ def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bo
 def _own(request: Request) -> Mapping[str, str]:
     """The fields of an application that count: tokens do for what may write."""
     found = own_of(request.headers)
+    if irrelevant_key(request.url):
+        found = {name: value for name, value in found.items() if not is_secret(name, value)}
     if request.method in SAFE_METHODS and any(map(is_token, found)):
         return {name: value for name, value in found.items() if not is_token(name)}
     return found

@@ -21,7 +21,7 @@ from snapshots.places import Place
 from snapshots.profile import Profile
 from snapshots.scan import Damage, Scanned, Wanted, scan
 
-VERSION = 7  # of the lines; a change makes indexes on disk be built again
+VERSION = 8  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`

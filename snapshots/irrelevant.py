@@ -19,6 +19,7 @@ class _Lists:
         data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
         self.errands = frozenset(data["errands"])
         self.hosts = frozenset(data["hosts"]) | self.errands
+        self.services = frozenset(data["services"])
         self.errand_paths = _Patterns(data["errand_paths"])
         self.paths = _Patterns(data["paths"] + data["errand_paths"])
         self.cookies = _Patterns(data["cookies"])
@@ -73,6 +74,13 @@ def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
     listed = _lists().errands if errands else _lists().hosts
     found = (host.partition("/") for host in listed)
     return frozenset(start for host, _, start in found if host in parents)
+
+
+@lru_cache(maxsize=4096)
+def irrelevant_key(url: str) -> bool:
+    """Whether the host of a URL answers everybody alike, whatever key is in the request."""
+    labels = host_of(url).partition(":")[0].split(".")
+    return not _lists().services.isdisjoint(".".join(labels[start:]) for start in range(len(labels)))
 
 
 def irrelevant(request: Request) -> bool:

@@ -10,7 +10,8 @@ from collections import defaultdict
 from snapshots.conditions import short
 from snapshots.evidence import Evidence
 from snapshots.fragments import decisive
-from snapshots.header_fields import ACCEPT, DECIDERS, PRESENT, fields_of, is_token, own_fields
+from snapshots.header_fields import ACCEPT, DECIDERS, PRESENT, fields_of, is_secret, is_token, own_fields
+from snapshots.irrelevant import irrelevant_key
 from snapshots.learning import Item, Recording
 from snapshots.slots import CREDENTIALS, SAFE_METHODS
 
@@ -102,6 +103,8 @@ class Parting:
             fields.append(ACCEPT)
         for field in fields:
             values = [m.sender.own.get(field, "") for m in members]
+            if irrelevant_key(members[0].capture.url) and any(is_secret(field, v) for v in values):
+                continue
             if is_token(field):
                 values = [
                     v if m.capture.method not in SAFE_METHODS else ""

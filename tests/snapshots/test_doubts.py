@@ -81,6 +81,21 @@ def test_without_a_field_or_with_another_value_the_recorded_answer_is_unsure(
     assert told(replay, with_((name.lower(), value))) == ("mine", False)
 
 
+@pytest.mark.parametrize(
+    ("url", "unsure"),
+    [
+        ("https://google.serper.dev/search", False),
+        ("https://api.exa.ai/search", False),
+        (f"{A}/search", True),
+    ],
+)
+def test_a_key_of_a_service_that_answers_everybody_alike_only_says_who_pays(url: str, unsure: bool) -> None:
+    replay = Replay(matcher((with_(("X-API-KEY", KEY), url), html("found"))))
+    for request in (with_(("X-API-KEY", OTHER), url), with_(("X-API-KEY", "hunter2-and-more"), url)):
+        assert told(replay, request) == ("found", unsure)
+        assert replay.last.verdict == ("varies:x-api-key" if unsure else "exact")
+
+
 @pytest.mark.parametrize("field", IDLE)
 def test_fields_of_browsers_and_libraries_and_what_is_drawn_say_nothing(field: tuple[str, str]) -> None:
     for recorded, asked in ((get(U), with_(field)), (with_(field), get(U))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.commands.mcp import command
 from harness.run_files import Settings
 from harness.tools import Toolset, contract_names
 from harness.workshop import open_tools
@@ -28,13 +30,22 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture
 def titles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The example's two files, in the working directory; the name of its tool."""
-    (tmp_path / "dictionary.json").write_text(blocks("json")[0], encoding="utf-8")
+    (contract,) = (block for block in blocks("json") if '"contract"' in block)
+    (tmp_path / "dictionary.json").write_text(contract, encoding="utf-8")
     (tmp_path / "titles.py").write_text(blocks("python")[1], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield "titles:TitleTool"
     for name in ("titles", "gone", "half"):
         sys.modules.pop(name, None)
+
+
+def test_a_file_of_servers_is_json_that_names_a_command_of_ours() -> None:
+    (servers,) = (block for block in blocks("json") if "mcpServers" in block)
+    _, *arguments = json.loads(servers)["mcpServers"]["web"]["args"]
+    assert command.make_context("mcp", arguments, resilient_parsing=True).params["contracts"] == (
+        "playwright-mcp",
+    )
 
 
 def test_how_to_add_a_tool(snapshot: Snapshot, titles: str) -> None:
@@ -55,7 +66,7 @@ def test_a_run_has_it_beside_others(snapshot: Snapshot, titles: str) -> None:
     tools = open_tools(snapshot, Settings(agent="script:x", contracts=("fetch", titles)))
     assert isinstance(tools, Toolset)
     assert {spec.name for spec in tools.specs} == {"fetch", "title_of"}
-    with pytest.raises(UsageError, match="has no member `contract`, so it can't go with others"):
+    with pytest.raises(UsageError, match="has no member `contract` made by read_contract"):
         open_tools(snapshot, Settings(agent="script:x", contracts=("fetch", "titles:Path")))
 
 

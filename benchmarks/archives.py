@@ -16,14 +16,14 @@ from isal import isal_zlib
 
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
-from snapshots.build import INDEX_VERSION
+from snapshots.archives.container import INDEX, PACKAGE, STEPS
 from snapshots.capture import Capture, Exchange
-from snapshots.cdxj import Index, capture_line
-from snapshots.container import INDEX, PACKAGE, STEPS
-from snapshots.keys import request_key
-from snapshots.places import FilePlace
+from snapshots.identity.keys import request_key
+from snapshots.index.build import INDEX_VERSION
+from snapshots.index.cdxj import Index, capture_line
+from snapshots.index.steps import steps_of
+from snapshots.machine.places import FilePlace
 from snapshots.request import Request
-from snapshots.steps import steps_of
 from snapshots.writer import Writer
 
 ROOT = Path(__file__).parents[1]

@@ -23,16 +23,16 @@ import click
 
 from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, named, walk
-from proxy.browser import BrowserHost, complete
-from proxy.certificates import Authority
-from proxy.checking import CheckReport, check
-from proxy.explorer import Explorer, Limits
-from proxy.freeze import Patience
-from proxy.gateway import Gateway
-from proxy.graph import Graph, graph_uri
-from proxy.moves import Choices
-from proxy.noise import Noise, shown
-from proxy.recorder import Recorder
+from proxy.checking.check import CheckReport, check
+from proxy.exploring.explorer import Explorer, Limits
+from proxy.exploring.graph import Graph, graph_uri
+from proxy.exploring.moves import Choices
+from proxy.exploring.noise import Noise, shown
+from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.freeze import Patience
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
+from proxy.wire.certificates import Authority
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer

@@ -22,16 +22,16 @@ import click
 
 from benchmarks.corpus import find
 from snapshots.capture import Exchange
-from snapshots.freezing import Job, extract_all, jobs
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.text import OPTIONS, FrozenText
+from snapshots.texts.freezing import Job, extract_all, jobs
+from snapshots.texts.text import OPTIONS, FrozenText
 from snapshots.writer import Writer
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 ALONE = """
 import sys, trafilatura
-from snapshots.text import OPTIONS
+from snapshots.texts.text import OPTIONS
 found = 0
 for path in sys.stdin.read().splitlines():
     with open(path, encoding="utf-8", errors="replace") as file:

@@ -22,11 +22,11 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.warcwriter import WARCWriter
 
 from benchmarks import corpus
+from snapshots.archives.container import open_directory
 from snapshots.capture import Capture, Exchange
-from snapshots.cdxj import capture_line
-from snapshots.container import open_directory
-from snapshots.keys import request_key
-from snapshots.package import write_package
+from snapshots.contents.package import write_package
+from snapshots.identity.keys import request_key
+from snapshots.index.cdxj import capture_line
 from snapshots.request import Request
 from snapshots.wacz import pack
 from snapshots.writer import Writer

@@ -31,39 +31,46 @@ import click
 ROOT = Path(__file__).parent.parent
 TAKEN = ("snapshots", "proxy", "harness", "tests/__init__.py", "tests/conftest.py", "tests/snapshots", "tests/proxy",
          "tests/support", "pyproject.toml")  # fmt: skip
-TESTS = "tests/snapshots/"
+
+
+def _test(name: str) -> str:
+    """The file of tests of that name, in whatever folder."""
+    (found,) = (ROOT / "tests" / "snapshots").rglob(f"test_{name}.py")
+    return str(found.relative_to(ROOT))
+
+
 SLOW = (
     "test_random_walks_replay_right_or_miss", "test_the_hard_set_has_no_wrong_answer", "test_walks_over_a_thin",
     "test_without_a_part_of_the_key", "test_without_a_rule_the",
 )  # fmt: skip
 FIRST = [
-    *(f"{TESTS}test_{n}.py" for n in ("rules", "matching", "state", "state_walks", "conditions", "coarsening",
+    *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted")),
-    "tests/proxy/test_parts.py",
+    "tests/proxy/serving/test_parts.py",
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
-    f"{TESTS}test_hard_set.py", f"{TESTS}test_state_walks.py", "tests/proxy/test_passwords.py", "tests/proxy/test_walks.py",
+    _test("hard_set"), _test("state_walks"), "tests/proxy/serving/test_passwords.py", "tests/proxy/test_walks.py",
     "-k", f"(walks or passwords or {' or '.join(SLOW[1:])}) and not {SLOW[0]}",
 ]  # fmt: skip
 DECIDING = {
-    "snapshots/choosing.py": None,  # all its functions
-    "snapshots/doubts.py": None,
-    "snapshots/situation.py": None,
-    "snapshots/conditional.py": None,
-    "snapshots/preconditions.py": None,
-    "snapshots/kinship.py": None,
-    "snapshots/varying.py": None,
-    "snapshots/acceptance.py": None,
-    "snapshots/weighted.py": None,
-    "snapshots/languages.py": None,
-    "snapshots/spans.py": {"inside", "is_whole"},
-    "snapshots/keys.py": None,
-    "snapshots/conditions.py": {"apply", "_begin_anew", "given", "asked", "fits", "added", "lasting"},
-    "snapshots/sessions.py": {"answered", "_meet", "missed"},
-    "snapshots/matching.py": {"_by_rule", "_was_given", "_note_change", "_remember"},
+    "snapshots/matching/choosing.py": None,  # all its functions
+    "snapshots/matching/doubts.py": None,
+    "snapshots/matching/situation.py": None,
+    "snapshots/matching/conditional.py": None,
+    "snapshots/matching/preconditions.py": None,
+    "snapshots/matching/kinship.py": None,
+    "snapshots/matching/varying.py": None,
+    "snapshots/states/acceptance.py": None,
+    "snapshots/http/weighted.py": None,
+    "snapshots/http/languages.py": None,
+    "snapshots/http/spans.py": {"inside", "is_whole"},
+    "snapshots/identity/keys.py": None,
+    "snapshots/states/conditions.py": {"apply", "_begin_anew", "given", "asked", "fits", "added", "lasting"},
+    "snapshots/matching/sessions.py": {"answered", "_meet", "missed"},
+    "snapshots/matching/ladder.py": {"_by_rule", "_was_given", "_note_change", "_remember"},
 }
 # Conditions without which the answers stay the same: only quicker, or a text nobody parses.
 SAME = {
@@ -92,9 +99,9 @@ SAME = {
     "doubts.py other_client: if not any((name.lower() == 'cookie' for name, _ in headers))": "shortcut",
     "doubts.py other_kind: if accepts(now.request, chosen) or now.peek is None": "shortcut",
     "doubts.py other_type: if not now.request.body or now.peek is None": "shortcut: who sends no body sends none of a type",
-    "matching.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
-    "matching.py _remember: if len(self._hot) >= HOT": "bounds memory",
-    "matching.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
+    "ladder.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
+    "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
+    "ladder.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",
     "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }
@@ -112,8 +119,8 @@ class Mutation:
 
 def mutations() -> list[Mutation]:
     """All of them, by kind and place."""
-    found = [*_listed("key part", "snapshots/keys.py", "KEY_PARTS"), *_exact(), *_rules()]
-    found += _listed("step", "snapshots/choosing.py", "STEPS")
+    found = [*_listed("key part", "snapshots/identity/keys.py", "KEY_PARTS"), *_exact(), *_rules()]
+    found += _listed("step", "snapshots/matching/choosing.py", "STEPS")
     for file, functions in DECIDING.items():
         found += _conditions(file, functions)
     return found
@@ -137,7 +144,7 @@ def _listed(kind: str, file: str, name: str) -> Iterator[Mutation]:
 
 def _exact() -> Iterator[Mutation]:
     """Each part of the key of the literal request."""
-    file = "snapshots/keys.py"
+    file = "snapshots/identity/keys.py"
     source = _source(file)
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef) and function.name == "exact_digest":
@@ -155,7 +162,7 @@ def _exact() -> Iterator[Mutation]:
 
 def _rules() -> Iterator[Mutation]:
     """Each rule, each of its fields, and each bound on a field's value."""
-    file = "snapshots/rules.toml"
+    file = "snapshots/identity/rules.toml"
     head, *blocks = re.split(r"(?m)^(?=\[\[rule\]\])", _source(file))
     for number, block in enumerate(blocks):
         name = re.search(r'id = "([^"]+)"', block)
@@ -315,7 +322,9 @@ def main(only: str, jobs: int, keep: bool) -> None:
         import_module(heavy)
     chosen = [m for m in mutations() if re.search(only, f"{m.kind}: {m.name}")]
     rows: dict[str, list[tuple[str, str]]] = {}
-    control = Mutation("control", "nothing", "snapshots/keys.py", _source("snapshots/keys.py"))
+    control = Mutation(
+        "control", "nothing", "snapshots/identity/keys.py", _source("snapshots/identity/keys.py")
+    )
     with (
         tempfile.TemporaryDirectory(prefix="stillweb-mutations-") as base,
         multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool,

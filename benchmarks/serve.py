@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from proxy.gateway import Gateway
-from proxy.ledger import Ledger
+from proxy.serving.gateway import Gateway
+from proxy.serving.ledger import Ledger
 from snapshots.snapshot import Snapshot
 
 
@@ -26,7 +26,7 @@ def replay(path: str, port: str, workers: str) -> None:
 
 def record(path: str, port: str, ca: str) -> None:
     """As `stillweb record` does, with redaction."""
-    from proxy.recorder import Recorder
+    from proxy.recording.recorder import Recorder
     from snapshots.writer import Writer
 
     with Writer.open(path) as writer, Recorder(writer, port=int(port), upstream_ca=Path(ca), challenge=False):

@@ -170,7 +170,7 @@ def record(work: Path, root: Path, urls: list[tuple[str, int]], name: str) -> Pa
 
 def authority(work: Path) -> object:
     """The authority that signs for nginx and the gateway."""
-    from proxy.certificates import Authority
+    from proxy.wire.certificates import Authority
 
     os.environ["STILLWEB_STATE"] = str(work / "state")
     return Authority.load_or_create(work / "state")
@@ -190,7 +190,7 @@ def gateway(work: Path, snapshot: Path, workers: int = 1) -> Iterator[Server]:
 @contextmanager
 def replay(work: Path, snapshot: Path) -> Iterator[Server]:
     """Ours as `stillweb replay` starts it, with a ledger."""
-    from proxy.workers import default_count
+    from proxy.serving.workers import default_count
 
     port = free_port()
     command = [str(Path(sys.executable).with_name("stillweb")), "replay", str(snapshot), "--port", str(port)]

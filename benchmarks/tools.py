@@ -22,9 +22,9 @@ import click
 from harness.tools import Toolset
 from snapshots.capture import Exchange
 from snapshots.request import Request
-from snapshots.search import SearchIndex
 from snapshots.snapshot import Snapshot
-from snapshots.text import PDF, FrozenText
+from snapshots.texts.search import SearchIndex
+from snapshots.texts.text import PDF, FrozenText
 from snapshots.writer import Writer
 
 SYLLABLES = ("bar", "cor", "del", "fen", "gim", "hol", "jun", "kel", "lor", "mar", "an", "bel", "cit", "dor", "el", "fin", "gor", "hum", "ist", "ok", "ra", "tum", "us", "val")  # fmt: skip

@@ -22,12 +22,12 @@ from benchmarks.applications.servers import serving
 from benchmarks.bench import NotRun, Row
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.toolset import Toolset
-from proxy.browser import BrowserHost, complete, find_browser
-from proxy.certificates import Authority
-from proxy.checking import check_all
-from proxy.gateway import Gateway
-from proxy.recorder import Recorder
-from proxy.views import Fetcher
+from proxy.checking.check import check_all
+from proxy.pages.browser import BrowserHost, complete, find_browser
+from proxy.pages.views import Fetcher
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
+from proxy.wire.certificates import Authority
 from snapshots.errors import MissingCapability
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot

@@ -11,10 +11,10 @@ from harness.coverage import urls_of
 from harness.run_files import RunFiles
 from harness.task import Task
 from snapshots.errors import UsageError
-from snapshots.keys import canonical_url
+from snapshots.identity.keys import canonical_url
 
 if TYPE_CHECKING:
-    from snapshots.diff import Diff
+    from snapshots.upkeep.diff import Diff
     from snapshots.view import View
 
 MOST = 5  # reasons named for a task

@@ -45,7 +45,7 @@ from harness.summary import score_run, summarise
 from harness.task import Task, TaskSet
 from harness.trace import Trace, digest, hashed_part, read_trace
 from harness.workshop import read_rubrics
-from snapshots.appending import write_whole
+from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 from snapshots.words import counted
 

@@ -21,7 +21,7 @@ from typing import Any
 from harness.run_files import RunFiles
 from harness.summary import summarise
 from harness.trace import Event, Trace, digest
-from snapshots.appending import write_whole
+from snapshots.archives.appending import write_whole
 
 Attributes = dict[str, str | int | float | bool]
 

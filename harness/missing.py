@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from proxy.ledger import misses
+from proxy.serving.ledger import misses
 from snapshots.errors import DamagedInput
-from snapshots.redact import MASK
+from snapshots.secrets.redact import MASK
 
 if TYPE_CHECKING:
-    from proxy.recorder import Recorder
+    from proxy.recording.recorder import Recorder
 
 TIMEOUT = 60.0  # seconds without a byte
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from harness.run_files import RunFiles
 from harness.task import Task
 from harness.trace import Trace, read_trace
-from snapshots.cut import Needs
 from snapshots.errors import UsageError
+from snapshots.upkeep.cut import Needs
 
 _SURE = ("exact", "canonical", "varies")  # verdicts over which only captures of the same request decide
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from harness.blocking import Blocked
 from harness.sessions import session_of
 from snapshots.errors import UsageError
-from snapshots.matching import check_accept
+from snapshots.matching.ladder import check_accept
 from snapshots.request import Request
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.replies import Reply
+    from proxy.serving.replies import Reply
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 
@@ -62,7 +62,7 @@ class Shelf:
         if self._recorder is None:
             with warnings.catch_warnings():  # what old packages say on import is not the test's affair
                 warnings.simplefilter("ignore", DeprecationWarning)
-                from proxy.recorder import Recorder
+                from proxy.recording.recorder import Recorder
             from snapshots.writer import Writer
 
             if self._work.exists():
@@ -87,7 +87,7 @@ class Shelf:
 
     def _keep_old(self) -> None:
         """Takes over the captures of the sessions that were not recorded anew, and those of a session that used both."""
-        from snapshots.cdxj import capture_of
+        from snapshots.index.cdxj import capture_of
         from snapshots.snapshot import Snapshot
 
         recorded = filter(None, map(capture_of, self._writer.lines()))
@@ -169,7 +169,7 @@ class Case:
     def ledger(self) -> Any:
         """The ledger of this test."""
         if self._ledger is None:
-            from proxy.ledger import Ledger
+            from proxy.serving.ledger import Ledger
 
             self._ledger = self._stack.enter_context(Ledger())
         return self._ledger
@@ -180,7 +180,7 @@ class Case:
             self.shelf.sessions.add(self.name)
             return self.shelf.recorder
         if self._gateway is None:
-            from proxy.gateway import Gateway
+            from proxy.serving.gateway import Gateway
 
             snapshot, hosts = self.shelf.snapshot, self._hosts
             gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
@@ -248,7 +248,7 @@ class Case:
         return session
 
     def _replay_or_record(self, request: Request) -> Reply:
-        from proxy.replies import Reply
+        from proxy.serving.replies import Reply
 
         reply = self.answer(request)
         if dict(reply.fields).get("Stillweb-Verdict") != "miss":

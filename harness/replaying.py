@@ -1,11 +1,11 @@
-"""The virtual hosts of `stillweb replay`, made by name in each of its processes (`proxy.hosting.MadeHosts`)."""
+"""The virtual hosts of `stillweb replay`, made by name in each of its processes (`proxy.serving.hosting.MadeHosts`)."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
 
-from proxy.hosting import VirtualHost
+from proxy.serving.hosting import VirtualHost
 
 if TYPE_CHECKING:
     from snapshots.capture import Response

@@ -22,7 +22,7 @@ from harness.moved import snapshots_now
 from harness.report import Screenshots, render, sheet_of
 from harness.review import CLASSES, COMPOSITION, Review, add_review, agreement, hints_of, latest_reviews
 from harness.run_files import RunFiles
-from snapshots.appending import write_text
+from snapshots.archives.appending import write_text
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _MOST_BODY = 100_000

@@ -25,9 +25,9 @@ from typing import Any, Literal
 from harness.attempt import Limits
 from harness.task import Task
 from harness.trace import Trace, read_trace
-from snapshots.appending import write_whole
+from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
-from snapshots.locking import lock_directory
+from snapshots.machine.locking import lock_directory
 
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]

@@ -35,7 +35,7 @@ from harness.tape import gather
 from harness.task import Task, TaskSet
 from harness.trace import Trace, TraceWriter, read_trace
 from harness.workshop import Workshop
-from proxy import running
+from proxy.pages import running
 from snapshots import Snapshot
 from snapshots.errors import UsageError
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from harness.console import progress, say
 
 if TYPE_CHECKING:
-    from snapshots.search import SearchIndex
     from snapshots.snapshot import Snapshot
+    from snapshots.texts.search import SearchIndex
 
 
 def search_index(snapshot: Snapshot) -> SearchIndex:

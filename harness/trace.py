@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from harness.schema import problem
-from snapshots.appending import write_whole
+from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
 
 SCHEMA = "stillweb-trace"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from proxy.addresses import host_of
-from proxy.answering import Answerer, VirtualHost
-from proxy.hub import broken_host
-from proxy.ledger import Ledger
-from proxy.replies import Reply
+from proxy.serving.answering import Answerer, VirtualHost
+from proxy.serving.hub import broken_host
+from proxy.serving.ledger import Ledger
+from proxy.serving.replies import Reply
+from proxy.wire.addresses import host_of
 from snapshots.request import Request
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ async def program_access(
     from harness.servers.program import serve_program
     from harness.tools import Toolset, http_hosts
     from proxy.clients import client_environment
-    from proxy.gateway import Gateway
-    from proxy.ledger import Ledger
+    from proxy.serving.gateway import Gateway
+    from proxy.serving.ledger import Ledger
 
     with Ledger() as ledger:
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
@@ -66,7 +66,7 @@ def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
     errands, an icon, telemetry), beside the last of the others: whether and when it is asked for hangs on the machine.
     """
-    from proxy.ledger import settled
+    from proxy.serving.ledger import settled
 
     ordered = sorted(
         settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])

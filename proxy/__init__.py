@@ -1,7 +1,16 @@
 """The wire: record into a snapshot, serve from one, drive a browser against either.
 
-Recorder (mitmproxy, in process) · Gateway (replay; has no way out) · MadeHosts (hosts that it answers for) · Ledger · Authority (certificates) ·
-client_environment · Fetcher (views by steps) · check. Loaded on first use, so that importing costs nothing.
+From the top down, each folder imports only those below it:
+exploring/   the states of a page found by themselves
+checking/    check: every view replayed and compared
+pages/       Fetcher: views by steps, in a browser whose time is held still
+recording/   Recorder: mitmproxy in this process, from its flows to the archive
+serving/     Gateway: replay, which has no way out; MadeHosts: hosts that it answers for; Ledger
+wire/        what recording and serving share; Authority: certificates
+
+clients.py (client_environment: a command's traffic through a proxy of ours), isolation.py (no packet gets out)
+
+Names are loaded on first use, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -10,25 +19,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from proxy.certificates import Authority
-    from proxy.checking import check
+    from proxy.checking.check import check
     from proxy.clients import client_environment
-    from proxy.gateway import Gateway
-    from proxy.hosting import MadeHosts
-    from proxy.ledger import Ledger
-    from proxy.recorder import Recorder, record_command
-    from proxy.views import Fetcher
+    from proxy.pages.views import Fetcher
+    from proxy.recording.recorder import Recorder, record_command
+    from proxy.serving.gateway import Gateway
+    from proxy.serving.hosting import MadeHosts
+    from proxy.serving.ledger import Ledger
+    from proxy.wire.certificates import Authority
 
 _HOME = {
-    "Authority": "certificates",
-    "check": "checking",
+    "Authority": "wire.certificates",
+    "check": "checking.check",
     "client_environment": "clients",
-    "Gateway": "gateway",
-    "Ledger": "ledger",
-    "MadeHosts": "hosting",
-    "Recorder": "recorder",
-    "record_command": "recorder",
-    "Fetcher": "views",
+    "Gateway": "serving.gateway",
+    "Ledger": "serving.ledger",
+    "MadeHosts": "serving.hosting",
+    "Recorder": "recording.recorder",
+    "record_command": "recording.recorder",
+    "Fetcher": "pages.views",
 }
 
 __all__ = [

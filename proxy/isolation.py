@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from proxy.addresses import host_port
+from proxy.wire.addresses import host_port
 from snapshots.errors import MissingCapability
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h

@@ -1,14 +1,21 @@
 """The frozen web: captures, views, texts, search. Knows no socket, browser or agent.
 
-Reading    snapshot.py (open, look up, layers) on opening.py (what lies at a path), container.py, build.py and indexing.py
-           (records to index lines), cdxj.py (the index), reading.py, messages.py (HTTP in records), warc.py and
-           scan.py (records), places.py (bytes anywhere)
-           gathering.py (lines by site), plain.py (what can't have a state), resolving.py (revisits);
-           changing.py (which sites have a state), parallel.py and stating.py (on all cores, by forks.py)
-Writing    writer.py, recorded.py, appending.py; wacz.py (seal), package.py (datapackage.json, the id); verifying.py; importers/
-Matching   keys.py, rules.py and rules.toml, matching.py (the ladder), state.py (what came after what)
-Text       text.py and freezing.py (frozen extraction), search.py, redact.py
-Types      request.py, capture.py, view.py, profile.py, errors.py, words.py
+Words        request.py, capture.py, view.py, profile.py, errors.py, dates.py, software.py, words.py
+Whole        snapshot.py (open, look up, layers), opening.py (what lies at a path), writer.py, wacz.py (seal), searching.py
+
+From the top down, each folder imports only those below it:
+upkeep/      verified, compared, cut, brought up to date, searched for secrets
+importers/   recordings of others that are no archives: HAR, mitmproxy's flows
+matching/    which capture answers a request: the ladder, and the choice among several
+contents/    records as they are written, the list of files and the id, frozen texts
+index/       records to sorted lines, on all cores; the index as it is read
+states/      what a server was told before, and what a recording proves of it
+texts/       what pages and PDFs say
+identity/    what makes two requests the same: the key, and the rules
+archives/    WARC records, gzip members, HTTP in records
+secrets/     what a secret is, and what stands in its place
+http/        bodies, encodings, weights, languages, ranges
+machine/     bytes at any offset, caches, locks, processes
 
 Names are loaded on first use, so that importing the package costs nothing.
 """
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from snapshots.profile import Profile
     from snapshots.request import Request
     from snapshots.snapshot import Snapshot
-    from snapshots.verifying import Problem, verify
+    from snapshots.upkeep.verifying import Problem, verify
     from snapshots.view import View
     from snapshots.wacz import SealReport, seal
     from snapshots.writer import Writer
@@ -35,8 +42,8 @@ _HOME = {
     "Profile": "profile",
     "Request": "request",
     "Snapshot": "snapshot",
-    "Problem": "verifying",
-    "verify": "verifying",
+    "Problem": "upkeep.verifying",
+    "verify": "upkeep.verifying",
     "View": "view",
     "SealReport": "wacz",
     "seal": "wacz",

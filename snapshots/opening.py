@@ -11,9 +11,8 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from snapshots import warc
-from snapshots.cache import derived
-from snapshots.container import (
+from snapshots.archives import warc
+from snapshots.archives.container import (
     ARCHIVE,
     PACKAGE,
     SMALL,
@@ -24,7 +23,8 @@ from snapshots.container import (
     stamp_of,
 )
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
-from snapshots.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
+from snapshots.machine.cache import derived
+from snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:

@@ -21,8 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.cache import cache_dir
-from snapshots.search import SearchIndex
+from snapshots.machine.cache import cache_dir
+from snapshots.texts.search import SearchIndex
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot

@@ -13,30 +13,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from snapshots.build import Built, fits, join_lines, open_index
+from snapshots.archives.container import Container
+from snapshots.archives.reading import Archives
+from snapshots.archives.warc import Record
 from snapshots.capture import PARTIAL, Capture, Response
-from snapshots.cdxj import Index, parse_line, to_capture
-from snapshots.changing import changing_lines
-from snapshots.container import Container
-from snapshots.conversions import conversions
-from snapshots.conversions import frozen_text as frozen_text
+from snapshots.contents.conversions import conversions
+from snapshots.contents.conversions import frozen_text as frozen_text
+from snapshots.contents.package import VIEW_MEDIA, layered_id, pages_of, snapshot_id, view_from_json
 from snapshots.errors import UsageError
-from snapshots.indexing import Progress, other_key
-from snapshots.keys import request_key
+from snapshots.identity.keys import request_key
+from snapshots.identity.sites import site_of
+from snapshots.index.build import Built, fits, join_lines, open_index
+from snapshots.index.cdxj import Index, parse_line, to_capture
+from snapshots.index.changing import changing_lines
+from snapshots.index.indexing import Progress, other_key
+from snapshots.machine.places import BytesPlace
 from snapshots.opening import is_url, open_container
-from snapshots.package import VIEW_MEDIA, layered_id, pages_of, snapshot_id, view_from_json
-from snapshots.places import BytesPlace
 from snapshots.profile import Profile
-from snapshots.reading import Archives
 from snapshots.request import Request
-from snapshots.sites import site_of
 from snapshots.view import View, id_in
-from snapshots.warc import Record
 
 if TYPE_CHECKING:
-    from snapshots.matching import Matcher
-    from snapshots.rules import RuleSet
-    from snapshots.text import FrozenText
+    from snapshots.identity.rules import RuleSet
+    from snapshots.matching.ladder import Matcher
+    from snapshots.texts.text import FrozenText
 
 REMEMBERED = 1 << 12  # index keys whose captures are kept parsed
 
@@ -315,7 +315,7 @@ class Snapshot:
     def matcher(self) -> Matcher:
         """The matcher of this snapshot, made once."""
         if self._matcher is None:
-            from snapshots.matching import Matcher
+            from snapshots.matching.ladder import Matcher
 
             self._matcher = Matcher(self)
         return self._matcher
@@ -337,7 +337,7 @@ class Snapshot:
 
 def rules_from(stored: Iterable[Any]) -> RuleSet:
     """The rules that were stored at sealing; of several layers what any of them refused is refused."""
-    from snapshots.rules import RuleSet, builtin
+    from snapshots.identity.rules import RuleSet, builtin
 
     found = [RuleSet.from_json(value) for value in stored if isinstance(value, dict)]
     if len(found) < 2:

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from snapshots.appending import FULL_DISK, full_disk
-from snapshots.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
+from snapshots.archives.appending import FULL_DISK, full_disk
+from snapshots.archives.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
 from snapshots.errors import UsageError
-from snapshots.places import Place, chunks
+from snapshots.machine.places import Place, chunks
 from snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: first of the texts, then of the bytes to pack
@@ -68,10 +68,10 @@ def seal(
     `out` is beside the directory by default. Sealing again gives the same bytes. Raises UsageError for what
     is no open snapshot or an empty one, DamagedInput, MissingCapability (full disk).
     """
-    from snapshots.freezing import freeze
-    from snapshots.groups import check_rules
-    from snapshots.rules import builtin
+    from snapshots.identity.rules import builtin
     from snapshots.snapshot import Snapshot
+    from snapshots.states.groups import check_rules
+    from snapshots.texts.freezing import freeze
     from snapshots.writer import Writer
 
     root = Path(path)

@@ -18,16 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from snapshots import indexing, warc
-from snapshots.appending import AppendFile, not_written, write_whole
-from snapshots.build import Hashes, fits, join_lines, mend, open_index
+from snapshots.archives import warc
+from snapshots.archives.appending import AppendFile, not_written, write_whole
+from snapshots.archives.container import ARCHIVE, INDEX, PAGES, open_directory
+from snapshots.archives.reading import Archives
 from snapshots.capture import Capture, Exchange
-from snapshots.cdxj import parse_line
-from snapshots.container import ARCHIVE, INDEX, PAGES, open_directory
-from snapshots.dates import iso_date, parse_timestamp
-from snapshots.errors import UsageError
-from snapshots.locking import lock_directory
-from snapshots.package import (
+from snapshots.contents.package import (
     PAGES_HEADER,
     VIEW_MEDIA,
     pack_options,
@@ -37,11 +33,16 @@ from snapshots.package import (
     view_to_json,
     write_package,
 )
-from snapshots.places import FilePlace
+from snapshots.contents.recorded import Recorded
+from snapshots.contents.records import Packer
+from snapshots.dates import iso_date, parse_timestamp
+from snapshots.errors import UsageError
+from snapshots.index import indexing
+from snapshots.index.build import Hashes, fits, join_lines, mend, open_index
+from snapshots.index.cdxj import parse_line
+from snapshots.machine.locking import lock_directory
+from snapshots.machine.places import FilePlace
 from snapshots.profile import Profile
-from snapshots.reading import Archives
-from snapshots.recorded import Recorded
-from snapshots.records import Packer
 from snapshots.software import software_name
 from snapshots.view import RESOURCES, View
 

@@ -49,7 +49,7 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 def test_the_check_of_imports_sees_a_wrong_one() -> None:
-    assert wrong_imports("snapshots", "from proxy.gateway import Gateway") == {"proxy"}
+    assert wrong_imports("snapshots", "from proxy.serving.gateway import Gateway") == {"proxy"}
     assert wrong_imports("proxy", "def f():\n    import harness.cli") == {"harness"}
 
 
@@ -199,3 +199,39 @@ def test_imports_in_functions_count_and_those_of_type_checkers_do_not(tmp_path: 
         "        from g import h\n"
     )
     assert imported_at_run_time(path, {"a", "b", "c", "d", "d.e", "g"}) == {"a", "c", "d.e", "g"}
+
+
+def layers(package: str) -> list[str]:
+    """The folders of a package from the top down, as its docstring lists them."""
+    text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
+    return re.findall(r"^(\w+)/ +\S", text, re.M)
+
+
+def climbing(package: str, order: list[str], folder: str, source: str) -> set[str]:
+    """Folders above (or beside the list) that a module in `folder` imports from."""
+    parts = [name.split(".") for name in imported(ast.parse(source)) if name.startswith(f"{package}.")]
+    named = {part[1] for part in parts if (ROOT / package / part[1]).is_dir()}
+    return named - set(order[order.index(folder) :])
+
+
+@pytest.mark.parametrize("package", ["snapshots", "proxy"])
+def test_each_folder_imports_only_those_below_it(package: str) -> None:
+    order = layers(package)
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert sorted(order) == sorted(folders)
+    found = {}
+    for folder in order:
+        for path in sorted((ROOT / package / folder).glob("*.py")):
+            if names := climbing(package, order, folder, path.read_text()):
+                found[str(path.relative_to(ROOT))] = names
+    assert not found
+
+
+def test_the_check_of_folders_sees_one_above() -> None:
+    order = layers("snapshots")
+    assert climbing("snapshots", order, "index", "from snapshots.matching.ladder import Matcher") == {
+        "matching"
+    }
+    assert not climbing(
+        "snapshots", order, "matching", "from snapshots.index import cdxj\nimport snapshots.view"
+    )

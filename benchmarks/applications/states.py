@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
-from proxy.acting import Driver
-from proxy.browser import BrowserHost
-from proxy.failures import Failed
-from proxy.freeze import Patience
-from proxy.noise import Noise, shown
-from proxy.sight import look_at
-from proxy.steps import canonical, describe
+from proxy.exploring.noise import Noise, shown
+from proxy.pages.acting import Driver
+from proxy.pages.browser import BrowserHost
+from proxy.pages.failures import Failed
+from proxy.pages.freeze import Patience
+from proxy.pages.sight import look_at
+from proxy.pages.steps import canonical, describe
 from snapshots.profile import Profile
 from snapshots.view import Step
 

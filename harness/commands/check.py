@@ -11,7 +11,7 @@ from harness.console import print_json, progress, say, say_damage, table
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.checking import CheckReport
+    from proxy.checking.check import CheckReport
 
 
 @click.command("check")
@@ -44,11 +44,11 @@ def command(
     """
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
-    from proxy.check_page import check_page
-    from proxy.checking import check
-    from proxy.gateway import Gateway
+    from proxy.checking.check import check
+    from proxy.checking.page import check_page
+    from proxy.serving.gateway import Gateway
     from snapshots import Snapshot
-    from snapshots.appending import write_whole
+    from snapshots.archives.appending import write_whole
 
     with Snapshot.open(*snapshots) as snapshot, Gateway(snapshot) as gateway, progress("checking") as advance:
         say_damage(snapshot)

@@ -57,7 +57,7 @@ def command(
     from harness.task import TaskSet
     from harness.tools import Toolset
     from harness.tools.queries import query_verdict
-    from proxy.certificates import CERTIFICATE_FILE, state_dir
+    from proxy.wire.certificates import CERTIFICATE_FILE, state_dir
     from snapshots import Snapshot
 
     if (source is None) == (run is None):

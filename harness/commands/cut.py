@@ -44,7 +44,7 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     """
     from harness.needs import needs_of_run
     from snapshots import Snapshot
-    from snapshots.cut import Needs, cut
+    from snapshots.upkeep.cut import Needs, cut
 
     with Snapshot.open(snapshot) as opened:
         found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]

@@ -14,7 +14,7 @@ from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
-    from snapshots.text import FrozenText
+    from snapshots.texts.text import FrozenText
 
 
 @click.command("fetch")
@@ -91,7 +91,7 @@ def _why_not(address: str, what: str, view: bool) -> str:
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
     """The tables of a view's DOM, or of the page that a client gets at the address."""
-    from snapshots.tables import tables_of
+    from snapshots.texts.tables import tables_of
 
     html = _html(snapshot, address)
     if html is None:
@@ -119,8 +119,8 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
 
 def _html(snapshot: Snapshot, address: str) -> str | None:
     from harness.tools.store import Store
-    from snapshots import charsets
-    from snapshots.text import unpacked
+    from snapshots.http import charsets
+    from snapshots.texts.text import unpacked
     from snapshots.view import id_in
 
     view = snapshot.view(address)

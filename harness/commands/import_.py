@@ -23,7 +23,7 @@ def command(files: tuple[Path, ...], out: Path) -> None:
     """
     from harness.recorded_again import answered_on_other_days
     from snapshots import Snapshot
-    from snapshots.importers.archives import import_files
+    from snapshots.upkeep.importing import import_files
 
     with progress("importing") as advance:
         report = import_files(files, out, progress=advance)

@@ -10,7 +10,7 @@ import click
 
 from harness.commands.address import split_address
 from harness.console import print_json, say_damage
-from proxy.addresses import DEFAULT_SESSION
+from proxy.wire.addresses import DEFAULT_SESSION
 
 if TYPE_CHECKING:
     from snapshots import Capture, Request, Snapshot
@@ -38,7 +38,7 @@ def command(
     stillweb lookup site.wacz https://example.com/api -X POST -d '{"q": 1}' -H 'Content-Type: application/json'
     """
     from snapshots import Request, Snapshot
-    from snapshots.matching import check_accept
+    from snapshots.matching.ladder import check_accept
     from snapshots.view import id_in
 
     check_accept(accept)
@@ -100,8 +100,8 @@ def command(
 
 def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:
     """What the ledger of a replay would say of the request, and the capture that the answer is made of."""
-    from proxy.answering import Answerer
-    from proxy.ledger import Ledger
+    from proxy.serving.answering import Answerer
+    from proxy.serving.ledger import Ledger
 
     with Ledger() as ledger:
         answerer = Answerer(snapshot, ledger, accept=accept)

@@ -42,8 +42,8 @@ def command(
         if steps is not None:
             return _steps(snapshot, steps)
         if html is not None:
-            from proxy.graph_page import graph_page
-            from snapshots.appending import write_whole
+            from proxy.exploring.graph_page import graph_page
+            from snapshots.archives.appending import write_whole
 
             write_whole(html, [graph_page(snapshot, snapshots[-1].name).encode()])
             click.echo(str(html))
@@ -70,7 +70,7 @@ def command(
 
 
 def _steps(snapshot: Snapshot, address: str) -> int:
-    from proxy.steps import to_yaml
+    from proxy.pages.steps import to_yaml
 
     view = snapshot.view(address)
     if view is None:

@@ -14,9 +14,9 @@ from harness.console import say, status_line, table
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.explorer import Limits
-    from proxy.recorder import Recorder
-    from proxy.steps import Flow
+    from proxy.exploring.explorer import Limits
+    from proxy.pages.steps import Flow
+    from proxy.recording.recorder import Recorder
     from snapshots.profile import Profile
     from snapshots.writer import Place, Writer
 
@@ -115,9 +115,9 @@ def command(
     stillweb record -o site -- python agent.py           whatever the program fetches
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
-    from proxy.recorder import Recorder, record_command
+    from proxy.recording.recorder import Recorder, record_command
+    from snapshots.identity.sites import host_of
     from snapshots.profile import Profile
-    from snapshots.sites import host_of
     from snapshots.writer import Writer
 
     program = program_of(ctx)
@@ -134,13 +134,13 @@ def command(
     _check(wanted, flows, steps, explore is not None, pdfs)
     entries = None
     if misses:
-        from proxy.ledger import read
+        from proxy.serving.ledger import read
 
         entries = read(misses)
     places = _places(resolve)
     limits = None
     if explore is not None:
-        from proxy.explorer import Limits
+        from proxy.exploring.explorer import Limits
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
     profile = None if program or misses else _profile(out)
@@ -205,7 +205,7 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
             f"{steps}: these steps are for no URL; give one, or name it in the file (url: …)"
         )
     if urls or flows:
-        from proxy.views import plan  # which brings the browser's library along: a program needs none
+        from proxy.pages.views import plan  # which brings the browser's library along: a program needs none
 
         plan(urls, flows)
 
@@ -227,7 +227,8 @@ def _say_changed(out: Path, since: Place) -> None:
 
 def _late(out: Path, recorder: Recorder) -> int:
     """Says which records hold a secret that was learned after they were written, and notes it for `seal`."""
-    from snapshots import Snapshot, late
+    from snapshots import Snapshot
+    from snapshots.upkeep import late
 
     if recorder.redactor is None or not recorder.redactor.count:
         return 0
@@ -259,7 +260,7 @@ def _wanted(urls: Sequence[str], url_file: Path | None, tasks: str | None) -> li
 def _flows(steps: Path | None) -> list[Flow]:
     if steps is None:
         return []
-    from proxy.steps import load_flows
+    from proxy.pages.steps import load_flows
 
     return load_flows(steps)
 
@@ -277,7 +278,7 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
 
 def _profile(out: Path) -> Profile:
     """The profile of the snapshot that is gone on with, else the default one, complete with this browser."""
-    from proxy.browser import complete
+    from proxy.pages.browser import complete
     from snapshots import Snapshot
     from snapshots.profile import Profile
 
@@ -298,7 +299,7 @@ def _browse(
     parallel: int | None,
     show: Callable[[str], None],
 ) -> int:
-    from proxy.views import Fetcher
+    from proxy.pages.views import Fetcher
 
     fetcher = Fetcher(recorder, writer, profile)
     results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)
@@ -332,8 +333,8 @@ def _explore(
     links: str,
     show: Callable[[str], None],
 ) -> int:
-    from proxy.explorer import Explorer
-    from proxy.moves import Choices
+    from proxy.exploring.explorer import Explorer
+    from proxy.exploring.moves import Choices
 
     words = values.read_text(encoding="utf-8").split("\n") if values else []
     choices = Choices(values=[word.strip() for word in words if word.strip()], links=links)

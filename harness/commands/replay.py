@@ -66,8 +66,8 @@ def command(
     """
     from proxy import Gateway, Ledger, client_environment
     from proxy.clients import run_command
-    from proxy.hosting import MadeHosts
-    from proxy.workers import default_count
+    from proxy.serving.hosting import MadeHosts
+    from proxy.serving.workers import default_count
     from snapshots import Snapshot
     from snapshots.errors import MissingCapability
 
@@ -173,7 +173,7 @@ class _Until:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """While the signals count."""
-        from proxy.running import heard_signals
+        from proxy.pages.running import heard_signals
 
         def end(number: int, _: object) -> None:
             self._code = 0 if number == signal.SIGTERM else 128 + number

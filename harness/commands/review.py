@@ -35,7 +35,7 @@ def command(
     """
     from harness.review import agreement, import_reviews
     from harness.review_page import ReviewServer, export_review
-    from proxy.running import heard_signals
+    from proxy.pages.running import heard_signals
 
     if reviews is not None:
         click.echo(f"{counted(import_reviews(run, reviews), 'review')} taken")

@@ -153,7 +153,7 @@ def command(
     from harness.search_ready import make_search_ready
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
-    from snapshots.matching import check_accept
+    from snapshots.matching.ladder import check_accept
 
     tasks = load_tasks(source, split=split)
     for problem in tasks.problems:

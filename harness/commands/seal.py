@@ -27,8 +27,8 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
     stillweb seal site               writes site.wacz
     stillweb seal site -o v1.wacz
     """
-    from snapshots import late
     from snapshots.errors import GateFailed
+    from snapshots.upkeep import late
     from snapshots.wacz import seal
 
     known = late.noted(snapshot)

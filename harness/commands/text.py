@@ -11,7 +11,7 @@ import click
 from harness.console import print_json, progress, say, table
 
 if TYPE_CHECKING:
-    from snapshots.upgrading import TextUpgrade
+    from snapshots.upkeep.upgrading import TextUpgrade
 
 
 @click.command("text")
@@ -48,8 +48,8 @@ def command(
         _list(snapshot, as_json)
         return 0
     from snapshots import Snapshot
-    from snapshots.upgrading import accept as take_over
-    from snapshots.upgrading import changes
+    from snapshots.upkeep.upgrading import accept as take_over
+    from snapshots.upkeep.upgrading import changes
 
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
         found = list(changes(opened, workers=workers, progress=advance))
@@ -64,8 +64,8 @@ def command(
 
 
 def _show(found: list[TextUpgrade]) -> None:
-    from snapshots.diff import counts
-    from snapshots.upgrading import KINDS, LOST, SAME
+    from snapshots.upkeep.diff import counts
+    from snapshots.upkeep.upgrading import KINDS, LOST, SAME
 
     for one in found:
         if one.kind == SAME:

@@ -11,7 +11,7 @@ import click
 from harness.console import print_json, progress, say_left_out
 
 if TYPE_CHECKING:
-    from snapshots.leaks import Leak
+    from snapshots.upkeep.leaks import Leak
 
 
 @click.command("verify")
@@ -28,7 +28,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     stillweb verify site.wacz                exit code 0: sound, 3: damaged
     stillweb verify site.wacz --secrets      also 1: sound, but something looks like a secret
     """
-    from snapshots.verifying import verify
+    from snapshots.upkeep.verifying import verify
 
     with progress("verifying", unit="bytes") as advance:
         problems = verify(snapshot, progress=advance)
@@ -61,7 +61,7 @@ def _say_left_out(path: Path) -> None:
 def _signature(path: Path) -> str | None:
     """What can be said of the signature of an archive made by others."""
     from snapshots.errors import DamagedInput
-    from snapshots.signatures import signature_of
+    from snapshots.upkeep.signatures import signature_of
 
     try:
         found = signature_of(path)
@@ -72,7 +72,7 @@ def _signature(path: Path) -> str | None:
 
 def _leaks(path: Path) -> list[Leak]:
     from snapshots import Snapshot
-    from snapshots.leaks import scan
+    from snapshots.upkeep.leaks import scan
 
     with Snapshot.open(path) as snapshot, progress("looking for secrets") as advance:
         count = sum(1 for _ in snapshot.captures())

@@ -59,10 +59,10 @@ def _empty(out: Path) -> None:
 
 def _record(site: Path, work: Path) -> None:
     from harness.demo.origin import Origin
-    from proxy.browser import complete
-    from proxy.recorder import Recorder
-    from proxy.steps import load_flows
-    from proxy.views import Fetcher
+    from proxy.pages.browser import complete
+    from proxy.pages.steps import load_flows
+    from proxy.pages.views import Fetcher
+    from proxy.recording.recorder import Recorder
     from snapshots.profile import Profile
     from snapshots.writer import Writer
 
@@ -85,7 +85,7 @@ def _record(site: Path, work: Path) -> None:
 
 
 def _seal(site: Path) -> Path:
-    from snapshots.verifying import verify
+    from snapshots.upkeep.verifying import verify
     from snapshots.wacz import seal
 
     with progress("   seal", unit="bytes") as advance:

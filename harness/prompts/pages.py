@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Text(Protocol):
-    """What is read of a frozen text (see snapshots.text.FrozenText)."""
+    """What is read of a frozen text (see snapshots.texts.text.FrozenText)."""
 
     @property
     def markdown(self) -> str: ...

@@ -24,7 +24,7 @@ from harness.report.sheet import Sheet, sheet_of
 from harness.run_files import RunFiles
 from harness.summary import Summary, summarise
 from harness.trace import Trace
-from snapshots.appending import write_text
+from snapshots.archives.appending import write_text
 from snapshots.words import counted
 
 _HERE = Path(__file__).parent

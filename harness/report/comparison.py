@@ -11,7 +11,7 @@ from harness.compare import Comparison, Pair
 from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
-from snapshots.appending import write_text
+from snapshots.archives.appending import write_text
 
 MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from harness.scoring.spelling import fold, normalise_text
 from harness.strict_json import strict_json
-from snapshots.appending import write_text
+from snapshots.archives.appending import write_text
 from snapshots.errors import DamagedInput
 
 FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")

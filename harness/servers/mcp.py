@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
 from harness.tools.toolset import ToolSession, Toolset
-from proxy import running
+from proxy.pages import running
 from snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_text import Sections, argument_error, contract, said
 from harness.tools.contract import ToolResult
 from harness.tools.store import worse
-from proxy.browser import complete
-from proxy.sight import state_of
+from proxy.pages.browser import complete
+from proxy.pages.sight import state_of
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class BrowserTool:
     def open(self, session: str) -> BrowserSession:
         """A session's own browser context, opened with its first call."""
         from harness.tools.hosts import http_hosts
-        from proxy.gateway import Gateway
+        from proxy.serving.gateway import Gateway
 
         snapshot = self._toolset.snapshot
         if self._gateway is None:

@@ -14,8 +14,8 @@ from harness.tools.browser_files import drop, file_upload, opens_chooser
 from harness.tools.browser_reply import Reply, tab_lines
 from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import find, is_pattern, quoted, said
-from proxy.freeze import pass_time, step
-from proxy.sight import STILL
+from proxy.pages.freeze import pass_time, step
+from proxy.pages.sight import STILL
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.tools.browser_session import GIVEN_MS, Browsing
 from harness.tools.browser_text import Sections, said
-from proxy.misses import Missed
+from proxy.serving.misses import Missed
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator

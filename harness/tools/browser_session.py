@@ -19,12 +19,12 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
-from proxy.acting import Driver
-from proxy.failures import Failed
-from proxy.freeze import Patience, settle
-from proxy.misses import Missed, masked_url, one_name, unseen
-from proxy.spares import Renames
-from proxy.traffic import Traffic
+from proxy.pages.acting import Driver
+from proxy.pages.failures import Failed
+from proxy.pages.freeze import Patience, settle
+from proxy.pages.spares import Renames
+from proxy.pages.traffic import Traffic
+from proxy.serving.misses import Missed, masked_url, one_name, unseen
 from snapshots.profile import Profile
 from snapshots.view import id_in
 

@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.browser import BrowserHost
-from proxy.spares import Spares
+from proxy.pages.browser import BrowserHost
+from proxy.pages.spares import Spares
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from harness.tools.serper import Searcher, json_response, link_of, parse_object,
 from harness.tools.store import Visit, worse
 from snapshots.capture import Response
 from snapshots.request import Request
-from snapshots.search import SNIPPET, plain, snippet, tokens
-from snapshots.text import FrozenText
+from snapshots.texts.search import SNIPPET, plain, snippet, tokens
+from snapshots.texts.text import FrozenText
 
 HOST = "api.exa.ai"
 RESULTS = 10  # when no number is asked for

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from harness.tools import jina
 from harness.tools.contract import Contract, ToolResult, checker, load, said
 from harness.tools.store import Found, Visit, client_text
-from snapshots.encodings import EncodingProblem
+from snapshots.http.encodings import EncodingProblem
 from snapshots.request import Request
-from snapshots.text import BROKEN, PDF, extract_html
+from snapshots.texts.text import BROKEN, PDF, extract_html
 from snapshots.view import id_in
 
 CONTRACT = "mcp-fetch@0.6.3"

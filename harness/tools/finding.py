@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from harness.tools.store import Found, Visit
 from snapshots.capture import Response
 from snapshots.request import Request
-from snapshots.search import Hit
-from snapshots.text import FrozenText
+from snapshots.texts.search import Hit
+from snapshots.texts.text import FrozenText
 from snapshots.view import id_in
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from harness.tools.contract import Contract, Part, ToolResult, load, said
 from harness.tools.serper import script_json
 from harness.tools.store import Found, Visit, worse
-from snapshots.pdf_text import ordered_info, page_image
-from snapshots.text import PDF, FrozenText, unpacked
+from snapshots.texts.pdf_text import ordered_info, page_image
+from snapshots.texts.text import PDF, FrozenText, unpacked
 
 CONTRACT = "pdf-reader@2.0.8"
 MOST_RANGE = 10_000  # pages of an open range such as "3-"

@@ -21,13 +21,13 @@ from harness.tools.toolset import Limits, ToolSession, Toolset
 from snapshots.capture import Capture, Response
 from snapshots.errors import UsageError
 from snapshots.request import Request
-from snapshots.text import FrozenText, extract
+from snapshots.texts.text import FrozenText, extract
 
 if TYPE_CHECKING:
     import httpx
 
-    from proxy.recorder import Recorder
-    from snapshots.search import SearchIndex
+    from proxy.recording.recorder import Recorder
+    from snapshots.texts.search import SearchIndex
 
 T = TypeVar("T")
 KEY_VARIABLE = "SERPER_API_KEY"
@@ -197,7 +197,7 @@ def recording_toolset(
     path: str | os.PathLike[str], contracts: Sequence[str], *, limits: Limits | None = None
 ) -> Iterator[RecordingToolset]:
     """Opens (or makes) the snapshot directory, starts the recorder, and closes both at the end."""
-    from proxy.recorder import Recorder
+    from proxy.recording.recorder import Recorder
     from snapshots.writer import Writer
 
     with Writer.open(Path(path)) as writer, Recorder(writer) as recorder:

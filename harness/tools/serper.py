@@ -18,9 +18,9 @@ from harness.tools.contract import Contract, ToolResult, load, said
 from harness.tools.finding import page
 from harness.tools.store import Found, Visit, client_text
 from snapshots.capture import Response
-from snapshots.encodings import EncodingProblem
+from snapshots.http.encodings import EncodingProblem
 from snapshots.request import Request
-from snapshots.search import plain
+from snapshots.texts.search import plain
 
 CONTRACT = "serper-mcp@1.0.0"
 SEARCH_HOST = "google.serper.dev"

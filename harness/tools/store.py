@@ -11,16 +11,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from snapshots import encodings
 from snapshots.capture import PARTIAL, Capture, Response
-from snapshots.charsets import codec, header_charset
-from snapshots.freezing import text_address, view_text_address
+from snapshots.http import encodings
+from snapshots.http.charsets import codec, header_charset
 from snapshots.request import Request
-from snapshots.text import FrozenText, extract, extract_html
+from snapshots.texts.freezing import text_address, view_text_address
+from snapshots.texts.text import FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
-    from snapshots.search import SearchIndex
     from snapshots.snapshot import Snapshot
+    from snapshots.texts.search import SearchIndex
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30
@@ -80,7 +80,7 @@ class Store:
         self.snapshot = snapshot
         self.accept = accept
         if matcher is None:
-            from snapshots.matching import Matcher
+            from snapshots.matching.ladder import Matcher
 
             matcher = Matcher(
                 snapshot

@@ -1,4 +1,4 @@
-"""Recordings of others taken into a snapshot: HAR (`har`), mitmproxy flows (`flows`), any archive (`archives`).
+"""Recordings of others that are no archives: HAR (`har`) and mitmproxy flows (`flows`), as exchanges.
 
 WARC, ARC and WACZ need no import to be opened; HAR and flow files are converted when they are. An importer is a
 function that yields exchanges and notes on what it had to leave out.
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.cache import cache_dir
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
-from snapshots.places import Place
+from snapshots.machine.cache import cache_dir
+from snapshots.machine.places import Place
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot

@@ -12,7 +12,7 @@ from typing import Any
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.importers.har import numbered
-from snapshots.places import Place
+from snapshots.machine.places import Place
 from snapshots.request import Headers, Request
 
 MAX_DIGITS = 12

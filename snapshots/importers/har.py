@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from snapshots.capture import Exchange
-from snapshots.charsets import codec, header_charset, meta_charset
 from snapshots.errors import DamagedInput
-from snapshots.places import Place
+from snapshots.http.charsets import codec, header_charset, meta_charset
+from snapshots.machine.places import Place
 from snapshots.request import Headers, Request
 
 _BODILESS = frozenset({101, 204, 205, 304})

@@ -11,8 +11,8 @@ from harness.affected import affected_by_run, affected_tasks
 from harness.run_files import RunFiles
 from harness.task import Task
 from harness.trace import read_trace, replace_events
-from snapshots.diff import CaptureChange, Diff, TextChange
 from snapshots.errors import UsageError
+from snapshots.upkeep.diff import CaptureChange, Diff, TextChange
 from tests.support.runs import make_run
 
 LIST = "https://shelf.example/list?year=2012&page=1"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.certificates import Authority
+from proxy.wire.certificates import Authority
 from snapshots import Snapshot
 from tests.harness.small_site import answer, make, run_words, sound, urls
 from tests.proxy.origin import Origin

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-import proxy.checking
+import proxy.checking.check
 from harness.commands.check import command
-from proxy.browser import complete
-from proxy.check_page import check_page
-from proxy.checking import CheckReport, ViewCheck
+from proxy.checking.check import CheckReport, ViewCheck
+from proxy.checking.page import check_page
+from proxy.pages.browser import complete
 from snapshots.profile import Profile
 from snapshots.view import View
 from snapshots.writer import Writer
@@ -54,11 +54,11 @@ def make(path: Path) -> None:
 
 def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "snap")
-    real = proxy.checking.check
+    real = proxy.checking.check.check
 
     @cache  # one browser for all
     def once() -> CheckReport:
-        from proxy.gateway import Gateway
+        from proxy.serving.gateway import Gateway
         from snapshots import Snapshot
 
         with Snapshot.open(tmp_path / "snap") as snapshot, Gateway(snapshot) as gateway:
@@ -69,7 +69,7 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
         return once()
 
     asked: list[int | None] = []
-    monkeypatch.setattr(proxy.checking, "check", check)
+    monkeypatch.setattr(proxy.checking.check, "check", check)
     page = tmp_path / "check.html"
     run = CliRunner().invoke(
         command, [str(tmp_path / "snap"), "--json", "--html", str(page), "--parallel", "3"], standalone_mode=False

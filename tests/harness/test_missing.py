@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.ledger import read
+from proxy.serving.ledger import read
 from snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb

@@ -16,8 +16,8 @@ from harness.review_page import review_html
 from harness.run_files import RunFiles
 from harness.summary import score_run
 from harness.trace import check_event, read_trace, replace_events
-from snapshots.diff import Diff
 from snapshots.errors import DamagedInput
+from snapshots.upkeep.diff import Diff
 from tests.support.runs import make_run
 
 # As the agent `openai` writes it where the arguments that a model wrote are no JSON.

@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.certificates import Authority
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
+from proxy.wire.certificates import Authority
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.interop.fetch_site import Origin, calls, envelope

@@ -12,8 +12,8 @@ import pytest
 
 from harness.tools import Toolset, http_hosts
 from proxy.clients import client_environment
-from proxy.gateway import Gateway
-from proxy.ledger import Ledger
+from proxy.serving.gateway import Gateway
+from proxy.serving.ledger import Ledger
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, SITE, Recorder, json_bytes, make_site

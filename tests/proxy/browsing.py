@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from proxy.acting import Driver
-from proxy.browser import BrowserHost
-from proxy.freeze import Patience
+from proxy.pages.acting import Driver
+from proxy.pages.browser import BrowserHost
+from proxy.pages.freeze import Patience
 from snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
-from proxy.certificates import Authority
-from proxy.gateway import Gateway
+from proxy.serving.gateway import Gateway
+from proxy.wire.certificates import Authority
 from snapshots.capture import Response
 from snapshots.request import Request
 from tests.proxy.frozen import Site

@@ -14,8 +14,8 @@ import brotli
 import httpx
 import zstandard
 
-from proxy.certificates import Authority
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
+from proxy.wire.certificates import Authority
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import Recorded

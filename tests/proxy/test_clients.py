@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.certificates import Authority
 from proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
+from proxy.wire.certificates import Authority
 from snapshots.errors import UsageError
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

@@ -15,9 +15,9 @@ from typing import Any
 import brotli
 import pytest
 
-from proxy.browser import find_browser
-from proxy.certificates import Authority
-from proxy.ledger import misses, read
+from proxy.pages.browser import find_browser
+from proxy.serving.ledger import misses, read
+from proxy.wire.certificates import Authority
 from snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded

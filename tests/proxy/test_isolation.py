@@ -89,7 +89,8 @@ def test_works_without_root(tmp_path: Path) -> None:
                     ("snapshots", ""),
                     ("snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
                     ("proxy", ""),
-                    ("proxy.addresses", (root / "proxy" / "addresses.py").read_text("utf-8")),
+                    ("proxy.wire", ""),
+                    ("proxy.wire.addresses", (root / "proxy" / "wire" / "addresses.py").read_text("utf-8")),
                     ("isolation", Path(isolation.__file__).read_text("utf-8")),
                 )
             ),

@@ -17,7 +17,7 @@ import pytest
 from playwright.async_api import Page
 
 from proxy import Authority, Gateway, Recorder
-from proxy.browser import BrowserHost
+from proxy.pages.browser import BrowserHost
 from snapshots import Profile, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, serve_both
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.gateway import Gateway
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.proxy.gateways import client

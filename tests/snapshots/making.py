@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from snapshots.capture import Exchange
-from snapshots.freezing import freeze
 from snapshots.request import Headers, Request
 from snapshots.snapshot import Snapshot
+from snapshots.texts.freezing import freeze
 from snapshots.view import View, view_address
 from snapshots.writer import Writer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from snapshots.snapshot import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.verifying import verify
 from snapshots.writer import Writer
 
 RECORDING = """
@@ -92,7 +92,7 @@ with Snapshot.open(sys.argv[1]) as snapshot:
             total += len(piece)
     assert total == Large.size
     assert snapshot.head(capture).header("content-length") == str(total)
-from snapshots.verifying import verify
+from snapshots.upkeep.verifying import verify
 assert verify(sys.argv[1]) == []
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
 """

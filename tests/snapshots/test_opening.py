@@ -10,7 +10,7 @@ import pytest
 
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer, reindex
 from tests.snapshots.making import small_snapshot

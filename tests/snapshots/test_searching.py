@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from snapshots import searching
-from snapshots.search import SearchIndex
 from snapshots.searching import MANY, STAMP, index_of, is_ready
 from snapshots.snapshot import Snapshot
-from snapshots.text import FrozenText
+from snapshots.texts.search import SearchIndex
+from snapshots.texts.text import FrozenText
 from snapshots.writer import Writer
 
 COUNT = MANY + 20

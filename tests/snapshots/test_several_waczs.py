@@ -10,7 +10,7 @@ import pytest
 
 from snapshots import Snapshot, seal, verify
 from snapshots.errors import DamagedInput
-from snapshots.importers.archives import import_files
+from snapshots.upkeep.importing import import_files
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import PAGE, http, other, packed, record
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator
 
-from snapshots.cdxj import parse_line
-from snapshots.package import snapshot_id
+from snapshots.contents.package import snapshot_id
+from snapshots.index.cdxj import parse_line
 from snapshots.snapshot import Snapshot
 from snapshots.wacz import seal
 from snapshots.writer import Writer

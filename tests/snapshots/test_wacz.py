@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.appending import AppendFile
+from snapshots.archives.appending import AppendFile
 from snapshots.errors import DamagedInput, StillwebError, UsageError
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot

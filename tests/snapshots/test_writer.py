@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshots import indexing
 from snapshots.errors import MissingCapability, UsageError
+from snapshots.index import indexing
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.verifying import verify
 from snapshots.view import View
 from snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from snapshots.archives.messages import vary_of, vary_values
 from snapshots.capture import Capture, Response
-from snapshots.keys import request_key
-from snapshots.matching import Matcher
-from snapshots.messages import vary_of, vary_values
+from snapshots.identity.keys import request_key
+from snapshots.identity.rules import RuleSet, builtin
+from snapshots.identity.sites import site_of
+from snapshots.matching.ladder import Matcher
 from snapshots.request import Headers, Request
-from snapshots.rules import RuleSet, builtin
-from snapshots.sites import site_of
-from snapshots.state import assign_states
+from snapshots.states.state import assign_states
 
 
 @dataclass

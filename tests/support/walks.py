@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlencode, urljoin
 
 from snapshots.capture import Exchange, Response
-from snapshots.matching import Matcher
+from snapshots.matching.ladder import Matcher
+from snapshots.matching.sessions import Session
 from snapshots.request import Headers, Request
-from snapshots.sessions import Session
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
 from tests.support.stateful_media import ALLOWED, CHANGED, TAG

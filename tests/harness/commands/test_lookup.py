@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.lookup import command
-from proxy.certificates import Authority
-from proxy.gateway import Gateway
+from proxy.serving.gateway import Gateway
+from proxy.wire.certificates import Authority
 from snapshots import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client

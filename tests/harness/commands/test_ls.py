@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.steps import parse_steps
+from proxy.pages.steps import parse_steps
 from tests.harness.commands.calling import call
-from tests.proxy.test_graph_page import VIEWS, snapshot
+from tests.proxy.exploring.test_graph_page import VIEWS, snapshot
 
 
 @pytest.fixture

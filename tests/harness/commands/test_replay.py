@@ -16,10 +16,10 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy import ledger
-from proxy.browser import find_browser
 from proxy.isolation import can_isolate
-from proxy.workers import default_count
+from proxy.pages.browser import find_browser
+from proxy.serving import ledger
+from proxy.serving.workers import default_count
 from snapshots.writer import Writer
 from tests.harness.small_site import make
 from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.commands.calling import call
-from tests.snapshots.test_upgrading import SITE, site, texts
+from tests.snapshots.upkeep.test_upgrading import SITE, site, texts
 
 
 def test_texts_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from snapshots.view import View, view_address
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.harness.tools.frozen import Recorder
-from tests.snapshots.test_leaks import AWS, JWT
+from tests.snapshots.upkeep.test_leaks import AWS, JWT
 
 PAGE = "https://a.test/"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.toolset import Toolset
-from proxy.gateway import Gateway
+from proxy.serving.gateway import Gateway
 from snapshots.snapshot import Snapshot
 
 DATA, DESK = "https://data.example", "https://desk.example"

@@ -14,7 +14,7 @@ import pytest
 from harness.demo.walk import MARK, _third
 from proxy.isolation import can_isolate
 from snapshots import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.verifying import verify
 from tests.harness.demo.replaying import summary
 from tests.interop.readers import disagreements, wacz_validate
 from tests.support.waiting import STARTS

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from harness.tools import Toolset, http_hosts
-from proxy.gateway import Gateway
+from proxy.serving.gateway import Gateway
 from snapshots.snapshot import Snapshot
 from tests.harness.servers.test_stateless import request
 from tests.harness.tools.frozen import BIRDS, make_site

@@ -11,8 +11,8 @@ from pathlib import Path
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.contract import ToolResult
 from harness.tools.toolset import Toolset
-from proxy.browser import complete
-from proxy.gateway import Gateway
+from proxy.pages.browser import complete
+from proxy.serving.gateway import Gateway
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer

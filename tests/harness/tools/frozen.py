@@ -13,7 +13,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.view import View, view_address
 from snapshots.writer import Writer
 from tests.snapshots.making import freeze_texts
-from tests.snapshots.test_text import ARTICLE, make_pdf
+from tests.snapshots.texts.test_text import ARTICLE, make_pdf
 
 SITE = "https://site.test"
 BIRDS = f"{SITE}/birds/index.html"

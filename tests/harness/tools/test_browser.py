@@ -15,12 +15,12 @@ from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_text import argument_error, code_of, contract, find, quoted
 from harness.tools.contract import ToolResult
 from harness.tools.toolset import Toolset
-from proxy.browser import complete
-from proxy.certificates import Authority
-from proxy.gateway import Gateway
-from proxy.recorder import Recorder
-from proxy.steps import parse_steps
-from proxy.views import Fetcher
+from proxy.pages.browser import complete
+from proxy.pages.steps import parse_steps
+from proxy.pages.views import Fetcher
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
+from proxy.wire.certificates import Authority
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer

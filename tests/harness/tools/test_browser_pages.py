@@ -13,11 +13,11 @@ import pytest
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.contract import ToolResult
 from harness.tools.toolset import Toolset
-from proxy.browser import complete
-from proxy.gateway import Gateway
-from proxy.recorder import Recorder
-from proxy.steps import Flow, canonical, parse_steps, to_yaml
-from proxy.views import Fetcher
+from proxy.pages.browser import complete
+from proxy.pages.steps import Flow, canonical, parse_steps, to_yaml
+from proxy.pages.views import Fetcher
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.tools.browser_session import Browsing
-from proxy.misses import Missed
-from proxy.traffic import Answer
+from proxy.pages.traffic import Answer
+from proxy.serving.misses import Missed
 from snapshots.profile import Profile
 
 A = "https://a.test/lost"

@@ -11,8 +11,8 @@ import pytest
 
 from harness.tools import Toolset, http_hosts
 from harness.tools.jina import target_of
-from proxy.answering import Answerer
-from proxy.ledger import Ledger
+from proxy.serving.answering import Answerer
+from proxy.serving.ledger import Ledger
 from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot

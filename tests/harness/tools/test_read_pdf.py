@@ -18,7 +18,7 @@ from snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, Recorder
 from tests.snapshots.making import freeze_texts
-from tests.snapshots.test_text import make_pdf
+from tests.snapshots.texts.test_text import make_pdf
 
 
 def data_of(result: Any) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from harness.servers.mcp_words import prompt
 from harness.tools import Toolset
 from harness.tools.recording import RecordingToolset
 from proxy import Authority
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
-from tests.snapshots.test_text import ARTICLE, make_pdf
+from tests.snapshots.texts.test_text import ARTICLE, make_pdf
 
 KEY = "5f3c9a1be07d42688c1d90ab37e6f2545f3c9a1b"
 

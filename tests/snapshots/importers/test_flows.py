@@ -9,9 +9,9 @@ from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow
 
 from snapshots.errors import DamagedInput
-from snapshots.importers.archives import import_files
 from snapshots.snapshot import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.verifying import verify
 
 
 @pytest.fixture(autouse=True)

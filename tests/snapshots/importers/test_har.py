@@ -12,9 +12,9 @@ import pytest
 
 from snapshots.errors import DamagedInput
 from snapshots.importers import left_out
-from snapshots.importers.archives import import_files
 from snapshots.snapshot import Snapshot
-from snapshots.verifying import verify
+from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.verifying import verify
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,286 @@
+"""Every view replayed offline in a fresh browser, and compared with what was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from playwright.async_api import Error as PlaywrightError
+
+from proxy.checking.pictures import compare_pictures
+from proxy.pages.acting import Driver
+from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.failures import Failed, first_line
+from proxy.pages.freeze import Patience
+from proxy.pages.running import run
+from proxy.pages.sight import Sight, look_at
+from proxy.pages.steps import describe
+from proxy.pages.traffic import Answer
+from proxy.serving.misses import Missed, unseen
+from snapshots.profile import Profile
+from snapshots.view import Step, View
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
+
+Progress = Callable[[int, int], None]  # views done, of all
+
+
+class Serves(Protocol):
+    """What is needed of a gateway."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """The address of a session."""
+
+    def missed(self, session: str = ...) -> list[Missed]:
+        """What a session asked for in vain so far."""
+
+
+@dataclass(slots=True)
+class ViewCheck:
+    """One view compared. Likenesses and `pixels` (equal ones) are shares from 0 to 1, 1 when equal.
+
+    `used` counts answers from the snapshot, `missed` names the URLs that it did not have although the origin gave them,
+    `unasked` those that were recorded for the view and not asked for again; `error` says why it could not be reached.
+    """
+
+    address: str
+    title: str
+    steps: list[str]
+    text: float = 0.0
+    aria: float = 0.0
+    pixels: float = 0.0
+    used: int = 0
+    missed: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
+    error: str | None = None
+    recorded: bytes = b""
+    replayed: bytes = b""
+    difference: bytes = b""
+    text_changes: list[str] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Text, accessibility snapshot and picture agree, and nothing was missed."""
+        return self.error is None and self.text == self.aria == self.pixels == 1.0 and not self.missed
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All views of a snapshot; shares are of views."""
+
+    views: list[ViewCheck]
+    seconds: float
+    warning: str | None = None
+
+    def share(self, what: str) -> float:
+        """The share of views whose `text`, `aria` or `pixels` is equal; 1 when there are no views."""
+        if not self.views:
+            return 1.0
+        equal = [view for view in self.views if view.error is None and getattr(view, what) == 1.0]
+        return len(equal) / len(self.views)
+
+    def passed(self, text: float = 0.98, pixels: float = 0.9) -> bool:
+        """Whether enough views agree and none failed or missed anything."""
+        whole = all(view.error is None and not view.missed for view in self.views)
+        return whole and self.share("text") >= text and self.share("pixels") >= pixels
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A line a view, for a table or JSON."""
+        return [
+            {
+                "view": view.address, "steps": " > ".join(view.steps), "text": view.text, "aria": view.aria,
+                "pixels": view.pixels, "used": view.used, "missed": view.missed, "unasked": view.unasked, "error": view.error,
+                "same": view.same,
+            }
+            for view in self.views
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A URL, the longest steps, and the views met on the way: number of steps -> view."""
+
+    url: str
+    steps: tuple[Step, ...]
+    views: dict[int, View]
+    session: str  # in which they were recorded: replay follows it, where answers differ by themselves
+
+
+def chains(views: Sequence[View]) -> list[Chain]:
+    """The fewest replays that pass every view: views whose steps begin another's are met on its way."""
+    found: list[Chain] = []
+    for view in sorted(views, key=lambda v: (v.url, -len(v.steps), v.address)):
+        depth = len(view.steps)
+        for chain in found:
+            if (
+                (chain.url, chain.session) == (view.url, view.session)
+                and chain.steps[:depth] == view.steps
+                and depth not in chain.views
+            ):
+                chain.views[depth] = view
+                break
+        else:
+            found.append(Chain(view.url, view.steps, {depth: view}, view.session))
+    return sorted(
+        found, key=lambda chain: -len(chain.steps)
+    )  # the longest first, so that none is left alone at the end
+
+
+def likeness(before: str, after: str) -> float:
+    """1 for equal texts, else the share of lines in common (below 1)."""
+    if before == after:
+        return 1.0
+    ratio = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).ratio()
+    return min(ratio, 0.9999)
+
+
+def changes(before: str, after: str, most: int = 12) -> list[str]:
+    """The first lines that differ, as `-recorded` and `+replayed`."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    return [line[:300] for line in lines if not line.startswith(("---", "+++", "@@"))][:most]
+
+
+def compare_captures(
+    view: View,
+    answers: Sequence[Answer],
+    snapshot: Snapshot,
+    result: ViewCheck,
+    missed: Sequence[Missed] = (),
+) -> None:
+    """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows."""
+    info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
+    lost = set(info.get("lost", ()))
+    result.missed = [answer.url for answer in answers if answer.verdict == "miss" and answer.url not in lost]
+    told = [answer.url for answer in answers]
+    result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
+    result.used = sum(answer.verdict not in ("", "miss") for answer in answers)
+    asked = {answer.url for answer in answers}
+    result.unasked = sorted({str(capture["url"]) for capture in view.captures} - asked)
+
+
+def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> None:
+    """Fill `result` from what was recorded and what is seen now."""
+
+    def recorded(kind: str) -> bytes:
+        return snapshot.resource(kind, view.address) or b""
+
+    text = recorded("text").decode("utf-8", "replace")
+    aria = recorded("aria").decode("utf-8", "replace")
+    result.text = likeness(text, sight.text)
+    result.aria = likeness(aria, sight.aria)
+    if result.text != 1.0 or result.aria != 1.0:
+        result.text_changes = changes(text, sight.text) or changes(aria, sight.aria)
+    result.recorded, result.replayed = recorded("view"), sight.png
+    if result.recorded:
+        try:
+            difference = compare_pictures(result.recorded, sight.png)
+        except ValueError as error:
+            result.error = str(error)
+            return
+        result.pixels, result.difference = 1.0 - difference.share, difference.picture
+    else:
+        result.pixels = 1.0  # none was recorded: an archive made by another tool
+
+
+async def _replay(
+    chain: Chain,
+    host: BrowserHost,
+    gateway: Serves,
+    snapshot: Snapshot,
+    profile: Profile,
+    session: str,
+    patience: Patience,
+) -> list[ViewCheck]:
+    results = {
+        depth: ViewCheck(view.address, view.title, [describe(step) for step in view.steps])
+        for depth, view in sorted(chain.views.items())
+    }
+    context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
+    driver = Driver(context, patience=patience)
+    reached = since = seen = 0
+    try:
+        await driver.begin(chain.url)
+        for depth in range(len(chain.steps) + 1):
+            if depth:
+                await driver.perform(chain.steps[depth - 1], depth)
+            if depth in results:
+                result = results[depth]
+                missed = gateway.missed(session)
+                compare_captures(
+                    chain.views[depth], driver.traffic.answers[since:], snapshot, result, missed[seen:]
+                )
+                since, seen = len(driver.traffic.answers), len(missed)
+                sight = await look_at(driver.page)
+                await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)
+            reached = depth + 1
+    except (Failed, PlaywrightError) as error:
+        said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
+        for depth, result in results.items():
+            if depth >= reached:
+                result.error = said
+                result.missed = result.missed or [answer.url for answer in driver.traffic.missed(since)]
+                result.recorded = snapshot.resource("view", result.address) or b""
+    finally:
+        await context.close()
+    return list(results.values())
+
+
+async def check_all(
+    snapshot: Snapshot,
+    gateway: Serves,
+    *,
+    host: BrowserHost | None = None,
+    parallel: int | None = None,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
+) -> CheckReport:
+    """Replay and compare every view that has a recorded text, several at a time, in the snapshot's own order."""
+    begun = time.monotonic()
+    views = [view for view in snapshot.views() if snapshot.resource("text", view.address) is not None]
+    own = host is None
+    host = host or BrowserHost(ca=gateway.ca_path)
+    profile = complete(snapshot.profile or Profile())
+    limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))
+    done = 0
+
+    taken: set[str] = set()
+
+    async def one(number: int, chain: Chain) -> list[ViewCheck]:
+        nonlocal done
+        session = chain.session if chain.session and chain.session not in taken else f"check-{number}"
+        taken.add(session)
+        async with limit:
+            results = await _replay(chain, host, gateway, snapshot, profile, session, patience or Patience())
+        done += len(results)
+        if progress is not None:
+            progress(done, len(views))
+        return results
+
+    warning = None
+    try:
+        if views:
+            await host.start()
+            warning = host.difference(profile)
+        found = await asyncio.gather(*(one(n, chain) for n, chain in enumerate(chains(views), start=1)))
+    finally:
+        if own:
+            await host.close()
+    by_address = {result.address: result for results in found for result in results}
+    return CheckReport([by_address[view.address] for view in views], time.monotonic() - begun, warning)
+
+
+def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
+    """As `check_all`, for callers without an event loop."""
+    return run(check_all(snapshot, gateway, **options))

@@ -1,0 +1,1 @@
+"""Finding the states of a page by itself, and the graph of what was found."""

@@ -1,0 +1,1 @@
+"""Pages in a browser: time held still (`freeze`), steps, what a page shows, and views stored."""

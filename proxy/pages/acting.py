@@ -1,0 +1,361 @@
+"""Acting on a page as a step says, and waiting for what follows.
+
+`Driver` is the one hand that records, checks, explores and serves an agent: the same steps on the same answers give
+the same page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from proxy.pages.banners import button_of
+from proxy.pages.failures import Failed, Unusable, first_line
+from proxy.pages.freeze import Calm, Patience, pass_time, settle
+from proxy.pages.locating import locate, named
+from proxy.pages.paging import next_page_of
+from proxy.pages.steps import TARGETS
+from proxy.pages.traffic import Traffic
+from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field
+from snapshots.view import Step
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Download, Locator, Page, Response
+
+    from snapshots.secrets.redact import Redactor
+
+ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
+# From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
+_SCROLL = """async ([y, end]) => {
+  const held = globalThis[Symbol.for("stillweb")];
+  const began = held ? held.status().started : 0;
+  for (;;) {
+    scrollTo(0, Math.min(y, end));
+    const state = held ? await held.frames() : null;
+    if (y >= end) return [y, true];
+    y += Math.max(1, innerHeight);
+    if (state && (state.pending || state.started !== began)) return [y, false];
+  }
+}"""
+_HEIGHT = "() => [document.documentElement ? document.documentElement.scrollHeight : 0, innerHeight]"
+# A field that is there but can't be clicked: clipped away, out of the page, or deaf to the mouse.
+_DRAWN_BY_LABEL = """(e) => { const s = getComputedStyle(e);
+  return s.pointerEvents === "none" || s.clip !== "auto" || e.getBoundingClientRect().right + scrollX <= 0; }"""
+# Where a label takes a click for its field: [the part of it, x and y within that], not on a link or button in it.
+_ON_LABEL = """(e) => {
+  const others = "a[href],button,input,select,textarea,summary,[role=button],[role=link],[contenteditable]";
+  for (const label of e.labels || []) for (const part of [label, ...label.querySelectorAll("*")]) {
+    if (!part.checkVisibility({ visibilityProperty: true }) || getComputedStyle(part).pointerEvents === "none") continue;
+    if (!part.getClientRects().length) continue;
+    part.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    const whole = part.getBoundingClientRect();
+    for (const box of part.getClientRects()) for (const [across, down] of [[.5, .5], [.1, .5], [.9, .5], [.02, .5], [.98, .5], [.5, .1], [.5, .9]]) {
+      const x = box.x + box.width * across, y = box.y + box.height * down;
+      const hit = part.getRootNode().elementFromPoint(x, y), other = hit && hit.closest(others);
+      if (!hit || !label.contains(hit) || (other && other !== e && label.contains(other))) continue;
+      const style = getComputedStyle(part); // from the padding's edge, as a click's position is told
+      return { part, x: x - whole.x - parseFloat(style.borderLeftWidth), y: y - whole.y - parseFloat(style.borderTopWidth) };
+    }
+  }
+  return null;
+}"""
+# What a person reads of each option, what stands in it, and its value.
+_OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
+MOST_SCROLLS = 40  # screens that a page is scrolled down at once
+
+
+class Driver:
+    """One page at a time of one context, driven step by step.
+
+    Make it before the context has pages, or give it the context's `traffic` and the `page` to act on. A `redactor`
+    learns what is filled into fields for secrets; `public` gives a step as it may be stored.
+    """
+
+    def __init__(
+        self,
+        context: BrowserContext,
+        *,
+        patience: Patience | None = None,
+        traffic: Traffic | None = None,
+        page: Page | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.context = context
+        self.patience = patience or Patience()
+        self.traffic = traffic or Traffic(context)
+        self.script_errors = 0
+        self.dialogs: list[str] = []
+        self.downloads: list[str] = []
+        self.saved: list[Download] = []
+        self.dismissed: str | None = None
+        self.redactor = redactor
+        self.hidden: dict[str, str] = {}  # what was filled into fields for secrets, and its pseudonym
+        self._page: Page | None = page
+        self._opened: list[Page] = []
+        context.on("page", self._new_page)
+        context.on("weberror", self._script_error)
+
+    def _new_page(self, page: Page) -> None:
+        self._opened.append(page)
+        page.on("download", self._download)
+
+    def _script_error(self, _: object) -> None:
+        self.script_errors += 1
+
+    async def _download(self, download: Download) -> None:
+        self.downloads.append(download.url)
+        self.saved.append(download)
+
+    @property
+    def page(self) -> Page:
+        """The page that is acted on: the newest that the steps opened."""
+        assert self._page is not None, "open() first"
+        return self._page
+
+    async def rest(self) -> Calm:
+        """Wait until the page is quiet; follow it to a new tab if it opened one."""
+        calm = await settle(self.page, self.traffic, self.patience)
+        newer = [page for page in self._opened if page is not self._page and not page.is_closed()]
+        self._opened.clear()
+        if newer:
+            self._page = newer[-1]
+            calm = await settle(self.page, self.traffic, self.patience)
+        elif self.page.is_closed() and self.context.pages:
+            self._page = self.context.pages[-1]
+        return calm
+
+    async def open(self, url: str) -> tuple[Response | None, Calm]:
+        """Load a URL and wait until it is quiet. Raises Failed with the network's reason."""
+        if self._page is None:
+            self._page = await self.traffic.new_page()
+            self._page.set_default_timeout(ACTION_MS)
+            self._page.on("dialog", self._answer)
+            self._opened.clear()
+        try:
+            response = await self.page.goto(url, wait_until="commit", timeout=self.patience.real * 1000)
+        except PlaywrightTimeout:
+            raise Failed(f"{url}: no answer within {self.patience.real:g} s") from None
+        except PlaywrightError as error:
+            raise Failed(f"{url}: {first_line(error).partition(' at http')[0]}") from None
+        if response is not None and response.headers.get("stillweb-verdict") == "miss":
+            raise Failed(f"{url}: not in the snapshot (miss)")
+        return response, await self.rest()
+
+    async def _answer(self, dialog: Any) -> None:
+        self.dialogs.append(f"{dialog.type}: {dialog.message}")
+        try:
+            await dialog.accept(*([dialog.default_value] if dialog.type == "prompt" else []))
+        except PlaywrightError:
+            return  # it went with its page
+
+    async def scroll_through(self) -> Calm:
+        """Show every part once, so that what loads late is loaded, and go back to the top."""
+        calm = Calm(True, 0.0, 0)
+        height = 0
+        for _ in range(3):  # a page without end is followed three times
+            size = await self.page.evaluate(_HEIGHT)
+            if size[0] <= max(size[1], height):
+                break
+            height = size[0]
+            calm = await self._scroll_down()
+        if height:
+            await self.page.evaluate("() => scrollTo(0, 0)")
+            calm = await self.rest()
+        return calm
+
+    async def _scroll_down(self) -> Calm:
+        """To what is the end now, and no further: what comes on the way is waited for, whatever the network's speed."""
+        height, screen = await self.page.evaluate(_HEIGHT)
+        y, done = min(screen, height), False
+        end = min(height, MOST_SCROLLS * screen)
+        while not done:
+            y, done = await self.page.evaluate(_SCROLL, [y, end])
+            calm = await self.rest()
+        if end < height:
+            await self.page.evaluate(_SCROLL, [height, height])
+            calm = await self.rest()
+        return calm
+
+    async def dismiss_banner(self) -> str | None:
+        """Close a cookie banner, saying no where that can be said. The button's name, None without a banner."""
+        found = await button_of(self.page)
+        if found is None:
+            return None
+        button, name = found
+        await button.click(timeout=ACTION_MS)
+        await self.rest()
+        self.dismissed = name
+        return name
+
+    async def begin(self, url: str) -> tuple[Response | None, Calm]:
+        """Load, dismiss a banner, scroll through: the state that a view without steps is in."""
+        response, calm = await self.open(url)
+        if response is not None and "html" in response.headers.get("content-type", "html"):
+            await self.dismiss_banner()
+            later = await self.scroll_through()
+            calm = calm if not calm.quiet else later
+        return response, calm
+
+    async def perform(self, step: Step, number: int = 1) -> Calm:
+        """Do a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
+        action, given = next(iter(step.items()))
+        before = len(self.traffic.answers)
+        try:
+            calm = await getattr(self, f"_{action}")(given)
+        except Failed as error:
+            raise type(error)(f"step {number}: {action}: {error}") from None
+        except PlaywrightTimeout:
+            raise Unusable(
+                f"step {number}: {action}: {named(given)} can't be used (hidden, covered or moving)"
+            ) from None
+        except PlaywrightError as error:
+            raise Failed(f"step {number}: {action}: {first_line(error)}") from None
+        calm = calm if calm is not None else await self.rest()
+        for missed in self.traffic.missed(before):
+            if missed.kind == "document":
+                raise Failed(f"step {number}: {action}: {missed.url}: not in the snapshot (miss)")
+        return calm
+
+    # ---- the actions
+
+    async def _goto(self, given: dict[str, Any]) -> Calm:
+        try:
+            url = urljoin(self.page.url, given["url"])
+        except ValueError as error:
+            raise Failed(f"{given['url']}: is no URL ({error})") from None
+        _, calm = await self.open(url)
+        return calm
+
+    async def _select(self, given: dict[str, Any]) -> None:
+        element = await locate(self.page, given)
+        way = "option" if "option" in given else "value"
+        wanted = given[way] if isinstance(given[way], list) else [given[way]]
+        if await element.evaluate("(e) => e.localName") != "select":
+            raise Failed(f"{named(given)} is no select element; use click")
+        known: list[list[str]] = await element.evaluate(_OPTIONS)
+        places = []
+        for one in wanted:
+            asked = " ".join(one.split()) if way == "option" else one
+            place = next(
+                (
+                    i
+                    for i, (*texts, value) in enumerate(known)
+                    if asked in (texts if way == "option" else [value])
+                ),
+                None,
+            )
+            if place is None:
+                has = ", ".join(repr(texts[0]) for texts in known[:12])
+                raise Failed(
+                    f"{named(given)} has no {way} {one!r} (it has {has}{', …' if len(known) > 12 else ''})"
+                )
+            places.append(place)
+        await element.select_option(index=places, timeout=ACTION_MS)
+
+    async def _fill(self, given: dict[str, Any]) -> None:
+        element = await locate(self.page, given)
+        if self.redactor is not None:
+            await self._learn(self.redactor, element, given["value"])
+        await element.fill(given["value"], timeout=ACTION_MS)
+
+    async def _learn(self, redactor: Redactor, element: Locator, value: str) -> None:
+        kind, *names = await element.evaluate("(e) => [e.type || '', e.name || '', e.id || '']")
+        if not value or PSEUDONYM_TEXT.fullmatch(value):
+            return
+        if kind == "password" or any(secret_field(name, value) for name in names):
+            self.hidden[value] = redactor.learn(value)
+
+    def public(self, step: Step) -> Step:
+        """The step as it may be stored: a secret that was filled in is its pseudonym, which fits what replay holds."""
+        given = step.get("fill")
+        if given is None or given["value"] not in self.hidden:
+            return step
+        return {"fill": {**given, "value": self.hidden[given["value"]]}}
+
+    async def _check(self, given: dict[str, Any]) -> None:
+        await self._tick(given, True)
+
+    async def _uncheck(self, given: dict[str, Any]) -> None:
+        await self._tick(given, False)
+
+    async def _tick(self, given: dict[str, Any], wanted: bool) -> None:
+        element = await locate(self.page, given)
+        if await element.is_checked() == wanted:
+            return
+        before = len(self.traffic.answers)
+        plain = await element.is_visible() and not await element.evaluate(_DRAWN_BY_LABEL)
+        if plain or not await self._click_label(element):
+            await element.click(timeout=ACTION_MS)
+        await self.rest()
+        if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
+            return  # the page was loaded anew by it, and shows the choice in its own way
+        if await element.is_checked() != wanted:
+            raise Failed(f"{named(given)} did not change when it was clicked")
+
+    async def _click_label(self, element: Locator) -> bool:
+        """Click a field's label as a person does who can't see the field; False when none can be clicked."""
+        found = await element.evaluate_handle(_ON_LABEL)
+        place = await found.evaluate("(o) => o && {x: o.x, y: o.y}")
+        if place is None:
+            return False
+        part = (await found.get_property("part")).as_element()
+        assert part is not None
+        await part.click(position=place, timeout=ACTION_MS)
+        return True
+
+    async def _click(self, given: dict[str, Any]) -> None:
+        element = await locate(self.page, given)
+        await element.click(timeout=ACTION_MS)
+
+    async def _press(self, given: dict[str, Any]) -> None:
+        if any(way in given for way in TARGETS):
+            await (await locate(self.page, given)).press(given["key"], timeout=ACTION_MS)
+        else:
+            await self.page.keyboard.press(given["key"])
+
+    async def _wait(self, given: dict[str, Any]) -> Calm:
+        if "time" in given:
+            return await pass_time(self.page, self.traffic, given["time"], self.patience)
+        for _ in range(20):  # ten seconds of the page's own time
+            if "selector" in given:
+                found = self.page.locator(given["selector"])
+            else:
+                found = self.page.get_by_text(str(given.get("text", given.get("gone"))))
+            there = await found.filter(visible=True).count() > 0
+            if there != ("gone" in given):
+                return await self.rest()
+            await pass_time(self.page, self.traffic, 0.5, self.patience)
+        what = given.get("selector") or given.get("text") or given.get("gone")
+        raise Failed(
+            f"{what!r} {'stays' if 'gone' in given else 'does not appear'} within 10 s of the page's time"
+        )
+
+    async def _scroll(self, given: dict[str, Any]) -> Calm:
+        calm = Calm(True, 0.0, 0)
+        for _ in range(given.get("times", 1)):
+            if any(way in given for way in TARGETS):
+                element = await locate(self.page, given)
+                if given["to"] == "view":
+                    await element.scroll_into_view_if_needed(timeout=ACTION_MS)
+                else:
+                    await element.evaluate(
+                        "(e, end) => { e.scrollTop = end ? e.scrollHeight : 0; }", given["to"] == "bottom"
+                    )
+            elif given["to"] == "bottom":
+                await self._scroll_down()
+            else:
+                await self.page.evaluate("() => scrollTo(0, 0)")
+            calm = await self.rest()
+        return calm
+
+    async def _next_page(self, given: dict[str, Any]) -> None:
+        if any(way in given for way in TARGETS):
+            await self._click(given)
+            return
+        found = await next_page_of(self.page)
+        if found is None:
+            raise Failed(f"no link or button to a next page on {self.page.url}")
+        await found.click(timeout=ACTION_MS)

@@ -1,0 +1,296 @@
+"""One Chromium for all sessions: found, launched without traffic of its own, and a fresh context for each.
+
+Every context goes through a proxy of ours and looks as the snapshot's profile says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from proxy.wire.addresses import with_session
+from snapshots.errors import MissingCapability
+from snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
+
+START_SECONDS = 180.0  # a browser that has not come up by then never will, however slow the machine
+# the headless shell last: it is no whole browser, but draws and reads the same
+NAMES = (
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
+    "chromium-headless-shell", "chrome-headless-shell",
+)  # fmt: skip
+ADVICE = (
+    "no Chromium found: run 'playwright install chromium' or 'apt-get install chromium', "
+    "or set STILLWEB_BROWSER to its path"
+)
+# Off for quiet and sameness. Chromium heeds only the last such switch, so Playwright's own are repeated here.
+FEATURES_OFF = (
+    "AutofillServerCommunication",  # asks Google about every form
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "IsolateSandboxedIframes",  # a process of its own may begin before it is frozen
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "SpareRendererForSitePerProcess",  # a process beside each context that is hardly ever used
+    "ThirdPartyStoragePartitioning",
+    "WebUIOmniboxAimPopup",  # pages of the address bar's own, in a process beside each context
+    "WebUIOmniboxFullPopup",
+    "WebUIOmniboxPopup",
+)
+# Nothing but what pages ask for, and drawing that doesn't depend on the machine's graphics.
+ARGUMENTS = (
+    f"--disable-features={','.join(FEATURES_OFF)}",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-domain-reliability",
+    "--disable-client-side-phishing-detection",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--no-first-run",
+    "--no-pings",
+    "--metrics-recording-only",
+    "--dns-prefetch-disable",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    "--disable-gpu",
+    "--disable-smooth-scrolling",
+    "--blink-settings=imageAnimationPolicy=2",  # pictures that move stand still
+    "--disable-lcd-text",
+    "--disable-checker-imaging",
+    "--disable-partial-raster",
+    "--disable-skia-runtime-opts",
+    "--font-render-hinting=none",
+    "--force-color-profile=srgb",
+)
+
+
+def _downloads() -> list[Path]:
+    """Where Playwright keeps the browsers that it downloads."""
+    named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    if named and named != "0":
+        return [Path(named)]
+    home = Path.home()
+    return [home / ".cache/ms-playwright", home / "Library/Caches/ms-playwright"]
+
+
+def find_browser() -> Path:
+    """The Chromium to use: $STILLWEB_BROWSER, one on PATH, or Playwright's newest download.
+
+    Raises MissingCapability, saying what to run.
+    """
+    named = os.environ.get("STILLWEB_BROWSER")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise MissingCapability(f"STILLWEB_BROWSER: {named} is no program that can be run")
+        return Path(found)
+    for name in NAMES:
+        if (found := shutil.which(name)) is not None:
+            return Path(found)
+    for folder in _downloads():
+        builds = sorted(folder.glob("chromium*-*"), key=_build, reverse=True)
+        for build in builds:
+            for pattern in (
+                "chrome-*/chrome",
+                "chrome-*/headless_shell",
+                "chrome-mac*/*.app/Contents/MacOS/*",
+            ):
+                for program in sorted(build.glob(pattern)):
+                    if os.access(program, os.X_OK):
+                        return program
+    raise MissingCapability(ADVICE)
+
+
+def _build(folder: Path) -> tuple[int, bool]:
+    digits = re.search(r"-(\d+)$", folder.name)
+    return (int(digits.group(1)) if digits else 0, "headless" not in folder.name)
+
+
+def build_of(executable: Path) -> str:
+    """A browser's build without starting it, as `BrowserHost.build` names it; "" when it doesn't say."""
+    try:
+        said = subprocess.run(
+            [executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    version = re.search(r"\d+\.\d+\.\d+\.\d+", said.stdout)
+    return f"Chromium {version.group()}" if version else ""
+
+
+def complete(profile: Profile, build: str | None = None) -> Profile:
+    """The profile with what only the browser knows filled in: its build and a plain user agent.
+
+    `build` None asks the browser that `find_browser` finds; use this before `Writer.open`.
+    """
+    if profile.user_agent and profile.browser:
+        return profile
+    build = profile.browser or build or build_of(find_browser())
+    major = build.removeprefix("Chromium ").partition(".")[0] or "140"
+    agent = f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{major}.0.0.0 Safari/537.36"
+    return replace(profile, user_agent=profile.user_agent or agent, browser=profile.browser or build)
+
+
+def spki_hash(certificate: bytes) -> str:
+    """Base64 of the SHA-256 of a PEM certificate's public key, as Chromium's SPKI list names it (RFC 7469, 2.4)."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = x509.load_pem_x509_certificate(certificate).public_key()
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(der).digest()).decode()
+
+
+def proxy_settings(proxy_url: str) -> ProxySettings:
+    """Playwright's form of `http://session:x@host:port`; loopback goes through the proxy too."""
+    parts = urlsplit(proxy_url)
+    settings: ProxySettings = {"server": f"http://{parts.netloc.rpartition('@')[2]}", "bypass": "<-loopback>"}
+    if parts.username:
+        settings |= {"username": unquote(parts.username), "password": unquote(parts.password or "x")}
+    return settings
+
+
+class BrowserHost:
+    """A Chromium shared by many sessions.
+
+    `ca` is a PEM file that may sign any host's certificate: given at launch, pages are then as trusted as on the
+    live web (service workers, caching); a context with another CA accepts any certificate instead. An async context
+    manager, to be used from one event loop.
+    """
+
+    def __init__(
+        self, *, ca: Path | None = None, headless: bool = True, executable: Path | None = None
+    ) -> None:
+        self._ca = ca
+        self._headless = headless
+        self._executable = executable
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> BrowserHost:
+        """Launch, unless running. Raises MissingCapability when there is no browser or it can't be started."""
+        async with self._starting:
+            if self._browser is None or not self._browser.is_connected():
+                await self._launch()
+        return self
+
+    async def _launch(self) -> None:
+        from playwright.async_api import Error, async_playwright
+
+        executable = self._executable or find_browser()
+        arguments = list(ARGUMENTS)
+        if sys.platform.startswith("linux") and os.geteuid() == 0:
+            arguments.append("--no-sandbox")
+        if self._ca is not None:
+            arguments.append(f"--ignore-certificate-errors-spki-list={spki_hash(self._ca.read_bytes())}")
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        try:
+            self._browser = await self._playwright.chromium.launch(
+                executable_path=executable,
+                headless=self._headless,
+                timeout=START_SECONDS * 1000,
+                args=arguments,
+                handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
+                handle_sigterm=False,
+                handle_sighup=False,
+                proxy={"server": "http://127.0.0.1:9"},  # the browser's own traffic goes nowhere
+            )
+        except Error as error:
+            await self.close()
+            first = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
+            raise MissingCapability(f"{executable} can't be started: {first.strip()}") from None
+
+    async def close(self) -> None:
+        """End the browser and Playwright's driver."""
+        browser, self._browser = self._browser, None
+        playwright, self._playwright = self._playwright, None
+        try:
+            if browser is not None:
+                await browser.close()
+        finally:  # Playwright's driver takes the browser along
+            if playwright is not None:
+                await playwright.stop()
+
+    async def __aenter__(self) -> BrowserHost:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def build(self) -> str:
+        """The running browser, as a profile names it: "Chromium 140.0.7339.80"."""
+        assert self._browser is not None, "start() first"
+        return f"Chromium {self._browser.version}"
+
+    def difference(self, profile: Profile) -> str | None:
+        """A warning when the snapshot was recorded with another build; None when it agrees."""
+        if not profile.browser or profile.browser == self.build:
+            return None
+        return f"recorded with {profile.browser}, this is {self.build}: drawing and layout may differ"
+
+    async def context(
+        self,
+        session: str,
+        proxy_url: str,
+        profile: Profile,
+        ca: Path | None = None,
+        replay: bool = True,
+        **more: Any,
+    ) -> BrowserContext:
+        """A fresh context: own cookies and storage, this proxy, this profile, time and chance frozen.
+
+        `session` is put into the proxy's credentials if `proxy_url` names none. In `replay` a page waits for
+        streams until all that was recorded has come; else the freezing is the same while recording. `more` goes to Playwright's new_context.
+        """
+        from proxy.pages.freeze import install
+
+        await self.start()
+        assert self._browser is not None
+        if not urlsplit(proxy_url).username:
+            proxy_url = with_session(proxy_url, session)
+        full = complete(profile, self.build)
+        options: dict[str, Any] = {
+            "user_agent": full.user_agent,
+            "viewport": {"width": full.viewport[0], "height": full.viewport[1]},
+            "locale": full.locale,
+            "timezone_id": full.timezone,
+            "reduced_motion": "reduce" if full.reduced_motion else "no-preference",
+            "color_scheme": "light",
+            "device_scale_factor": 1,
+            "service_workers": "block",  # whether one is installed in time depends on the machine's speed
+            "ignore_https_errors": True,  # the proxy checks the origin; Playwright's own fetches need this too
+            "accept_downloads": True,
+            "proxy": proxy_settings(proxy_url),
+        }
+        context = await self._browser.new_context(**(options | more))
+        await install(context, full, proxy_url, replay=replay)
+        return context

@@ -1,0 +1,328 @@
+"""Time and chance held still in a page, and the driver that lets its clock move.
+
+The script (freeze.js) takes away the page's own clock, timers and randomness; `settle` gives time back in
+virtual milliseconds, only while no answer of the network is awaited. So a page's state after `settle` depends on
+what it asked and what it was told, and not on how quick this machine was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import quote
+
+from playwright.async_api import Error as PlaywrightError
+
+from proxy.pages.documents import MOST_REDIRECTS
+from proxy.pages.traffic import WORKER, Traffic
+from snapshots.errors import UsageError
+from snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Frame, Page, Request, Route
+
+_PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
+# Indents, and lines of comments; no text in quotes spans lines.
+_IDLE = re.compile(r"^[ \t]*//.*\n|^[ \t]+", re.MULTILINE)
+_CONTROL = 'globalThis[Symbol.for("stillweb")]'
+ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
+STRIDE = (
+    25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
+)
+LISTENINGS = 6  # times that streams are listened to for silence, at most
+BARE = 50  # characters of text up to which a page with streams may not have been told what to show
+ENDINGS = 200  # rounds in which a page whose time is up must have what it asked for
+LOADING = 5.0  # s in which a document that asks for nothing more must be complete
+LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
+
+
+class State(TypedDict, total=False):
+    """What freeze.js says of a document; times in virtual milliseconds."""
+
+    elapsed: float
+    pending: int
+    held: int
+    started: int
+    mutations: int
+    next: float | None
+    leaving: int
+    untold: int
+    ready: str
+    replay: bool
+    ran: int
+    moved: float
+    asked: int
+    sent: int
+    heard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a page is waited for.
+
+    `virtual` is the page's own time granted after its last request (ms), `total` at most in one settling (ms);
+    `real` bounds the settling by this machine's clock (s); a request older than `stuck` (s) holds nothing up.
+    """
+
+    virtual: float = 3000.0
+    total: float = 15000.0
+    real: float = 60.0
+    stuck: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """How a settling ended. `reason` says in a few words why the page was not quiet, "" when it was."""
+
+    quiet: bool
+    moved: float
+    rounds: int
+    reason: str = ""
+
+
+def start_of(profile: Profile) -> int:
+    """The profile's clock in milliseconds since 1970. Raises UsageError when it is no ISO 8601 time."""
+    try:
+        moment = datetime.fromisoformat(profile.clock)
+    except ValueError:
+        raise UsageError(f"profile: clock {profile.clock!r} is no ISO 8601 time") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+@functools.cache
+def _source() -> str:
+    folder = files("proxy.pages")
+    text = folder.joinpath("freeze.js").read_text(encoding="utf-8")
+    whole = _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
+    return _IDLE.sub("", whole)  # each document reads it anew
+
+
+def script(profile: Profile, *, replay: bool = False) -> str:
+    """The JavaScript that freezes a document or worker, to run before any other script of it.
+
+    In `replay` streams are read to their recorded end before the clock moves.
+    """
+    config = json.dumps({"start": start_of(profile), "seed": profile.seed, "replay": replay})
+    return f"{_source().rstrip()}({config});\n"
+
+
+async def install(
+    context: BrowserContext, profile: Profile, proxy_url: str | None, *, replay: bool = False
+) -> None:
+    """Freeze every document and worker of a context that has no pages yet.
+
+    A worker's script is the one thing that an init script can't reach: it is asked for through the same proxy and
+    given to the browser with ours before it.
+    """
+    source = script(profile, replay=replay)
+
+    async def worker(route: Route, request: Request) -> None:
+        import httpx
+
+        url, followed = WORKER.sub("", request.url), list[str]()
+        try:
+            headers = await request.all_headers()
+            fields = {k.encode(): v.encode() for k, v in headers.items() if not k.startswith(":")}
+            # The proxy checks the origin's certificate; its own is the one that would be checked here.
+            async with httpx.AsyncClient(proxy=proxy_url, verify=False, timeout=60) as client:
+                answer = await client.get(url, headers=fields)
+                # the browser would follow them past us
+                while answer.next_request is not None and len(followed) < MOST_REDIRECTS:
+                    at = answer.next_request.url
+                    if (at.scheme, at.netloc) != (answer.url.scheme, answer.url.netloc):
+                        break  # no script of another origin can be one
+                    followed.append(str(at))
+                    answer = await client.get(at, headers=fields)
+            kept = {
+                k: v for k, v in answer.headers.items() if k not in ("content-length", "content-encoding")
+            }
+            prelude = _prelude(source, request.url) if answer.is_success else b""
+            await _quietly(
+                route.fulfill(status=answer.status_code, headers=kept, body=prelude + answer.content)
+            )
+        except (httpx.HTTPError, httpx.InvalidURL, PlaywrightError):
+            await _quietly(route.abort())
+
+    await context.add_init_script(source)
+    await context.route(WORKER, worker)
+
+
+def _prelude(source: str, marked: str) -> bytes:
+    """What comes before a worker's script. A module's imports run before its first line, so there it is the first."""
+    found = WORKER.search(marked)
+    if found is None or found[2] is None:
+        return source.encode()
+    return f'import "data:text/javascript,{quote(source)}";\n'.encode()
+
+
+async def _quietly(action: Any) -> None:
+    try:
+        await action
+    except PlaywrightError:
+        return  # the page has gone; nobody waits for this answer
+
+
+async def _ask(frame: Frame, call: str) -> State | None:
+    """One call of the freeze script in one frame; None when the frame is gone, busy or has no script."""
+    try:
+        answer = await asyncio.wait_for(
+            frame.evaluate(f"async () => {{ const s = {_CONTROL}; return s ? await s.{call} : null; }}"), ASK
+        )
+    except PlaywrightError:
+        return None
+    except TimeoutError:
+        return None
+    return answer  # type: ignore[no-any-return]
+
+
+async def ask_all(page: Page, call: str) -> State | None:
+    """The call in the page, which drives its frames and workers; None when the document was being replaced."""
+    return await _ask(page.main_frame, call)
+
+
+async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how: str) -> State | None:
+    """Let at most `ms` of the page's time pass, as `how` says; then wait until the browser has told of tabs that were opened."""
+    state = await ask_all(page, f"run({ms}, {{{how}}})")
+    if state is not None:
+        await told_of_tabs(page, traffic, state, patience)
+    return state
+
+
+async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: Patience) -> bool:
+    """Wait until the browser has told of the tabs that the page has opened, as it says; whether there are any."""
+    if not state["untold"]:
+        return False
+    await traffic.told_of_tabs(state["untold"], patience.stuck, patience.real)
+    await ask_all(page, "told()")
+    return True
+
+
+async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Patience | None = None) -> Calm:
+    """Let exactly `seconds` of the page's own time pass, and wait for what that starts."""
+    left = seconds * 1000
+    patience = patience or Patience()
+    deadline = asyncio.get_running_loop().time() + patience.real
+    while left > 0 and asyncio.get_running_loop().time() < deadline:
+        await traffic.idle(patience.stuck, patience.real)
+        stuck = "true" if traffic.hanging else "false"
+        state = await step(page, traffic, left, patience, f"whole: true, through: {stuck}")
+        if state is None:
+            await asyncio.sleep(0.02)
+            continue
+        left -= state["moved"]
+        if state["pending"] or state["held"]:
+            await asyncio.sleep(0.002)
+    calm = await settle(page, traffic, patience)
+    if left > 0:
+        return replace(
+            calm,
+            quiet=False,
+            reason=f"{left / 1000:g} s of {seconds:g} s did not pass within {patience.real:g} s",
+        )
+    return calm
+
+
+_TEXT = """() => document.querySelector("iframe,frame,canvas,video,object,embed") ? null
+  : document.body ? document.body.innerText.trim().length : 0"""
+
+
+async def _bare(page: Page) -> bool:
+    """Whether a page shows no more than the names of a few buttons."""
+    try:
+        length = await page.evaluate(_TEXT)
+    except PlaywrightError:
+        return False  # it goes
+    return length is not None and length < BARE
+
+
+async def settle(page: Page, traffic: Traffic, patience: Patience | None = None) -> Calm:
+    """Run the page until it rests: nothing under way, no timer due within its patience, no change in two frames.
+
+    A page whose timers never end rests when its virtual time is used up; one that keeps asking the network, or
+    waits for an answer that doesn't come, is reported as not quiet.
+    """
+    patience = patience or Patience()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience.real
+    spent = since = 0.0
+    loading = loop.time() + LOADING
+    rounds = settled = listened = asked = 0
+    until = 0.0  # when a page that shows next to nothing is taken as it is
+    endings = 0  # rounds since its time is up
+    ahead = 0.0  # ms to the next timer, as the page last said
+    restless = f"keeps asking the network for {patience.total / 1000:g} s"
+    while True:
+        rounds += 1
+        left = deadline - loop.time()
+        if left <= 0 or not await traffic.idle(patience.stuck, left):
+            waiting = traffic.under_way(patience.stuck)
+            what = f"still waiting for {waiting[0]}" if waiting else f"not quiet within {patience.real:g} s"
+            return Calm(False, spent, rounds, what)
+        through = "true" if traffic.hanging else "false"
+        before = traffic.count
+        span = min(patience.virtual - since, max(STRIDE, since, ahead), max(0.0, patience.total - spent))
+        state = await step(page, traffic, span, patience, f"through: {through}")
+        if state is None:
+            await asyncio.sleep(0.01)
+            continue
+        ahead = 1 + (state["next"] or 0)
+        still = loop.time() < loading or asked < LOADINGS
+        if state["ready"] != "complete" and not traffic.hanging and still:
+            asked += 1
+            await asyncio.sleep(0.01)  # not for ever: a document written to after loading never completes
+            continue
+        spent += state["moved"]
+        if state["leaving"]:  # the page has begun to be left, which the browser tells of when it likes
+            if traffic.navigations == traffic.rested:
+                await asyncio.sleep(0.005)
+                continue
+            await ask_all(page, "stay()")
+        # the page's own count, too: on a busy machine the browser tells of a request after the call that made it
+        asking = traffic.count != before or bool(state["asked"])
+        since = 0.0 if asking else since + state["moved"]
+        over = spent + (state["next"] or 0) > patience.total
+        # what it asked for last is waited for: where its time ends must not hang on how quick an answer was
+        endings += spent + ahead > patience.total
+        if endings > ENDINGS:
+            return Calm(False, spent, rounds, restless)
+        if state["held"] or (state["pending"] and not traffic.hanging):
+            await asyncio.sleep(0.003)  # the answer is here; the page is still reading it
+            continue
+        if asking or traffic.under_way(patience.stuck):
+            continue
+        rested = (
+            since >= patience.virtual or state["next"] is None or state["next"] > patience.virtual - since
+        )
+        if not rested and over:
+            return Calm(False, spent, rounds, restless)
+        if not rested:
+            continue
+        after = await ask_all(page, "frames()")
+        if after is None or await told_of_tabs(page, traffic, after, patience) or traffic.count != before:
+            continue
+        if after["mutations"] != state["mutations"] and since < patience.virtual and settled < 20:
+            settled += 1  # observers or the network's last words have changed it: once more
+            continue
+        if traffic.under_way(patience.stuck):
+            continue
+        if traffic.streams and not after["replay"] and listened < LISTENINGS:
+            listened += 1
+            ask = functools.partial(ask_all, page, "frames()")
+            if not await traffic.silence.kept(after, ask):
+                continue
+            if await _bare(
+                page
+            ):  # what it is to show comes by the stream, from a server that is still at work
+                until = until or loop.time() + patience.stuck
+                if await traffic.silence.broken(after, ask, min(until, deadline)):
+                    continue
+        hanging, traffic.rested = traffic.hanging, traffic.navigations
+        return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")

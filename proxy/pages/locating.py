@@ -1,0 +1,70 @@
+"""The element that a step means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.pages.failures import Failed, Unclear
+from proxy.pages.steps import TARGETS
+
+if TYPE_CHECKING:
+    from playwright.async_api import FrameLocator, Locator, Page
+
+
+async def locate(page: Page, given: dict[str, Any]) -> Locator:
+    """The one visible element that a target means. Raises Failed when there is none, or several."""
+    root: Page | FrameLocator = page
+    for part in given["frame"].split(">>>") if "frame" in given else ():
+        root = root.frame_locator(part.strip())
+    way = next(way for way in TARGETS if way in given)
+    value, exact = given[way], given.get("exact", False)
+
+    def find(exactly: bool) -> Locator:
+        if way == "role":
+            return root.get_by_role(value, name=given.get("name"), exact=exactly)
+        if way == "label":
+            return root.get_by_label(value, exact=exactly)
+        if way == "text":
+            return root.get_by_text(value, exact=exactly)
+        if way == "placeholder":
+            return root.get_by_placeholder(value, exact=exactly)
+        return root.locator(value)
+
+    for exactly in (True,) if exact or way == "css" else (True, False):
+        found = find(exactly)
+        places = await _seen(found)
+        if not places and (way in ("css", "label") or (way != "text" and await found.count() == 1)):
+            places = range(await found.count())  # hidden fields, styled by their labels
+        if not places:
+            continue
+        if "nth" in given:
+            if given["nth"] > len(places):
+                raise Failed(f"there are only {len(places)} of {named(given)}, not {given['nth']}")
+            return found.nth(places[given["nth"] - 1])
+        if len(places) == 1:
+            return found.nth(places[0])
+        if way == "text":  # the text of a link or button, rather than that of a cell
+            for role in ("button", "link", "tab", "menuitem", "option"):
+                operable = root.get_by_role(role, name=value, exact=exactly)
+                seen = await _seen(operable)
+                if len(seen) == 1:
+                    return operable.nth(seen[0])
+        raise Unclear(f"{named(given)} means {len(places)} elements: add nth, or name it by role")
+    raise Unclear(f"no element with {named(given)} on {page.url}")
+
+
+async def _seen(found: Locator) -> range | list[int]:
+    """Which of the first 200 elements are visible; asked one by one only where some are not."""
+    count = await found.count()
+    if not count or await found.filter(visible=True).count() == count:
+        return range(count)
+    return [i for i in range(min(count, 200)) if await found.nth(i).is_visible()]
+
+
+def named(given: dict[str, Any]) -> str:
+    """The target in words."""
+    way = next((way for way in TARGETS if way in given), None)
+    if way is None:
+        return "the page"
+    name = f" {given['name']!r}" if "name" in given else ""
+    return f"{way} {given[way]!r}{name}"

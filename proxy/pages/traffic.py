@@ -1,0 +1,169 @@
+"""What a browser's context asks of the network: what is under way, what was answered, what failed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from proxy.serving.misses import MARKED
+from proxy.wire.silence import Silence
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket
+
+WORKER = re.compile(
+    r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
+)  # how freeze.js marks the script of a worker
+TAB_LOOKS = 500  # for a tab that was opened: at least ten seconds
+_UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
+
+
+class Answer(NamedTuple):
+    """One response, as the browser saw it. `verdict` and `capture` are those of a replaying gateway, else ""."""
+
+    url: str
+    kind: str
+    status: int
+    verdict: str
+    capture: str
+
+
+@dataclass(eq=False)
+class Traffic:
+    """The requests of one context: which are under way, how many there were, which failed.
+
+    Made before the context has asked for anything. `failures` are (url, resource type, error text) in the order of their ends,
+    `answers` in the order in which their headers came.
+    """
+
+    context: BrowserContext
+    count: int = 0
+    ended: int = 0
+    navigations: int = 0  # of those, the ones that are to bring a document
+    rested: int = 0  # how many of these there were when the page last rested
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    streams: list[str] = field(default_factory=list)
+    blocked: bool = False  # a page wanted a service worker
+    tabs: int = 0  # that the browser told of, without those that pages were known to open
+    silence: Silence = field(default_factory=Silence)
+    _under_way: dict[Request, float] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.context.on("request", self._begin)
+        self.context.on("requestfinished", self._finished)
+        self.context.on("requestfailed", self._failed)
+        self.context.on("response", self._answered)
+        self.context.on("page", self._page)
+        for page in self.context.pages:
+            page.on("websocket", self._socket)
+        self.context.on("console", self._console)
+
+    def _page(self, page: Page) -> None:
+        self.tabs += 1
+        page.on("websocket", self._socket)
+
+    async def new_page(self) -> Page:
+        """A page of our own, which no other opened."""
+        self.tabs -= 1
+        return await self.context.new_page()
+
+    async def told_of_tabs(self, count: int, stuck: float, seconds: float) -> None:
+        """Wait until the browser has told of so many tabs that pages opened; not for ever, as one may be told of by none."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        for _ in range(TAB_LOOKS):  # looks, not seconds: a busy machine has few
+            left = deadline - asyncio.get_running_loop().time()
+            if self.tabs >= count or left <= 0:
+                break
+            await self.idle(stuck, left)  # a tab is told of when its first answer is here
+            await asyncio.sleep(0.02)
+        self.tabs = max(0, self.tabs - count)
+
+    def _socket(self, socket: WebSocket) -> None:
+        url = MARKED.sub("", socket.url)
+        self.streams.append(url)
+        socket.on("socketerror", lambda said: self._unheard(url, str(said)))
+
+    def _unheard(self, url: str, said: str) -> None:
+        if "504" in said:  # the gateway's answer to what it does not have
+            self.answers.append(Answer(url, "websocket", 504, "miss", ""))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        text = message.text
+        if text.startswith("stillweb: miss: ws"):
+            self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
+        elif "Service Worker registration blocked" in text:  # Playwright's words
+            self.blocked = True
+
+    def _begin(self, request: Request) -> None:
+        self.count += 1
+        self.navigations += request.is_navigation_request()
+        if request.resource_type == "eventsource":
+            self.streams.append(request.url)
+        worker = WORKER.search(
+            request.url
+        )  # the end of a shared one's loading is not told; its page waits for it
+        held = request.resource_type not in _UNHELD and not request.url.startswith(("data:", "blob:"))
+        if held and not (worker and worker[1]):
+            self._under_way[request] = asyncio.get_running_loop().time()
+
+    def _end(self, request: Request) -> None:
+        self.ended += 1
+        self._under_way.pop(request, None)
+        self._changed.set()
+
+    def _finished(self, request: Request) -> None:
+        self._end(request)
+
+    def _failed(self, request: Request) -> None:
+        self.failures.append((request.url, request.resource_type, request.failure or ""))
+        self._end(request)
+
+    def _answered(self, response: Any) -> None:
+        headers = response.headers
+        self.answers.append(
+            Answer(
+                WORKER.sub("", response.url),
+                response.request.resource_type,
+                response.status,
+                headers.get("stillweb-verdict", ""),
+                headers.get("stillweb-capture", ""),
+            )
+        )
+
+    def missed(self, since: int = 0) -> list[Answer]:
+        """Answers from number `since` on that the snapshot did not have."""
+        return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
+
+    def lost(self) -> list[str]:
+        """URLs that the origin did not give while recording: what replay can't have either."""
+        refused = {answer.url for answer in self.answers if answer.status == 502}
+        broken = {url for url, _, why in self.failures if "ABORTED" not in why}
+        return sorted(refused | broken)
+
+    def under_way(self, stuck: float) -> list[str]:
+        """URLs asked for less than `stuck` seconds ago and not answered yet."""
+        limit = asyncio.get_running_loop().time() - stuck
+        return [request.url for request, since in self._under_way.items() if since >= limit]
+
+    @property
+    def hanging(self) -> list[str]:
+        """URLs of all requests under way, however old."""
+        return [request.url for request in self._under_way]
+
+    async def idle(self, stuck: float, seconds: float) -> bool:
+        """Wait until nothing is under way (requests older than `stuck` seconds aside), at most `seconds`."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self.under_way(stuck):
+            self._changed.clear()
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._changed.wait(), min(left, 0.25))
+            except TimeoutError:
+                continue
+        return True

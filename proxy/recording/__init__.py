@@ -1,0 +1,1 @@
+"""Recording: mitmproxy in this process (`recorder`), from its flows to the archive."""

@@ -1,0 +1,379 @@
+"""The mitmproxy add-on that turns flows into exchanges. All of it runs on the recorder's event loop."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mitmproxy import http, tcp
+from mitmproxy.connection import Client
+from mitmproxy.proxy import server_hooks
+from mitmproxy.websocket import WebSocketMessage
+
+from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool
+from proxy.recording.flows import (
+    authority_of,
+    challenge,
+    client_left,
+    for_a_picture,
+    is_event_stream,
+    length_of,
+    path_of,
+)
+from proxy.recording.redacting import ExchangeRedactor
+from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, session_name
+from proxy.wire.silence import Said
+
+BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
+WEBSOCKET_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
+
+
+class RecordingAddon:
+    """Watches flows, keeps their bodies and hands complete exchanges to the archivist.
+
+    `event` gives the next event number of a session; `failed(url, reason)` is told of everything that did
+    not become a capture; `metadata(uri, object)` archives what a web socket said.
+    """
+
+    def __init__(
+        self,
+        archivist: Archivist,
+        *,
+        event: Callable[[str], int],
+        failed: Callable[[str, str], None],
+        metadata: Callable[[str, dict[str, object]], object] | None,
+        secrets: ExchangeRedactor | None,
+        spool_directory: Path | None,
+        authority_pem: bytes,
+        status: Callable[[], dict[str, object]],
+    ) -> None:
+        self.challenge = False  # whether clients without a user name are asked for one
+        self.requests = 0
+        self.aborted = 0  # given up by the client before the answer was complete
+        self._archivist = archivist
+        self._event = event
+        self._failed = failed
+        self._metadata = metadata
+        self._secrets = secrets
+        self._spool_directory = spool_directory
+        self._authority_pem = authority_pem
+        self._status = status
+        self._drafts: dict[str, Draft] = {}  # by flow id
+        self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
+        self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
+        self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
+        self._tunnels: set[str] = set()
+
+    @property
+    def under_way(self) -> int:
+        """Exchanges whose answer is not complete yet."""
+        return len(self._drafts)
+
+    def session_of(self, client: str) -> str:
+        """The session of a client's connection, by its id."""
+        return self._names.get(client, DEFAULT_SESSION)
+
+    # Connections
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """A tunnel is asked for: its credentials name the session of everything inside."""
+        client = flow.client_conn.id
+        name = session_name(flow.request.headers.get("Proxy-Authorization"))
+        if name is None and self.challenge:
+            flow.response = challenge()
+            return
+        self._tunnels.add(client)
+        if name is not None:
+            self._names[client] = name
+        if flow.request.host == OWN_HOST:
+            flow.response = http.Response.make(400, f"{OWN_HOST} speaks http only\n")
+
+    def http_connect_error(self, flow: http.HTTPFlow) -> None:
+        """The origin of a tunnel can't be reached; the client gets a 502 from mitmproxy."""
+        if flow.response is not None and flow.response.status_code == 502:
+            host, port = flow.request.host, flow.request.port
+            place = host if port == 443 else f"{host}:{port}"
+            self._failed(f"https://{place}/", flow.server_conn.error or "can't connect")
+
+    def client_disconnected(self, client: Client) -> None:
+        """Forgets a connection, and whatever was still under way on it."""
+        self._names.pop(client.id, None)
+        self._tunnels.discard(client.id)
+        for key in [key for key, (draft, _) in self._early.items() if draft.client == client.id]:
+            self._keep_early(*self._early.pop(key))
+        for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
+            if (flow := self._sockets.pop(key, None)) is not None:
+                self._keep_conversation(self._drafts.pop(key), flow)
+                continue
+            self._give_up(self._drafts.pop(key), "the client closed the connection", by_client=True)
+
+    def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
+        """Keeps our own pages from being looked for in the network."""
+        if data.server.address and data.server.address[0] == OWN_HOST:
+            data.server.error = f"{OWN_HOST} is the recorder itself"
+
+    def tcp_start(self, flow: tcp.TCPFlow) -> None:
+        """Something that is not HTTP goes through a tunnel: passed on, but there is no replaying it."""
+        host, port = (flow.server_conn.address or ("?", 0))[:2]
+        self._failed(f"tcp://{host}:{port}/", "not HTTP: passed on, not recorded")
+
+    # Exchanges
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """A request begins: its session, place in the order, and where its body will go."""
+        request, client = flow.request, flow.client_conn.id
+        name = session_name(request.headers.get("Proxy-Authorization")) or self._names.get(client)
+        for own in ("Proxy-Authorization", "Proxy-Connection"):
+            if own in request.headers:
+                del request.headers[own]
+        if name is None and self.challenge:
+            flow.response = challenge()
+            return
+        if request.host == OWN_HOST:
+            flow.response = self._own_page(request.path)
+            return
+        if self._archivist.error is not None:
+            flow.response = http.Response.make(
+                503, f"stillweb: recording has stopped: {self._archivist.error}\n"
+            )
+            return
+        session = name or DEFAULT_SESSION
+        authority = authority_of(request, tunnelled=client in self._tunnels)
+        draft = Draft(
+            session=session,
+            begin=self._event(session),
+            method=request.data.method.decode("ascii", "replace"),  # `request.method` is upper case
+            url=f"{request.scheme}://{authority}{path_of(request)}",
+            authority=authority,
+            started=datetime.fromtimestamp(request.timestamp_start, UTC),
+            client=client,
+        )
+        self.requests += 1
+        self._drafts[flow.id] = draft
+        log = self._archivist.session(session)
+        log.open += 1
+        log.changed = time.monotonic()
+        length = length_of(request.headers)
+        if (length is None and request.method not in ("GET", "HEAD")) or (length or 0) > SPOOL_BYTES:
+            draft.request_spool = Spool(self._spool_directory)
+            request.stream = draft.request_spool.tee
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        """A request is whole: one that was answered before that can be kept now."""
+        if (early := self._early.pop(flow.id, None)) is not None:
+            self._complete(*early)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """An answer begins: long ones, ones of unknown length and event streams go on as they come."""
+        draft, response = self._drafts.get(flow.id), flow.response
+        if draft is None or response is None or response.status_code == 101:
+            return
+        if is_event_stream(response):
+            self._uncount(draft)
+        length = length_of(response.headers)
+        whole = for_a_picture(flow.request, response) if length is None else length <= BUFFERED_BYTES
+        if not whole or not draft.counted:
+            draft.response_spool = Spool(self._spool_directory)
+            response.stream = draft.response_spool.tee
+        if not draft.counted:
+            _fill(draft, flow)  # it may never end, and is kept as far as it came when the recorder stops
+
+    def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        """An answer is complete. What is returned is awaited before its last bytes go to the client."""
+        draft = self._drafts.pop(flow.id, None)
+        if draft is None or flow.response is None:
+            return None
+        if flow.websocket is not None:
+            self._uncount(draft)
+            self._drafts[flow.id] = draft
+            self._sockets[flow.id] = flow
+            return None
+        if flow.request.timestamp_end is None:
+            self._uncount(draft)
+            self._early[flow.id] = draft, flow
+            return None
+        self._complete(draft, flow)
+        return self._archivist.room()
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """An exchange broke: never archived, except for the part of an event stream that was delivered."""
+        draft = self._drafts.pop(flow.id, None)
+        reason = flow.error.msg if flow.error else "unknown error"
+        if draft is None:
+            if not client_left(flow, reason):  # else it has been given up already
+                self._failed(flow.request.pretty_url, reason)
+            return
+        if flow.response is not None and is_event_stream(flow.response) and draft.response_spool:
+            draft.extra["WARC-Truncated"] = "disconnect"
+            self._complete(draft, flow)
+            return
+        self._give_up(draft, reason, by_client=client_left(flow, reason))
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        """A web socket is closed: what was said is kept, to be said again."""
+        self._sockets.pop(flow.id, None)
+        draft = self._drafts.pop(flow.id, None)
+        if draft is not None:
+            self._keep_conversation(draft, flow)
+
+    def looked(self, session: str) -> None:
+        """A view of the session has been seen: what streams bring by themselves from now on is no part of it."""
+        for key, draft in self._drafts.items():
+            if draft.session != session or draft.looked is not None:
+                continue
+            if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
+                draft.looked = len(flow.websocket.messages)
+            elif draft.status and draft.response_spool is not None:
+                draft.response_spool.enough = True
+
+    def said(self, session: str) -> Said:
+        """What the open streams of a session have said so far. May be called from any thread."""
+        mine = theirs = streamed = 0
+        for key, draft in list(self._drafts.items()):
+            if draft.session != session:
+                continue
+            if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
+                messages = list(flow.websocket.messages)
+                sent = sum(message.from_client for message in messages)
+                mine, theirs = mine + sent, theirs + len(messages) - sent
+            elif draft.status and draft.response_spool is not None:
+                streamed += draft.response_spool.size
+        return Said(mine, theirs, streamed)
+
+    def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        if flow.websocket is None:
+            return
+        self._touch(draft)
+        messages = list(flow.websocket.messages)
+        end = self._event(draft.session)
+        if len(messages) > WEBSOCKET_MESSAGES:
+            self._failed(draft.url, f"web socket: {len(messages)} messages are too many to be replayed")
+        more: dict[str, object] = {}
+        if flow.websocket.closed_by_client is False and flow.websocket.close_code is not None:
+            reason = (flow.websocket.close_reason or "").encode()
+            told = self._secrets.told(reason) if self._secrets is not None else reason
+            more["close"] = [flow.websocket.close_code, told.decode()]
+        if draft.looked is not None:
+            more["looked"] = draft.looked
+        if flow.response is not None and "Sec-WebSocket-Protocol" in flow.response.headers:
+            chosen = flow.response.headers["Sec-WebSocket-Protocol"]  # some put a token there
+            more["protocol"] = self._secrets.url(chosen) if self._secrets is not None else chosen
+        if self._metadata is not None:
+            metadata = self._metadata
+
+            def write() -> None:
+                url, said = self._conversation(draft, end, messages)
+                metadata(url, said | more)
+
+            self._archivist.put(write)
+
+    def _conversation(
+        self, draft: Draft, end: int, messages: list[WebSocketMessage]
+    ) -> tuple[str, dict[str, object]]:
+        """A web socket's address and metadata record. Runs on the writing thread."""
+        secrets = self._secrets
+        said: list[dict[str, str]] = []
+        for message in messages[:WEBSOCKET_MESSAGES]:
+            entry = {"from": "client" if message.from_client else "server"}
+            if message.is_text:
+                text = message.text
+                if secrets is not None:
+                    text = secrets.message(draft.url, text, from_client=message.from_client)
+                entry["text"] = text
+            else:
+                data = secrets.told(message.content) if secrets is not None else message.content
+                entry["base64"] = base64.b64encode(data).decode("ascii")
+            said.append(entry)
+        url = secrets.url(draft.url) if secrets is not None else draft.url
+        return url, {
+            "url": url,
+            "session": draft.session,
+            "begin": draft.begin,
+            "end": end,
+            "replayable": len(messages) <= WEBSOCKET_MESSAGES,
+            "messages": said,
+            "left_out": max(0, len(messages) - WEBSOCKET_MESSAGES),
+        }
+
+    def finish(self) -> None:
+        """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
+        for early in self._early.values():
+            self._keep_early(*early)
+        for key, draft in list(self._drafts.items()):
+            if (flow := self._sockets.pop(key, None)) is not None:
+                self._keep_conversation(draft, flow)
+            elif draft.status:
+                draft.extra["WARC-Truncated"] = "disconnect"
+                draft.end = self._event(draft.session)
+                self._archivist.put(draft)
+            else:
+                self._give_up(draft, "the recorder was stopped before the answer was complete")
+        self._drafts.clear()
+
+    def _complete(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        _fill(draft, flow)
+        if draft.response_spool is not None and draft.response_spool.cut:
+            draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
+        draft.end = self._event(draft.session)
+        self._archivist.put(draft)
+        self._touch(draft)  # last: who waits for quiet must find it under way or queued at every moment
+
+    def _keep_early(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        """A request that was answered, and then not sent to its end: nobody will ask for just this part of it."""
+        sent = draft.request_spool.size if draft.request_spool is not None else 0
+        self._failed(
+            draft.url, f"answered before its body was whole: kept with the {sent} bytes that were sent"
+        )
+        self._complete(draft, flow)
+
+    def _give_up(self, draft: Draft, reason: str, *, by_client: bool = False) -> None:
+        draft.discard()
+        self._touch(draft)
+        if by_client:
+            self.aborted += 1
+        else:
+            self._failed(draft.url, reason)
+
+    def _touch(self, draft: Draft) -> None:
+        log = self._archivist.session(draft.session)
+        log.changed = time.monotonic()
+        self._uncount(draft)
+
+    def _uncount(self, draft: Draft) -> None:
+        if draft.counted:
+            draft.counted = False
+            self._archivist.session(draft.session).open -= 1
+
+    def _own_page(self, path: str) -> http.Response:
+        if path == "/ca.pem":
+            return http.Response.make(200, self._authority_pem, {"Content-Type": "application/x-pem-file"})
+        if path == "/":
+            return http.Response.make(
+                200, json.dumps(self._status(), indent=1) + "\n", {"Content-Type": "application/json"}
+            )
+        return http.Response.make(404, f"{OWN_HOST} has / (status) and /ca.pem\n")
+
+
+def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
+    """Takes over all parts of a flow that has an answer."""
+    request, response = flow.request, flow.response
+    assert response is not None
+    draft.request_fields = request.headers.fields
+    if draft.request_spool is None:
+        draft.request_content = request.raw_content or b""
+    elif draft.request_spool.size == 0:
+        draft.request_spool = None
+    draft.status = response.status_code
+    draft.reason = response.reason
+    draft.fields = response.headers.fields
+    if draft.response_spool is None:
+        draft.content = response.raw_content or b""
+    draft.protocol = {"HTTP/2.0": "h2", "HTTP/3": "h3"}.get(
+        response.http_version, response.http_version.lower()
+    )
+    peer = flow.server_conn.peername
+    draft.ip = peer[0] if peer else None

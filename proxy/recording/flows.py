@@ -1,0 +1,58 @@
+"""What is read of mitmproxy's flows."""
+
+from __future__ import annotations
+
+from mitmproxy import http
+from mitmproxy.connection import ConnectionState
+
+from proxy.wire.addresses import target_text
+
+
+def challenge() -> http.Response:
+    """Asks a client for the name of its session."""
+    return http.Response.make(
+        407,
+        "stillweb: give a session's name as proxy user (any password)\n",
+        {"Proxy-Authenticate": 'Basic realm="stillweb session"'},
+    )
+
+
+def authority_of(request: http.Request, *, tunnelled: bool = False) -> str:
+    """host[:port] as the client wrote it: of the Host field inside a tunnel, else of the request's target."""
+    named = request.host_header if tunnelled else None
+    if named:
+        return named
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    usual = {"http": 80, "https": 443}.get(request.scheme)
+    return host if request.port == usual else f"{host}:{request.port}"
+
+
+def path_of(request: http.Request) -> str:
+    """The path and query that are asked for."""
+    path = target_text(request.data.path)
+    return path if path.startswith("/") else f"/{path}"
+
+
+def length_of(headers: http.Headers) -> int | None:
+    """The announced length of a body, None if there is no (single, plain) Content-Length."""
+    value = headers.get("Content-Length", "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
+
+
+def is_event_stream(response: http.Response) -> bool:
+    """Whether an answer may never end."""
+    kind: str = response.headers.get("Content-Type", "")
+    return kind.lower().startswith("text/event-stream")
+
+
+def for_a_picture(request: http.Request, response: http.Response) -> bool:
+    """Whether a browser asks for a picture. It gives up one that is none (an error's page) at the first bytes of it."""
+    endless = response.headers.get("Content-Type", "").lower().startswith("multipart/")
+    return request.headers.get("Accept", "").startswith("image/") and not endless
+
+
+def client_left(flow: http.HTTPFlow, reason: str) -> bool:
+    """Whether it was the client that broke off. mitmproxy words HTTP/2 resets alike for both sides."""
+    if not flow.client_conn.state & ConnectionState.CAN_READ:
+        return True
+    return reason.startswith("Client disconnected") or "by client (CANCEL)" in reason

@@ -1,0 +1,189 @@
+"""What mitmproxy's HTTP/1 lacks, put in while a recorder runs: interim answers, trailers and answers as browsers read them.
+
+mitmproxy 11 takes a 103 (or an unasked 100) for the answer itself, and ends a connection that sends trailers. Here
+interim answers of an origin are passed over, as a client may (RFC 9110, 15.2), and trailers go on to the other side.
+Of an answer that breaks the rules it is as lenient as browsers are (`proxy.recording.heads`, `proxy.recording.chunks`), where mitmproxy
+has only a 502. Nor does mitmproxy tell an add-on of a request that it refuses as malformed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import h11
+from h11._readers import ChunkedReader
+from mitmproxy import http
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers.http import _events, _http1
+from mitmproxy.proxy.layers.http._base import ReceiveHttp
+
+from proxy.recording.chunks import Chunks
+from proxy.recording.heads import Refused, mended_head
+
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
+_READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[01]\r\n")
+_ADDRESS = re.compile(
+    rb"([A-Za-z]+) [hH][tT][tT][pP]://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
+)
+_END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
+_SAID = "unexpected server response: "  # and what it said
+_CLOSED = "Client closed connection before completing request headers: "
+_END = b"0\r\n\r\n"
+_broken = _events.ResponseProtocolError
+_Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
+
+
+def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
+    """An origin's head, with those of interim answers before it taken away."""
+    if isinstance(event, events.DataReceived) and self.request:
+        try:
+            while (head := mended_head(bytes(self.buf))) is not None:
+                self.buf = type(self.buf)()
+                self.buf += head
+                if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
+                    break
+        except Refused as why:
+            yield commands.CloseConnection(self.conn)
+            yield ReceiveHttp(_broken(self.stream_id, str(why), _broken.code))
+            return
+    broken = f"the head of its answer breaks off after {len(self.buf)} bytes"
+
+    def told(command: Any) -> list[Any]:
+        error = command.event if isinstance(command, ReceiveHttp) else None
+        if isinstance(error, _events.ResponseProtocolError) and error.message.startswith(_SAID):
+            error.message = broken
+        return [command]
+
+    yield from altered(_originals[_Client, "read_headers"](self, event), told)
+
+
+def own_form(head: bytes) -> bytes | None:
+    """A request's head whose address mitmproxy can't read (UTF-8 unescaped, as curl sends it; no path) with path and Host
+    in its place; None where there is nothing to mend."""
+    if (
+        _READABLE.match(head)
+        or (found := _ADDRESS.match(head)) is None
+        or not (end := _END_OF_HEAD.search(head))
+    ):
+        return None
+    method, authority, path, version = found.groups()
+    path = path.partition(b"#")[0]
+    lines = head[found.end() : end.start()].splitlines()
+    others = [line for line in lines if not line.lower().startswith(b"host:")]
+    start = b"%b %b%b %b" % (method, b"" if path.startswith(b"/") else b"/", path, version)
+    return b"\r\n".join([start, b"Host: " + authority, *others]) + b"\r\n\r\n" + head[end.end() :]
+
+
+def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
+    """A client's head; that it was refused is told, where mitmproxy only logs it."""
+    if isinstance(event, events.DataReceived) and (head := own_form(bytes(self.buf))) is not None:
+        self.buf = type(self.buf)()
+        self.buf += head
+
+    def told(command: Any) -> list[Any]:
+        if isinstance(command, commands.Log):
+            why = command.message
+            if why.startswith(_CLOSED):  # and what it said: its credentials, perhaps
+                why = "the client closed its connection within a head"
+            for heard in _listeners:
+                heard(f"a request was refused: {why}")
+        return [command]
+
+    yield from altered(_originals[_Server, "read_headers"](self, event), told)
+
+
+def altered(inner: Any, alter: Callable[[Any], list[Any]]) -> Iterator[Any]:
+    """A layer's commands, each replaced by those that `alter` makes of it; the layer gets the reply to the last."""
+    reply = None
+    while True:
+        try:
+            command = inner.send(reply)
+        except StopIteration:
+            return
+        for one in alter(command):
+            reply = yield one
+
+
+class _Trailing:
+    """A reader of bodies that hands trailers to `found` and ends without them."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.found: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __call__(self, buffer: Any) -> Any:
+        return self._plain(self._reader(buffer))
+
+    def read_eof(self) -> Any:
+        """See h11's readers."""
+        return self._plain(self._reader.read_eof())
+
+    def _plain(self, event: Any) -> Any:
+        if isinstance(event, h11.EndOfMessage) and event.headers:
+            self.found = tuple(event.headers.raw_items())
+            return h11.EndOfMessage()
+        return event
+
+
+def _read_body(self: Any, event: events.Event) -> Iterator[Any]:
+    """A body; its trailers are told before its end."""
+    if not isinstance(self.body_reader, (_Trailing, Chunks)):
+        lenient = isinstance(self, _Client) and isinstance(self.body_reader, ChunkedReader)
+        self.body_reader = Chunks() if lenient else _Trailing(self.body_reader)
+    reader = self.body_reader
+    kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
+
+    def trailed(command: Any) -> list[Any]:
+        if reader.found and isinstance(command, ReceiveHttp) and isinstance(command.event, _ENDS):
+            trailers, reader.found = http.Headers(reader.found), ()
+            return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
+        return [command]
+
+    yield from altered(_originals[_Connection, "read_body"](self, event), trailed)
+
+
+def _send(self: Any, event: Any) -> Iterator[Any]:
+    """What goes to a peer: trailers come behind the last chunk, and nowhere else."""
+    if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
+        self.stillweb_trailers = event.trailers
+        return
+    own = _Client if isinstance(self, _Client) else _Server
+    trailers = None
+    if isinstance(event, _ENDS):  # those of a message without chunks have no place, nor in the next message
+        trailers, self.stillweb_trailers = getattr(self, "stillweb_trailers", None), None
+
+    def ended(command: Any) -> list[Any]:
+        if trailers and isinstance(command, commands.SendData) and command.data == _END:
+            return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
+        return [command]
+
+    yield from altered(_originals[own, "send"](self, event), ended)
+
+
+_ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)
+_MENDED = {
+    (_Client, "read_headers"): _read_headers,
+    (_Server, "read_headers"): _read_request,
+    (_Connection, "read_body"): _read_body,
+    (_Client, "send"): _send,
+    (_Server, "send"): _send,
+}
+_listeners: list[Callable[[str], None]] = []
+_originals: dict[tuple[Any, str], Any] = {(own, name): getattr(own, name) for own, name in _MENDED}
+
+
+@contextlib.contextmanager
+def mended(heard: Callable[[str], None]) -> Iterator[None]:
+    """Puts it in, and takes it out again. `heard` is told of requests that were refused."""
+    _listeners.append(heard)
+    for (own, name), function in _MENDED.items():
+        setattr(own, name, function)
+    try:
+        yield
+    finally:
+        _listeners.remove(heard)
+        for (own, name), function in _originals.items():
+            setattr(own, name, function)

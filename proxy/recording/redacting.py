@@ -1,0 +1,98 @@
+"""Secrets out of an exchange before it is written; large bodies as streams."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from snapshots.capture import Exchange, Response
+from snapshots.request import Request
+from snapshots.secrets.redact import LIMIT, Redactor, altered
+
+PIECE = 1 << 18
+JSON = (("Content-Type", "application/json"),)
+
+
+class ExchangeRedactor:
+    """Applies a snapshot's Redactor to whole exchanges. Runs on the writing thread only."""
+
+    def __init__(self, redactor: Redactor, spool_directory: Path | None) -> None:
+        self._redactor = redactor
+        self._spool_directory = spool_directory
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        """The exchange without its secrets; the same object when it has none."""
+        request = self._redactor.request(exchange.request)
+        if isinstance(exchange.body, bytes):
+            stored = exchange.body
+        else:
+            stored = _whole(exchange.body)
+        response = Response(exchange.status, exchange.reason, exchange.headers, stored)
+        cleaned = self._redactor.response(response)
+        body: bytes | BinaryIO = exchange.body
+        headers = cleaned.headers
+        if cleaned.body is not stored:
+            body = cleaned.body
+        elif not isinstance(body, bytes) and not stored:
+            body, headers = self._large(body, headers)
+        if request is exchange.request and body is exchange.body and headers is exchange.headers:
+            return exchange
+        return replace(exchange, request=request, headers=headers, body=body)
+
+    def message(self, url: str, text: str, *, from_client: bool) -> str:
+        """The text of a web socket's message without its secrets."""
+        data = text.encode("utf-8", "surrogateescape")
+        if from_client:
+            data = self._redactor.request(Request("POST", url, JSON, data)).body
+        else:
+            data = self._redactor.response(Response(200, "OK", JSON, data)).body
+        return data.decode("utf-8", "surrogateescape")
+
+    def told(self, data: bytes) -> bytes:
+        """Bytes of a web socket that are no text, without the secrets known by now."""
+        return self._redactor.body(data)
+
+    def url(self, url: str) -> str:
+        """A URL without its secrets, for lists that people see."""
+        return self._redactor.url(url)
+
+    def _large(
+        self, body: BinaryIO, headers: tuple[tuple[str, str], ...]
+    ) -> tuple[BinaryIO, tuple[tuple[str, str], ...]]:
+        pieces = self._redactor.pieces(_Pieces(body), headers)
+        if pieces is None:
+            body.seek(0)
+            return body, headers
+        cleaned = cast(BinaryIO, tempfile.TemporaryFile(dir=self._spool_directory))  # noqa: SIM115 -- the writer's
+        for piece in pieces:
+            cleaned.write(piece)
+        length = cleaned.tell()
+        cleaned.seek(0)
+        body.close()
+        return cleaned, altered(headers, length)
+
+
+class _Pieces:
+    """A file as pieces that can be started anew."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        while piece := self._file.read(PIECE):
+            yield piece
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """A spooled body that is small enough to be looked at as one, else b""."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    if size > LIMIT:
+        return b""
+    body = file.read()
+    file.seek(0)
+    return body

@@ -1,0 +1,400 @@
+"""From a request in a session to what is served, and its line in the ledger. Knows no socket.
+
+Captures that were asked for are kept ready to send, and so are whole requests whose answer no state and no sequence
+can change (`proxy.serving.kept`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from proxy.serving import responses
+from proxy.serving.cookies import AGED, with_ages
+from proxy.serving.kept import Kept
+from proxy.serving.ledger import Ledger, encode
+from proxy.serving.misses import Missed, body_entry, masked_key, masked_url, missed_of, near_entry
+from proxy.serving.permissions import is_preflight, permission
+from proxy.serving.pieces import cut, read_head, stored_pieces
+from proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
+from snapshots.capture import Capture, Response
+from snapshots.errors import DamagedInput
+from snapshots.http import encodings
+from snapshots.identity.irrelevant import errand, irrelevant_url
+from snapshots.identity.sites import site_of
+from snapshots.matching.sessions import Change
+from snapshots.request import Request
+from snapshots.states.conditions import short
+from snapshots.states.slots import SAFE_METHODS
+
+if TYPE_CHECKING:
+    from snapshots.matching.ladder import Matcher
+    from snapshots.matching.lookup import Lookup
+    from snapshots.snapshot import Snapshot
+
+STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
+CACHE_BYTES = 64 << 20
+MISSES_KEPT = 100_000  # of a session
+TAILS = 1 << 13  # ledger lines kept for captures that are asked for again
+NEAREST = 3  # captures named in a miss
+
+VirtualHost = Callable[[Request, str], Response]
+
+
+class Answerer:
+    """Answers requests from a snapshot. Not thread-safe: one event loop uses it."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        *,
+        accept: str = "rule",
+        virtual_hosts: Mapping[str, VirtualHost] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.snapshot = snapshot
+        self.matcher: Matcher = snapshot.matcher()
+        self.ledger = ledger
+        self.virtual_hosts = {host.lower(): answer for host, answer in (virtual_hosts or {}).items()}
+        self.accept = accept
+        self.requests = 0
+        self.misses = 0
+        self.failures: list[str] = []  # of answering, for the status page
+        self.kept = Kept(snapshot, cache_bytes)
+        self._lines: dict[str, Line] = {}
+        self._tails: dict[tuple[Any, ...], str] = {}
+
+    # Sessions
+
+    def line(self, name: str) -> Line:
+        """The session of that name, begun when new."""
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = Line(name, self.matcher.session(name))
+        return line
+
+    def rename(self, name: str, session: str) -> None:
+        """What comes under a name is another session's from now on."""
+        self._lines[name] = self.line(session)
+
+    def reset(self, name: str) -> None:
+        """Takes a session back to its start; its count of requests goes on."""
+        line = self._lines.get(name)
+        if line is not None:
+            line.session = self.matcher.session(name)
+
+    def missed(self, name: str) -> list[Missed]:
+        """What a session asked for in vain, in the order in which it was answered."""
+        line = self._lines.get(name)
+        return list(line.missed) if line is not None else []
+
+    @property
+    def sessions(self) -> dict[str, int]:
+        """Requests by session."""
+        return {name: line.seq for name, line in self._lines.items() if name == line.name}
+
+    # Answers
+
+    def remembered(self, memo: Memo, line: Line) -> bytes:
+        """A settled request again: the session moves, its ledger line is written, what to send is given."""
+        line.session.repeated(memo.site, memo.capture, memo.followed)
+        self.note(line, memo.tail)
+        return memo.wire
+
+    def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
+        """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
+        try:
+            return self._answer(request, line, memo_key)
+        except Exception as error:  # noqa: BLE001 -- a bug: the client, the ledger and the status page hear of it
+            return self._failed(request, line, error)
+
+    def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
+        if request.header("upgrade") and "websocket" in (request.header("upgrade") or "").lower():
+            return self._miss(request, line, None, "no web socket was recorded there")
+        lookup = self.matcher.lookup(request, line.session, accept=self.accept)
+        if lookup.capture is None:
+            return self._derived(request, line, lookup)
+        try:
+            reply, derived, hot = self._reply(request, lookup, lookup.verdict, "")
+        except responses.Refusal as refusal:
+            return self._miss(request, line, lookup, str(refusal))
+        except DamagedInput as error:
+            return self._damaged(request, line, lookup, error)
+        line.session.answered(lookup)
+        if reply.pieces is not None:
+            reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
+        tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
+        self.note(line, tail)
+        if memo_key is not None and lookup.inert and not derived:
+            site = site_of(request.url)  # the request decided, and a session that has changed nothing there
+            if site not in line.session.sites and hot is not None:
+                if reply.whole is None:
+                    self.kept.grow(hot, len(reply.wire()))
+                made = Memo(reply.wire(), tail, line, lookup.capture, site, request)
+                self.kept.remember(memo_key, made, hot)
+        return reply
+
+    def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
+        """What follows from captures of other requests: HEAD from GET, a preflight from what it asks for."""
+        # a Range has no meaning for HEAD (RFC 9110, 14.2), and yet some servers heed it
+        if request.method == "HEAD" and request.header("range") is None:
+            get = Request("GET", request.url, request.headers)
+            lookup = self.matcher.lookup(get, line.session, accept=self.accept)
+            if lookup.capture is not None:
+                try:
+                    reply, derived, _ = self._reply(request, lookup, lookup.verdict, "head")
+                except responses.Refusal as refusal:
+                    return self._miss(request, line, missed, str(refusal))
+                except DamagedInput as error:
+                    return self._damaged(request, line, missed, error)
+                self.note(line, self.tail(request, lookup, lookup.verdict, derived, reply.status, missed))
+                return reply
+        elif is_preflight(request):
+            found = permission(self.snapshot, request)
+            if isinstance(found, str):
+                return self._miss(request, line, missed, found)
+            made, capture = found
+            reply = self._made(made, "synthetic", capture)
+            self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
+            return reply
+        return self._miss(request, line, missed, "")
+
+    def _reply(
+        self, request: Request, lookup: Lookup, verdict: str, derived: str
+    ) -> tuple[Reply, str, Hot | None]:
+        capture = lookup.capture
+        assert capture is not None
+        if (capture.original[2] if capture.original else capture.length) > STREAMED:
+            reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+            return reply, how, None
+        hot = self.kept.load(capture)
+        stored = hot.response
+        decoded = responses.must_decode(stored, request)
+        conditional = bool(request.conditional())
+        plain_get = request.method == "GET" and not conditional
+        if plain_get:
+            ready = hot.replies.get((verdict, decoded, lookup.ambiguous))
+            if ready is not None:
+                return ready, _joined(derived, hot.aged), hot
+        if (conditional or request.method == "HEAD") and hot.recorded is None and capture.request_offset >= 0:
+            hot.recorded = self.snapshot.read_request(capture)
+        body = stored.body
+        if decoded:
+            if hot.plain is None:
+                try:
+                    hot.plain = encodings.decode(body, stored.header("content-encoding"))
+                except encodings.EncodingProblem:
+                    hot.plain = body  # damaged at the origin already: as it came
+                self.kept.grow(hot, len(hot.plain))
+            if hot.plain is body:
+                decoded = False
+            else:
+                body = hot.plain
+        recorded = hot.recorded or Request(capture.method, capture.url)
+        made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
+        how = _joined(made.derived or derived, hot.aged)
+        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous)
+        reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body), capture=capture)
+        if not made.derived and not derived and plain_get:
+            hot.replies[verdict, decoded, lookup.ambiguous] = reply
+            self.kept.grow(hot, len(reply.body) if decoded else 0)
+        return reply, how, hot
+
+    def _large(
+        self, request: Request, capture: Capture, verdict: str, derived: str, doubted: bool
+    ) -> tuple[Reply, str]:
+        """A body that is read and sent bit by bit."""
+        stored, found = read_head(self.snapshot, capture)
+        headers = with_ages(stored.headers, capture.timestamp)
+        aged = headers is not stored.headers
+        stored = replace(stored, headers=headers) if aged else stored
+        size: int | None = found
+        decoded = responses.must_decode(stored, request)
+        recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
+        encoding = stored.header("content-encoding") if decoded else None
+        if decoded:
+            unpacked = stored_pieces(self.snapshot, capture, encoding)
+            try:
+                if request.header("range") is not None or request.method == "HEAD":
+                    size = sum(len(p) for p in unpacked)
+                else:
+                    size = None
+                    next(unpacked, b"")  # whether it is packed at all
+            except encodings.EncodingProblem:
+                decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
+        made = responses.plan(stored, size, request, recorded, decoded=decoded)
+        how = _joined(made.derived or derived, aged)
+        fields = flagged(made.headers, verdict, capture, how, doubted)
+
+        def pieces() -> Iterator[bytes]:
+            for part in made.parts:
+                if isinstance(part, bytes):
+                    yield part
+                else:
+                    yield from cut(stored_pieces(self.snapshot, capture, encoding), *part)
+
+        if not made.parts:
+            return Reply(made.status, made.reason, fields, capture=capture), how
+        reply = Reply(made.status, made.reason, fields, pieces=pieces, length=made.length, capture=capture)
+        return reply, how
+
+    # Flags and ledger
+
+    def _made(
+        self, response: Response, verdict: str, capture: Capture | None = None, *, doubted: bool = False
+    ) -> Reply:
+        """A reply from an answer that is no capture's."""
+        fields = responses.clean(response.headers)
+        names = {n.lower() for n, _ in fields}
+        if "content-length" not in names and response.status not in responses.BODILESS:
+            fields = (*fields, ("Content-Length", str(len(response.body))))
+        fields = flagged(fields, verdict, capture, doubted=doubted)
+        return Reply(response.status, response.reason, fields, response.body, capture=capture)
+
+    def virtual(self, request: Request, line: Line, response: Response) -> Reply:
+        """The reply to what a virtual host answered."""
+        verdict = response.header("stillweb-verdict") or "synthetic"
+        doubted = response.header("stillweb-ambiguous") is not None
+        if request.method == "HEAD":
+            response = Response(response.status, response.reason, response.headers, b"")
+        reply = self._made(response, verdict, doubted=doubted)
+        if verdict == "miss":
+            self._count(request, line, None)
+        more = {"ambiguous": True} if doubted else None
+        self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more))
+        return reply
+
+    def _count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
+        self.misses += 1
+        if len(line.missed) < MISSES_KEPT:
+            line.missed.append(missed_of(request, bool(lookup is not None and lookup.irrelevant)))
+
+    def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
+        self._count(request, line, lookup)
+        url = masked_url(request.url)
+        text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
+        if why:
+            text += f" ({why})"
+        entry: dict[str, Any] = {}
+        near: list[dict[str, Any]] = []
+        if lookup is not None:
+            near = [near_entry(n) for n in lookup.explain()[:NEAREST]]
+            if near and not why:
+                text += f"; nearest is {near[0]['method']} {near[0]['url']}, which differs in " + "; ".join(
+                    near[0]["differs"]
+                )
+                if near[0]["rule"]:
+                    text += f" (rule {near[0]['rule']} would join them)"
+        if why:
+            entry["why"] = why
+        entry["nearest"] = near
+        entry |= body_entry(request)
+        self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
+        body = (" ".join(text.split()) + "\n").encode("utf-8", "replace")
+        fields = (
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("Stillweb-Verdict", "miss"),
+        )
+        return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
+
+    def _damaged(self, request: Request, line: Line, lookup: Lookup, error: DamagedInput) -> Reply:
+        """The capture can't be read: never an empty page, and the ledger says so."""
+        self._count(request, line, lookup)
+        why = f"its capture can't be read: {error}"
+        self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
+        return failure(request, 502, "Damaged Capture", why)
+
+    def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
+        """Answering went wrong, which is our fault: said, and what the site knows by now is not known."""
+        self._count(request, line, None)
+        why = f"answering failed: {type(error).__name__}: {error}"
+        self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        if request.method not in SAFE_METHODS:
+            line.session.missed(site_of(request.url), Change(short("failed"), "", True))
+        self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
+        return failure(request, 500, "Failed", why)
+
+    def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
+        """A long answer broke off under way: a line of its own, after the one that announced it."""
+        self._count(request, line, lookup)
+        why = f"the answer broke off after {sent} bytes: {error}"
+        self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
+
+    def tunnel_failed(self, authority: str, line: Line, why: str, browser: bytes = b"") -> None:
+        """A tunnel in which TLS failed: what was asked inside it is not known. `browser` says which one, as `tls.browser`."""
+        known = (authority, browser) in line.trusting
+        if not known:
+            self.misses += 1
+            if browser:
+                line.broken.setdefault((authority, browser), []).append(line.seq)
+        url = f"https://{authority}/"
+        apart = known or irrelevant_url(url) or errand(url)
+        more: dict[str, Any] = {"irrelevant": apart, "why": why, "nearest": []}
+        self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
+
+    def note(self, line: Line, tail: str) -> None:
+        """Writes a line of the ledger and counts the request."""
+        seq = line.seq
+        line.seq = seq + 1
+        self.requests += 1
+        if line.again:
+            tail = line.told_again(tail)
+        self.ledger.write_timed(f"{line.prefix}{seq}{tail}")
+
+    def tail(
+        self,
+        request: Request,
+        lookup: Lookup | None,
+        verdict: str,
+        derived: str,
+        status: int,
+        asked: Lookup | None = None,
+        *,
+        capture: Capture | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> str:
+        """A ledger line from after its number up to the time. `asked` has the key when `lookup` is of another."""
+        keyed = asked or lookup
+        if capture is None and lookup is not None and verdict != "miss":
+            capture = lookup.capture
+        key = keyed.key.canonical if keyed is not None else None
+        if key is not None and (verdict == "miss" or "redacted" in verdict):
+            key = masked_key(request) or key
+        known = None
+        if more is None and capture is not None and lookup is not None:
+            flags = (lookup.rule, lookup.state, lookup.ambiguous, lookup.irrelevant)
+            known = (key, request.method, request.url, verdict, capture.place, status, derived, flags)
+            if (tail := self._tails.get(known)) is not None:
+                return tail
+        entry: dict[str, Any] = {
+            "key": key,
+            "method": request.method,
+            "url": masked_url(request.url),
+            "verdict": verdict,
+            "rule": lookup.rule if lookup is not None else None,
+            "capture": {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}
+            if capture is not None
+            else None,
+            "state": lookup.state if lookup is not None else "",
+            "ambiguous": bool(lookup is not None and lookup.ambiguous),
+            "irrelevant": bool(lookup is not None and lookup.irrelevant),
+            "status": status,
+        }
+        if derived:
+            entry["derived"] = derived
+        if more:
+            entry.update(more)
+        tail = f',{encode(entry)[1:-1]},"ms":'
+        if known is not None:
+            if len(self._tails) >= TAILS:
+                self._tails.clear()
+            self._tails[known] = tail
+        return tail
+
+
+def _joined(derived: str, aged: bool) -> str:
+    return "+".join(filter(None, (derived, AGED if aged else "")))

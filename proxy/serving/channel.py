@@ -1,0 +1,150 @@
+"""What goes out to one client: bytes, through TLS where there is one, and answers, long ones piece by piece.
+
+What comes in is the business of `proxy.serving.connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from proxy.serving.http1 import Message
+from proxy.serving.replies import Reply
+from proxy.serving.tls import ServerTls
+from snapshots.errors import StillwebError
+
+if TYPE_CHECKING:
+    from proxy.serving.hub import Hub
+
+
+class Channel(asyncio.Protocol):
+    """The way out of an accepted connection. All its methods run on the gateway's event loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.deadline = 0.0  # 0: nothing is waited for
+        self._tls: ServerTls | None = None
+        self._transport: asyncio.Transport | None = None
+        self._busy: asyncio.Task[None] | None = None
+        self._paused = False
+        self._resumed: asyncio.Event | None = None
+        self._closing = False
+        self._eof = False
+
+    def _requests(self, raw: bytes | None = None) -> None:
+        """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""
+        raise NotImplementedError
+
+    # Bytes
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes, through TLS where the tunnel has it."""
+        if self._transport is None:
+            return
+        if self._tls is not None:
+            data = self._tls.encrypt(data)
+        self._transport.write(data)
+
+    async def writable(self) -> None:
+        """Returns when more may be written."""
+        while self._paused and self._resumed is not None:
+            await self._resumed.wait()
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client does not read fast enough."""
+        return self._paused
+
+    def close(self) -> None:
+        """Ends the connection after what has been written."""
+        self._closing = True
+        if self._transport is not None:
+            if self._tls is not None and (last := self._tls.close()):
+                self._transport.write(last)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends the connection now, so that the client sees an answer broken off."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _stop_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _start_reading(self) -> None:
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    # Answers
+
+    def _send(self, reply: Reply, message: Message, *, within: bool = False) -> None:
+        """Sends an answer; a long one by a task. `within` says that this is called by one already."""
+        keep = message.keep_alive and not self._eof
+        extra = (
+            b""
+            if keep and not message.http10
+            else b"Connection: keep-alive\r\n"
+            if keep
+            else b"Connection: close\r\n"
+        )
+        if reply.pieces is None:
+            self.write(b"".join((reply.wire_head, extra, b"\r\n", reply.body)))
+            if not keep:
+                self.close()
+            return
+        chunked = reply.length is None and not message.http10
+        if reply.length is None:
+            if chunked:
+                extra += b"Transfer-Encoding: chunked\r\n"
+            else:
+                keep, extra = False, b"Connection: close\r\n"
+        self.write(b"".join((reply.wire_head, extra, b"\r\n")))
+        stream = self._stream(reply, reply.pieces(), chunked, keep)
+        if within:
+            self._busy = None
+        self._work(stream)
+
+    def _work(self, coroutine: object) -> None:
+        """Runs what takes a while; further requests wait until it is done."""
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)  # type: ignore[arg-type]
+        self._busy = task
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if self._busy is not task:
+            return
+        self._busy = None
+        if task.cancelled() or self._transport is None:
+            return
+        if task.exception() is not None:
+            self.hub.failed(task.exception())
+            self.abort()
+            return
+        if not self._paused and not self._closing:
+            self._start_reading()
+            self._requests()
+            if self._eof and self._busy is None:
+                self.close()
+
+    async def _stream(self, reply: Reply, pieces: Iterator[bytes], chunked: bool, keep: bool) -> None:
+        sent, length = 0, reply.length
+        try:
+            while (piece := await self.hub.next_piece(pieces)) is not None:
+                await self.writable()
+                sent += len(piece)
+                self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            if length is not None and sent != length:
+                raise ValueError(f"a body of {length} bytes ended after {sent}")
+        except (StillwebError, ValueError, OSError) as error:
+            self.hub.failed(error)
+            if reply.broke is not None:
+                reply.broke(error, sent)
+            self.abort()
+            return
+        if chunked:
+            self.write(b"0\r\n\r\n")
+        if not keep:
+            self.close()

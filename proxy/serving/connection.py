@@ -1,0 +1,400 @@
+"""One client's connection, what comes in: HTTP/1.1 as to a proxy, tunnels, and what is inside them.
+
+What goes out is the business of `proxy.serving.channel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from proxy.serving.channel import Channel
+from proxy.serving.http1 import BadRequest, Message, Parser, request_bytes
+from proxy.serving.replies import Line, Memo, failure
+from proxy.serving.tls import ServerTls, TlsFailed, browser
+from proxy.wire.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, session_name
+from snapshots.errors import StillwebError
+from snapshots.request import Request
+
+if TYPE_CHECKING:
+    from proxy.serving.http2 import Http2
+    from proxy.serving.hub import Hub
+    from proxy.serving.sockets import Socket
+
+PATIENCE = 30.0  # seconds in which a request, once begun, must arrive, and an answer must get on
+MOST_GIVEN = 1 << 17  # bytes that another process is handed with a connection
+WRITTEN = 0.002  # seconds between looks at whether all is written
+MAX_WAITING = 1 << 20  # bytes of further requests read while one is being answered
+
+_PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
+
+
+class Connection(Channel):
+    """An accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
+
+    def __init__(self, hub: Hub, read: bytes = b"") -> None:
+        super().__init__(hub)
+        self._read = read
+        self.parser = Parser()
+        self.line: Line | None = None  # of the tunnel
+        self.base = ""  # scheme://authority of the tunnel, "" outside
+        self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
+        self._authority = ""
+        self._sniffing = False
+        self._browser = b""  # how it begins TLS
+        self._h2: Http2 | None = None
+        self._socket: Socket | None = None  # what is spoken instead of HTTP
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = transport  # type: ignore[assignment]
+        self.hub.connections.add(self)
+        self.deadline = time.monotonic() + PATIENCE
+        data, self._read = self._read, b""
+        if data:  # before what comes next
+            self.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._closing = True
+        self.hub.connections.discard(self)
+        if self._busy is not None:
+            self._busy.cancel()
+        if self._h2 is not None:
+            self._h2.lost()
+        self._transport = None
+
+    def pause_writing(self) -> None:
+        """The client reads slower than we write: nothing more is read from it meanwhile."""
+        self._paused = True
+        self._resumed = asyncio.Event()
+        self.deadline = time.monotonic() + PATIENCE
+        if self._h2 is None:
+            self._stop_reading()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._paused = False
+        self.deadline = 0.0
+        if self._resumed is not None:
+            self._resumed.set()
+        if self._h2 is not None:
+            self._h2.pump()
+        elif self._busy is None:
+            self._start_reading()
+            self._requests()
+
+    def eof_received(self) -> bool:
+        """The client has shut its side; what it asked for is still answered."""
+        self._eof = True
+        if self._busy is None and not self._paused and self._h2 is None:
+            self.close()
+            return False
+        return self._tls is None or self._busy is not None
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self._closing:
+            return
+        tls = self._tls
+        if tls is not None:
+            fresh = not tls.ready
+            try:
+                data = tls.feed(data)
+            except TlsFailed as failure:
+                self._tls_failed(tls, str(failure))
+                return
+            if fresh and tls.ready:
+                self._established(tls)
+            if not data:
+                self._quiet(tls)
+                return
+            if self._h2 is not None:
+                self._h2.feed(data)
+                return
+            if self._socket is not None:
+                self._socket.feed(data)
+                return
+        elif self._sniffing:
+            self._sniff(data)
+            return
+        elif self._socket is not None:
+            self._socket.feed(data)
+            return
+        parser = self.parser
+        if self._busy is None and not self._paused and parser.idle:
+            memo = self._memos.get(data)
+            if memo is not None and memo.holds(line := self.line or memo.line):
+                wire = self.hub.answerer.remembered(memo, line)
+                if tls is None:
+                    self.write(wire)
+                elif self._transport is not None:
+                    self._transport.write(tls.encrypt(wire))
+                    if tls.closed:
+                        self.close()
+                return
+            parser.feed(data)
+            self._requests(data)
+        else:
+            parser.feed(data)
+            if self._busy is None and not self._paused:
+                self._requests()
+            elif parser.buffered > MAX_WAITING:
+                self._stop_reading()
+        if tls is not None:
+            self._quiet(tls)
+
+    def overdue(self, now: float) -> None:
+        """Called about once a second: ends what does not get on."""
+        if self.deadline and now > self.deadline and self._busy is None:
+            if self._paused or self.parser.idle:
+                self.abort()
+            else:
+                self._refuse(BadRequest("the request did not arrive in time", 408))
+
+    # Tunnels
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(StillwebError):  # an impossible name: said when TLS is in fact begun
+            if self._sniffing and self._transport is not None:
+                self.hub.context(self._tunnel_host())
+
+    def _tunnel_host(self) -> str:
+        host = AUTHORITY.fullmatch(self._authority)
+        assert host is not None
+        return host[1].strip("[]")
+
+    def _sniff(self, data: bytes) -> None:
+        """The first bytes in a tunnel: TLS, or HTTP without it."""
+        self._sniffing = False
+        if data[0] != 0x16:
+            self.base = f"http://{self._authority}"
+            self._memos = self.hub.answerer.kept.memos_of(self.base)
+            self.data_received(data)
+            return
+        self.base = f"https://{self._authority}"
+        self._memos = self.hub.answerer.kept.memos_of(self.base)
+        self._browser = browser(data)
+        name, hub = self._tunnel_host(), self.hub
+        try:
+            own = hub.context(name)
+        except StillwebError as error:
+            self._tls_failed(None, str(error))
+            return
+        self._tls = ServerTls(own, lambda other: own if other == name else hub.context(other))
+        self.deadline = time.monotonic() + PATIENCE
+        self.data_received(data)
+
+    def _quiet(self, tls: ServerTls) -> None:
+        """Nothing came out of TLS: what it has to say itself goes out."""
+        if self._transport is None:
+            return
+        if out := tls.outgoing():
+            self._transport.write(out)
+        if tls.closed and self._busy is None:
+            self.close()
+
+    def _established(self, tls: ServerTls) -> None:
+        """The handshake is done: what is spoken inside is known."""
+        self.deadline = 0.0
+        assert self.line is not None
+        if self._browser:
+            self.hub.answerer.misses -= self.line.tried_again((self._authority, self._browser))
+        if tls.protocol == "h2":
+            from proxy.serving.http2 import Http2
+
+            self._h2 = Http2(self, self.line, self._authority)
+
+    def _tls_failed(self, tls: ServerTls | None, why: str) -> None:
+        assert self.line is not None
+        if tls is not None and self._transport is not None and (alert := tls.outgoing()):
+            self._transport.write(alert)
+        if tls is None or not tls.ready:
+            why = f"TLS with the client failed: {why}"
+            self.hub.answerer.tunnel_failed(self._authority, self.line, why, self._browser)
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # Requests
+
+    def _requests(self, raw: bytes | None = None) -> None:
+        """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""
+        try:
+            while self._busy is None and not self._paused and not self._closing and not self._sniffing:
+                message = self.parser.pull()
+                if message is None:
+                    break
+                self.deadline = 0.0
+                self._answer(message, raw if self.parser.idle else None)
+                raw = None
+            if self._busy is not None or self._closing:
+                return
+            if self.parser.expects:
+                self.parser.expects = False
+                self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if not self.parser.idle and not self.deadline:
+                self.deadline = time.monotonic() + PATIENCE
+        except BadRequest as bad:
+            self._refuse(bad)
+
+    def _refuse(self, bad: BadRequest) -> None:
+        self.hub.malformed += 1
+        body = f"stillweb: {bad}\n".encode("utf-8", "replace")
+        self.write(
+            f"HTTP/1.1 {bad.status} Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            + body
+        )
+        self.close()
+
+    def _answer(self, message: Message, raw: bytes | None) -> None:
+        target = message.target
+        hub = self.hub
+        if self.base:
+            if message.method == "CONNECT":
+                raise BadRequest("a tunnel within a tunnel")
+            line = self.line
+            url = self._inside(message)
+        elif message.method == "CONNECT":
+            self._connect(message)
+            return
+        elif _is_absolute(target):
+            name = session_name(message.named.get("proxy-authorization"))
+            url = target.partition("#")[0]
+            if host_of(url) != OWN_HOST and name is None and hub.challenge:
+                self._send(hub.ask_for_name(), message)
+                return
+            if hub.mine is not None and self._anothers(message, url, name):
+                return
+            line = hub.answerer.line(name or DEFAULT_SESSION)
+        elif target.startswith("/"):
+            line = None
+            url = f"http://{OWN_HOST}{target}"
+        else:
+            raise BadRequest("the target of the request is neither a URL nor a path")
+        headers = message.headers
+        if not _PROXY_FIELDS.isdisjoint(message.named):
+            headers = tuple((n, v) for n, v in headers if n.lower() not in _PROXY_FIELDS)
+        request = Request(message.method, url, headers, message.body)
+        host = host_of(url)
+        if host == OWN_HOST or line is None:
+            if hub.mine is not None and not self.base:
+                self._give_back(message, "")
+                return
+            message.keep_alive = message.keep_alive and not hub.only_own
+            self._send(hub.own_page(request), message)
+            return
+        if hub.only_own:  # within a tunnel to our pages
+            self._send(failure(request, 421, "Misdirected Request", f"{host} is not answered here"), message)
+            return
+        if host in hub.answerer.virtual_hosts:
+            self._work(self._virtual(request, line, message, host))
+            return
+        if "upgrade" in message.named and self._converse(request, line):
+            return
+        settled = raw is not None and message.method == "GET" and message.keep_alive and not message.http10
+        key = (self.base, raw) if settled and raw is not None and not message.body else None
+        self._send(hub.answerer.answer(request, line, key), message)
+
+    def _converse(self, request: Request, line: Line) -> bool:
+        """Becomes a web socket, if one was recorded there."""
+        from proxy.serving.sockets import STREAM, Socket, handshake, wanted
+        from proxy.serving.talks import Talk
+
+        if not wanted(request):
+            return False
+        url = STREAM.sub("", request.url)
+        talk = Talk.begin(self.hub.answerer, Request("GET", url, request.headers), line)
+        if talk is None:
+            return False
+        self.write(handshake(request, talk.player.protocol))
+        marked = url != request.url
+        self._socket = Socket(
+            url, talk.player, self.write, self.close, talk.strayed, talk.doubted, marked=marked
+        )
+        self._socket.start()
+        if rest := self.parser.take():
+            self._socket.feed(rest)
+        return True
+
+    def _inside(self, message: Message) -> str:
+        """The URL of a request in a tunnel: its Host field, as the recorder has it."""
+        if _is_absolute(message.target):
+            return message.target.partition("#")[0]
+        host = message.named.get("host")
+        if host is None:
+            if not message.http10:
+                raise BadRequest("there is no Host field")
+            host = self._authority
+        if not AUTHORITY.fullmatch(host):
+            raise BadRequest("malformed Host field")
+        path = message.target.partition("#")[0]
+        scheme = self.base.partition(":")[0]
+        return f"{scheme}://{host}{path if path.startswith('/') else '/' + path}"
+
+    def _connect(self, message: Message) -> None:
+        target = message.target
+        if target.count(":") > 1 and not target.startswith("["):  # an IPv6 address as some clients write it
+            host, _, port = target.rpartition(":")
+            target = f"[{host}]:{port}"
+        match = AUTHORITY.fullmatch(target)
+        if match is None or (match[2] and not 0 < int(match[2]) < 65536):
+            raise BadRequest("CONNECT needs host:port")
+        name = session_name(message.named.get("proxy-authorization"))
+        if name is None and self.hub.challenge and match[1].lower() != OWN_HOST:
+            self._send(self.hub.ask_for_name(), message)
+            return
+        if self.hub.mine is not None and self._anothers(message, f"https://{match[1]}/", name):
+            return
+        self.line = self.hub.answerer.line(name or DEFAULT_SESSION)
+        self._authority = match[1] if match[2] in (None, "443") else target
+        self.base = f"?://{self._authority}"
+        self._sniffing = True
+        self.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        if rest := self.parser.take():
+            self._sniff(rest)
+        else:  # the certificate is minted while the client, most likely, makes its first message of TLS
+            asyncio.get_running_loop().call_soon(self._prepare)
+
+    def _anothers(self, message: Message, url: str, name: str | None) -> bool:
+        """Gives the connection back where a request on it is for a session of another process, or for our pages."""
+        session = "" if host_of(url) == OWN_HOST else name or DEFAULT_SESSION
+        assert self.hub.mine is not None
+        if session in self.hub.mine:
+            return False
+        self._give_back(message, session)
+        return True
+
+    def _give_back(self, message: Message, session: str) -> None:
+        data = request_bytes(message)
+        if len(data) + self.parser.buffered > MOST_GIVEN:
+            raise BadRequest("too long a request to change the session of its connection: use one for each")
+        self._stop_reading()
+        self._work(self._go(data, session))
+
+    async def _go(self, data: bytes, session: str) -> None:
+        """The connection, once all is written, goes to the process that is to answer, with what was read of it."""
+        end = time.monotonic() + PATIENCE
+        while self._transport is not None and self._transport.get_write_buffer_size():
+            if time.monotonic() > end:  # the client does not read
+                self.abort()
+                return
+            await asyncio.sleep(WRITTEN)
+        if self._transport is not None and self.hub.give_back is not None:
+            sock = self._transport.get_extra_info("socket")
+            await self.hub.give_back(sock.fileno(), session, data + self.parser.take())
+        self.abort()  # ours; the other process has the socket
+
+    async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
+        reply = await self.hub.virtual(request, line, host)
+        self._send(reply, message, within=True)
+
+
+def _is_absolute(target: str) -> bool:
+    """Whether a request target is a URL; a path may hold one (`/go?to=https://…`)."""
+    return "://" in target and not target.startswith("/")

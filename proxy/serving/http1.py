@@ -1,0 +1,281 @@
+"""HTTP/1.1 requests out of bytes (RFC 9112), and heads of answers into bytes. Sans-io.
+
+Strict where laxness lets two readers disagree: a request that is not plainly well-formed is refused. A regular
+expression over the whole head and one split are as fast from Python as a C parser that calls back for each field.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proxy.wire.addresses import target_text
+from snapshots.request import Headers
+
+MAX_HEAD = 1 << 17
+MAX_BODY = 1 << 26  # of a request; it must be in memory to be matched
+MAX_CHUNK_LINE = 1 << 12
+
+_START = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
+_FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*)*")
+_HEX = re.compile(rb"[0-9A-Fa-f]{1,15}")
+
+
+class BadRequest(Exception):
+    """The bytes are no request that can be answered; the connection can't go on. `status` says how."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(slots=True)
+class Message:
+    """A request as it came. `named` has the last value of each field by lower-case name."""
+
+    method: str
+    target: str
+    keep_alive: bool
+    http10: bool
+    headers: Headers
+    named: dict[str, str]
+    body: bytes = b""
+
+
+def request_bytes(message: Message) -> bytes:
+    """The bytes of a request that reads as this one."""
+    lines = [f"{message.method} {message.target} HTTP/1.{0 if message.http10 else 1}".encode()]
+    lines += [f"{name}: {value}".encode("latin-1") for name, value in message.headers]
+    body = message.body
+    if "transfer-encoding" in message.named:
+        body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+class Parser:
+    """Takes bytes by `feed`, gives whole requests by `pull`."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._gathered = bytearray()  # of a head that comes in small pieces: each is looked at once
+        self._seen = 0  # of that
+        self._lined = False  # whether its first line is whole
+        self._message: Message | None = None
+        self._parts: list[bytes] = []
+        self._size = 0  # of the body so far
+        self._left = 0  # of the body (or of the chunk) still to come
+        self._chunked = False
+        self._trailer = False
+        self.expects = False  # the client waits for 100 Continue; whoever sends it sets this back
+
+    @property
+    def idle(self) -> bool:
+        """At a boundary between requests, with nothing buffered."""
+        return not self._buffer and self._message is None and not self._gathered
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait."""
+        return len(self._buffer) + len(self._gathered)
+
+    def take(self) -> bytes:
+        """What was fed and belongs to no request: what comes after a CONNECT."""
+        data, self._buffer = self._buffer, b""
+        return data
+
+    def feed(self, data: bytes) -> None:
+        """More bytes of the client."""
+        if self._gathered:
+            self._gathered += data
+        else:
+            self._buffer = self._buffer + data if self._buffer else data
+
+    def pull(self) -> Message | None:
+        """The next whole request, None if more bytes are needed. Raises BadRequest."""
+        if self._message is None and not self._head():
+            return None
+        if not self._body():
+            return None
+        message = self._message
+        assert message is not None
+        if self._parts:
+            message.body = b"".join(self._parts)
+            self._parts = []
+        self._message = None
+        self.expects = False
+        return message
+
+    def _head(self) -> bool:
+        if self._gathered:
+            found = self._gathered.find(b"\r\n\r\n", max(0, self._seen - 3))
+            if found < 0:
+                self._look(self._gathered)
+                return False
+            self._buffer, self._gathered, self._seen = bytes(self._gathered), bytearray(), 0
+            self._lined = False
+        data = self._buffer
+        if data[:2] == b"\r\n" or data[:1] == b"\n":  # RFC 9112, 2.2: empty lines before a request
+            data = self._buffer = data.lstrip(b"\r\n")
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            if data and data != b"\r":
+                self._look(data)
+                self._buffer, self._gathered = b"", bytearray(data)
+            return False
+        if end > MAX_HEAD:
+            raise BadRequest("the head of the request is too long", 431)
+        start = _START.match(data, 0, end)
+        if start is None:
+            raise BadRequest("malformed request line")
+        fields_end = _FIELDS.match(data, start.end(), end)
+        if fields_end is None or fields_end.end() != end:
+            raise BadRequest("malformed header fields")
+        method, target, major, minor = start.groups()
+        if major != b"1":
+            raise BadRequest("only HTTP/1.0 and HTTP/1.1 are spoken here", 505)
+        headers: list[tuple[str, str]] = []
+        named: dict[str, str] = {}
+        if start.end() < end:
+            for line_text in data[start.end() + 2 : end].decode("latin-1").split("\r\n"):
+                name, _, value = line_text.partition(":")
+                value = value.strip(" \t")
+                headers.append((name, value))
+                lower = name.lower()
+                if lower in named and lower in _SINGLE and named[lower] != value:
+                    raise BadRequest(f"two different {name} fields")
+                named[lower] = value
+        http10 = minor == b"0"
+        connection = named.get("connection", "").lower() or named.get("proxy-connection", "").lower()
+        keep_alive = ("keep-alive" in connection) if http10 else ("close" not in connection)
+        text = target_text(target)  # as the recorder reads it
+        self._message = Message(method.decode("ascii"), text, keep_alive, http10, tuple(headers), named)
+        self._buffer = data[end + 4 :]
+        self._frame(named, http10)
+        return True
+
+    def _look(self, data: bytes | bytearray) -> None:
+        """Refuses what can't become a head, as far as it is there."""
+        if len(data) > MAX_HEAD:
+            raise BadRequest("the head of the request is too long", 431)
+        if not self._lined:
+            line = data.find(b"\n", self._seen)
+            self._lined = line > 0
+            if line == 0 or (line > 0 and data[line - 1 : line] != b"\r"):
+                raise BadRequest("lines must end in CR LF")
+        if not self._seen and not data[:1].isalpha() and data[0] not in b"!#$%&'*+-.^_`|~0123456789":
+            raise BadRequest("this is no HTTP request")
+        self._seen = len(data)
+
+    def _frame(self, named: dict[str, str], http10: bool) -> None:
+        """How the body is delimited (RFC 9112, 6)."""
+        self._size = self._left = 0
+        self._chunked = self._trailer = False
+        coding = named.get("transfer-encoding")
+        length = named.get("content-length")
+        if coding is not None:
+            if length is not None or http10:
+                raise BadRequest("Transfer-Encoding beside Content-Length, or in HTTP/1.0")
+            if coding.lower() != "chunked":
+                raise BadRequest(f"transfer coding {coding!r} is not known", 501)
+            self._chunked = True
+        elif length is not None:
+            values = {v.strip() for v in length.split(",")}
+            value = values.pop()
+            if values or not (value.isascii() and value.isdigit()) or len(value) > 18:
+                raise BadRequest("malformed Content-Length")
+            self._left = int(value)
+            if self._left > MAX_BODY:
+                raise BadRequest("the body of the request is too long", 413)
+        expectation = named.get("expect")
+        if expectation is not None and not http10:
+            if expectation.lower() != "100-continue":
+                raise BadRequest("this expectation can't be met", 417)
+            self.expects = (self._chunked or self._left > 0) and not self._buffer
+
+    def _body(self) -> bool:
+        if not self._chunked:
+            if self._left == 0:
+                return True
+            data = self._buffer
+            if len(data) < self._left:
+                if data:
+                    self._parts.append(data)
+                    self._left -= len(data)
+                    self._buffer = b""
+                return False
+            self._parts.append(data[: self._left])
+            self._buffer = data[self._left :]
+            self._left = 0
+            return True
+        data, at = self._buffer, 0
+        try:
+            while True:
+                at, whole = self._chunk(data, at)
+                if whole is not None:
+                    return whole
+        finally:
+            self._buffer = data[at:]  # once for all chunks: of tiny ones there may be very many
+
+    def _chunk(self, data: bytes, at: int) -> tuple[int, bool | None]:
+        """Takes the data of a chunk, or a line, at `at`: where the next begins, and whether the body is whole.
+
+        None says that there may be more to take.
+        """
+        if self._left:  # data of a chunk and the CR LF after it
+            have = min(len(data) - at, self._left)
+            content = min(have, max(0, self._left - 2))
+            if content:
+                self._parts.append(data[at : at + content])
+            tail = data[at + content : at + have]
+            closing = b"\r\n"[2 - min(2, self._left - content) :][: len(tail)]
+            if tail != closing:
+                raise BadRequest("malformed chunk")
+            self._left -= have
+            return at + have, False if self._left else None
+        end = data.find(b"\r\n", at)
+        if end < 0:
+            if len(data) - at > MAX_CHUNK_LINE:
+                raise BadRequest("malformed chunk")
+            return at, False
+        line = data[at:end]
+        if self._trailer:
+            self._size += len(line)
+            if not line:
+                return end + 2, True
+            if self._size > MAX_HEAD + MAX_BODY or b":" not in line:
+                raise BadRequest("malformed trailer")
+            return end + 2, None
+        digits = line.partition(b";")[0].strip(b" \t")
+        if not _HEX.fullmatch(digits) or len(line) > MAX_CHUNK_LINE:
+            raise BadRequest("malformed chunk")
+        size = int(digits, 16)
+        self._size += size
+        if self._size > MAX_BODY:
+            raise BadRequest("the body of the request is too long", 413)
+        if size == 0:
+            self._trailer = True
+        else:
+            self._left = size + 2
+        return end + 2, None
+
+
+_SINGLE = frozenset({"content-length", "transfer-encoding", "host", "expect"})
+
+
+def head(status: int, reason: str, headers: Headers) -> bytes:
+    """The head of an answer, without the empty line at its end."""
+    lines = [f"HTTP/1.1 {status} {reason}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    text = "\r\n".join(lines) + "\r\n"
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:  # of a field of ours, such as the name of an archive; the recorded ones stay
+        return b"".join(field_bytes(line) + b"\r\n" for line in lines)
+
+
+def field_bytes(text: str) -> bytes:
+    """A part of a head as bytes: recorded ones are Latin-1, byte for byte; what is none of that is UTF-8."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,292 @@
+"""HTTP/2 inside a tunnel, for hosts that were recorded with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from proxy.serving.http1 import MAX_BODY, MAX_HEAD, field_bytes
+from proxy.serving.hub import Hub
+from proxy.serving.replies import Line, Reply, failure
+from proxy.wire.addresses import target_text
+from snapshots.errors import StillwebError
+from snapshots.request import Request
+
+MAX_STREAMS = 128
+WINDOW = 1 << 20
+PREFACE = 24  # bytes, as a client begins (RFC 9113, 3.4)
+FRAME_HEAD = 9  # bytes, of which the first three say how many follow (4.1)
+_OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+# How h2 tells that the client has reset a stream, which it may do in the same packet: closed, and once another one
+# was opened after it also forgotten.
+_GONE = (
+    h2.exceptions.StreamClosedError,
+    h2.exceptions.NoSuchStreamError,
+    h2.exceptions.StreamIDTooLowError,
+)
+
+
+class Wire(Protocol):
+    """The connection underneath."""
+
+    hub: Hub
+
+    @property
+    def paused(self) -> bool: ...
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class _Incoming:
+    """A request under way."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self.fields = fields
+        self.parts: list[bytes] = []
+        self.size = 0
+
+
+class _Outgoing:
+    """An answer under way: what is left of its body."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.data = memoryview(reply.body)
+        self.pieces = reply.pieces() if reply.pieces is not None else None
+        self.length = reply.length
+        self.broke = reply.broke
+        self.sent = 0  # of the pieces
+        self.fetching = False
+
+
+class Http2:
+    """The server's side of one HTTP/2 connection."""
+
+    def __init__(self, connection: Wire, line: Line, authority: str) -> None:
+        self._connection = connection
+        self._hub = connection.hub
+        self._line = line
+        self._authority = authority
+        config = h2.config.H2Configuration(client_side=False, header_encoding=None)
+        self._h2 = h2.connection.H2Connection(config)
+        self._h2.local_settings = h2.settings.Settings(
+            client=False,
+            initial_values={
+                h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: WINDOW,
+                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD,
+            },
+        )
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(16 * WINDOW)
+        self._incoming: dict[int, _Incoming] = {}
+        self._outgoing: dict[int, _Outgoing] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rest = PREFACE  # bytes to come of the frame that has begun
+        self._head = b""
+        self._flush()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        for task in self._tasks:
+            task.cancel()
+        self._outgoing.clear()
+
+    def feed(self, data: bytes) -> None:
+        """Decrypted bytes of the client."""
+        for piece in self._cut(data):  # h2 gives no event of a piece in which there is an error
+            try:
+                events = self._h2.receive_data(piece)
+            except h2.exceptions.ProtocolError:
+                self._hub.malformed += 1
+                self._flush()
+                self._connection.close()
+                return
+            try:
+                for event in events:
+                    self._event(event)
+                if any(isinstance(event, h2.events.StreamEnded) for event in events):
+                    self.pump()  # after an error, or a goodbye, nothing can be sent any more
+            except h2.exceptions.ProtocolError as error:  # ours: the client's own were found above
+                self._hub.failed(error)
+                self._connection.abort()
+                return
+        self.pump()
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        """The same bytes, cut where frames end; less than the head of one is kept for the next time."""
+        data, self._head = self._head + data, b""
+        at = 0
+        while at < len(data):
+            if not self._rest:
+                if len(data) - at < FRAME_HEAD:
+                    self._head = data[at:]
+                    return
+                self._rest = FRAME_HEAD + int.from_bytes(data[at : at + 3])
+            end = min(len(data), at + self._rest)
+            self._rest -= end - at
+            yield data[at:end]
+            at = end
+
+    def _event(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.RequestReceived():
+                fields = [
+                    (_text(n), target_text(v) if n == b":path" else _text(v)) for n, v in event.headers or []
+                ]
+                self._incoming[_stream(event)] = _Incoming(fields)
+            case h2.events.DataReceived():
+                stream, data = _stream(event), event.data or b""
+                self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+                request = self._incoming.get(stream)
+                if request is not None:
+                    request.size += len(data)
+                    request.parts.append(data)
+                    if request.size > MAX_BODY:
+                        del self._incoming[stream]
+                        self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+            case h2.events.StreamEnded():
+                self._ended(_stream(event))
+            case h2.events.StreamReset():
+                self._incoming.pop(_stream(event), None)
+                self._outgoing.pop(_stream(event), None)
+            case h2.events.ConnectionTerminated():
+                if not self._outgoing and not self._tasks:
+                    self._connection.close()
+
+    def _ended(self, stream: int) -> None:
+        incoming = self._incoming.pop(stream, None)
+        if incoming is None:
+            return
+        pseudo = {n: v for n, v in incoming.fields if n.startswith(":")}
+        headers = [(n, v) for n, v in incoming.fields if not n.startswith(":")]
+        cookies = [v for n, v in headers if n == "cookie"]
+        if len(cookies) > 1:  # RFC 9113, 8.2.3: crumbs are one field elsewhere
+            headers = [(n, v) for n, v in headers if n != "cookie"] + [("cookie", "; ".join(cookies))]
+        host = pseudo.get(":authority") or next((v for n, v in headers if n == "host"), self._authority)
+        path = pseudo.get(":path", "/").partition("#")[0]
+        url = f"{pseudo.get(':scheme', 'https')}://{host}{path if path.startswith('/') else '/' + path}"
+        if not any(n == "host" for n, _ in headers):
+            headers.insert(0, ("Host", host))
+        request = Request(pseudo.get(":method", "GET"), url, tuple(headers), b"".join(incoming.parts))
+        hub = self._hub
+        name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
+        if name == hub.own_host:
+            self._send(stream, hub.own_page(request))
+        elif hub.only_own:
+            self._send(stream, failure(request, 421, "Misdirected Request", f"{name} is not answered here"))
+        elif name in hub.answerer.virtual_hosts:
+            self._start(self._virtual(stream, request, name))
+        else:
+            self._send(stream, hub.answerer.answer(request, self._line))
+
+    async def _virtual(self, stream: int, request: Request, name: str) -> None:
+        self._send(stream, await self._hub.virtual(request, self._line, name))
+        self.pump()
+
+    def _start(self, coroutine: object) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._hub.failed(task.exception())
+            self._connection.abort()
+
+    def _send(self, stream: int, reply: Reply) -> None:
+        fields = [(b":status", str(reply.status).encode())]
+        fields += [
+            (field_bytes(n.lower()), field_bytes(v.strip(" \t")))
+            for n, v in reply.fields
+            if n.lower() not in _OWN
+        ]
+        empty = reply.pieces is None and not reply.body
+        try:
+            self._h2.send_headers(stream, fields, end_stream=empty)
+        except _GONE:
+            return  # the client has given it up
+        if not empty:
+            self._outgoing[stream] = _Outgoing(reply)
+
+    def pump(self) -> None:
+        """Sends as much as the windows and the transport allow."""
+        for stream in list(self._outgoing):
+            try:
+                self._pump_stream(stream, self._outgoing[stream])
+            except _GONE:
+                self._outgoing.pop(stream, None)
+        self._flush()
+
+    def _pump_stream(self, stream: int, out: _Outgoing) -> None:
+        while not self._connection.paused:
+            if not out.data:
+                if out.pieces is None:
+                    self._h2.end_stream(stream)
+                    self._outgoing.pop(stream, None)
+                elif not out.fetching:
+                    out.fetching = True
+                    self._start(self._fetch(stream, out, out.pieces))
+                return
+            room = min(
+                self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(out.data)
+            )
+            if room <= 0:
+                return
+            piece, out.data = out.data[:room], out.data[room:]
+            last = not out.data and out.pieces is None
+            self._h2.send_data(stream, piece.tobytes(), end_stream=last)
+            if last:
+                self._outgoing.pop(stream, None)
+                return
+
+    async def _fetch(self, stream: int, out: _Outgoing, pieces: Iterator[bytes]) -> None:
+        """The next piece of a long body."""
+        try:
+            piece = await self._hub.next_piece(pieces)
+            out.sent += len(piece or b"")
+            if piece is None and out.length is not None and out.sent != out.length:
+                raise ValueError(f"a body of {out.length} bytes ended after {out.sent}")
+        except (StillwebError, ValueError, OSError) as error:
+            self._hub.failed(error)
+            if out.broke is not None:
+                out.broke(error, out.sent)
+            self._outgoing.pop(stream, None)
+            self._reset(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
+            self._flush()
+            return
+        out.fetching = False
+        if piece is None:
+            out.pieces = None
+        else:
+            out.data = memoryview(piece)
+        self.pump()
+
+    def _reset(self, stream: int, code: h2.errors.ErrorCodes) -> None:
+        with contextlib.suppress(*_GONE):
+            self._h2.reset_stream(stream, code)
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data:
+            self._connection.write(data)
+
+
+def _stream(event: h2.events.Event) -> int:
+    stream = getattr(event, "stream_id", None)
+    assert isinstance(stream, int)
+    return stream
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")  # as the recorder has fields

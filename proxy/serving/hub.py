@@ -1,0 +1,234 @@
+"""What the connections of a gateway share, on its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from proxy.serving import status
+from proxy.serving.answering import Answerer
+from proxy.serving.ledger import Ledger
+from proxy.serving.replies import Line, Reply, failure
+from proxy.wire.addresses import OWN_HOST
+from proxy.wire.certificates import CACHED_CONTEXTS, Authority, normal_host
+from snapshots.capture import Response
+from snapshots.identity.keys import request_key
+from snapshots.request import Request
+
+if TYPE_CHECKING:
+    import ssl
+
+    from snapshots.snapshot import Snapshot
+
+
+class Open(Protocol):
+    """A connection, as far as the hub ends it."""
+
+    def abort(self) -> None: ...
+    def overdue(self, now: float, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayStats:
+    """Counts since the start."""
+
+    requests: int
+    misses: int
+    sessions: dict[str, int]  # requests by session
+    connections: int  # open now
+    malformed: int
+    failures: int  # answers that broke off
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a process of a gateway has to say of itself."""
+
+    stats: GatewayStats
+    last_failures: list[str]
+    ledger_error: str | None
+
+
+LAST_FAILURES = 5
+# of a socket's number, the session ("": our pages), and what was read
+GiveBack = Callable[[int, str, bytes], Awaitable[None]]
+
+
+class Hub:
+    """What the connections of a gateway share. Lives on its event loop.
+
+    `mine` are the names of the sessions that this process has, where there are several; None: it has all. What is
+    another's goes to `give_back`.
+    """
+
+    own_host = OWN_HOST
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        authority: Authority,
+        answerer: Answerer,
+        *,
+        challenge: bool,
+        mine: set[str] | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.ledger = ledger
+        self.authority = authority
+        self.answerer = answerer
+        self.challenge = challenge
+        self.mine = mine
+        self.give_back: GiveBack | None = None
+        self.only_own = False  # sessions are answered by other processes
+        self.gather: Callable[[], Told] = self.told
+        self.processes = 1
+        self.connections: set[Open] = set()
+        self.malformed = 0
+        self.failures = answerer.failures
+        self._forgotten = 0  # of those: counted, and told no more
+        self.started = time.monotonic()
+        self._protocols: dict[str, tuple[str, ...]] = {}
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
+
+    def challenge_all(self) -> None:
+        """From now on clients that don't name their session are asked for it."""
+        if not self.challenge:
+            self.challenge = True
+            self.answerer.kept.forget_memos()  # some were of clients without a name
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """The TLS context for a host, offering the protocols that it was recorded with."""
+        return self.authority.context_for(host, self.protocols(normal_host(host)))
+
+    def protocols(self, host: str) -> tuple[str, ...]:
+        """ALPN of a host: h2 too if any of its captures was made with it, so that pages behave as they did."""
+        known = self._protocols.get(host)
+        if known is None:
+            if len(self._protocols) >= CACHED_CONTEXTS:
+                self._protocols.clear()
+            known = self._protocols[host] = recorded_protocols(self.snapshot, host)
+        return known
+
+    def own_page(self, request: Request) -> Reply:
+        """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
+        if self.mine is not None:
+            return failure(
+                request, 421, "Misdirected Request", "ask for this outside of another host's tunnel"
+            )
+        if self.only_own:
+            self.gather()  # what others have not written yet
+        return status.own_page(self, request)
+
+    def ask_for_name(self) -> Reply:
+        """The answer to a client that has not said which session it is."""
+        body = b"stillweb: give a session's name as proxy user (any password)\n"
+        fields = (
+            ("Proxy-Authenticate", 'Basic realm="stillweb session"'),
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+        )
+        return Reply(407, "Proxy Authentication Required", fields, body)
+
+    async def virtual(self, request: Request, line: Line, host: str) -> Reply:
+        """The answer of a virtual host, made on a thread."""
+        handler = self.answerer.virtual_hosts[host]
+        try:
+            made = await self.run(handler, request, line.name)
+        except Exception as error:  # noqa: BLE001 -- others' code: the client and the status page hear of it
+            self.failed(error)
+            made = broken_host(host, error)
+        return self.answerer.virtual(request, line, made)
+
+    async def run(self, function: Any, *arguments: Any) -> Any:
+        """Runs a function on a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def next_piece(self, pieces: Iterator[bytes]) -> bytes | None:
+        """The next piece of a long body, read on a thread."""
+        piece: bytes | None = await self.run(next, pieces, None)
+        return piece
+
+    def failed(self, error: BaseException | None) -> None:
+        """Keeps what broke an answer off, for the status page."""
+        self.failures.append(f"{type(error).__name__}: {error}")
+        self._forgotten += max(0, len(self.failures) - 100)
+        del self.failures[:-100]
+
+    def stats(self) -> GatewayStats:
+        """Counts as of now."""
+        answerer = self.answerer
+        return GatewayStats(
+            answerer.requests,
+            answerer.misses,
+            answerer.sessions,
+            len(self.connections),
+            self.malformed,
+            self._forgotten + len(self.failures),
+        )
+
+    def told(self) -> Told:
+        """Counts, and what went wrong."""
+        error = self.ledger.error
+        return Told(self.stats(), self.failures[-LAST_FAILURES:], str(error) if error else None)
+
+    def status(self) -> dict[str, Any]:
+        """What the status page says."""
+        told = self.gather()
+        stats = told.stats
+        return {
+            "replaying": True,
+            "snapshot": self.snapshot.id,
+            "paths": list(self.snapshot.paths),
+            "accept": self.answerer.accept,
+            "requests": stats.requests,
+            "misses": stats.misses,
+            "sessions": stats.sessions,
+            "connections": stats.connections,
+            "malformed": stats.malformed,
+            "failures": told.last_failures,
+            "ledger": str(self.ledger.path) if self.ledger.path else None,
+            "ledger_error": told.ledger_error,
+            "processes": self.processes,
+            "seconds": int(time.monotonic() - self.started),
+        }
+
+    async def close(self) -> None:
+        """Ends all connections, and all that is under way on the event loop."""
+        for connection in list(self.connections):
+            connection.abort()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.sleep(0)  # the connections hear that they are gone
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
+    """The ALPN protocols to offer for a host, best first."""
+    url = f"https://{f'[{host}]' if ':' in host else host}/"
+    start = request_key(Request("GET", url)).urlkey
+    if snapshot.speaks("h2", start.rpartition(")")[0] or start):
+        return ("h2", "http/1.1")
+    return ("http/1.1",)
+
+
+async def sweep(hub: Hub) -> None:
+    """Ends connections that don't get on."""
+    while True:
+        await asyncio.sleep(1.0)
+        now = time.monotonic()
+        for connection in list(hub.connections):
+            connection.overdue(now)
+
+
+def broken_host(host: str, error: Exception) -> Response:
+    """What a client hears of a virtual host that raised."""
+    text = f"stillweb: the virtual host {host} failed: {type(error).__name__}: {error}\n"
+    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Stillweb-Verdict", "miss"))
+    return Response(500, "Internal Server Error", fields, text.encode("utf-8", "replace"))

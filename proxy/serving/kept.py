@@ -1,0 +1,72 @@
+"""What a gateway keeps ready: captures in memory within a bound of bytes, and whole requests with their answers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from proxy.serving.cookies import with_ages
+from proxy.serving.replies import Hot, Memo
+
+if TYPE_CHECKING:
+    from snapshots.capture import Capture
+    from snapshots.snapshot import Snapshot
+
+MOST_MEMOS = 64  # forms of a request remembered for one capture
+
+
+class Kept:
+    """`bytes` are those of the captures in memory, at most `bound` unless there is but one."""
+
+    def __init__(self, snapshot: Snapshot, bound: int) -> None:
+        self.bytes = 0
+        self.memos: dict[str, dict[bytes, Memo]] = {}  # by base, and the bytes of the request
+        self._snapshot = snapshot
+        self._bound = bound
+        self._hot: OrderedDict[tuple[str, int], Hot] = OrderedDict()
+
+    def memos_of(self, base: str) -> dict[bytes, Memo]:
+        """The settled requests of tunnels to a place ("" is outside of any), by their bytes; they come and go."""
+        return self.memos.setdefault(base, {})
+
+    def remember(self, key: tuple[str, bytes], memo: Memo, hot: Hot) -> None:
+        """Keeps a settled request as long as its capture, unless that has many already."""
+        if len(hot.memos) < MOST_MEMOS:
+            self.memos_of(key[0])[key[1]] = memo
+            hot.memos.append(key)
+
+    def forget_memos(self) -> None:
+        """Lets go of all whole requests."""
+        for known in self.memos.values():  # connections hold on to these
+            known.clear()
+        for hot in self._hot.values():
+            hot.memos.clear()
+
+    def load(self, capture: Capture) -> Hot:
+        """A capture, from memory if it is there. Raises DamagedInput."""
+        place = capture.place
+        hot = self._hot.get(place)
+        if hot is not None:
+            self._hot.move_to_end(place)
+            return hot
+        response = self._snapshot.read(capture)
+        headers = with_ages(response.headers, capture.timestamp)
+        aged = headers is not response.headers
+        hot = self._hot[place] = Hot(replace(response, headers=headers) if aged else response, aged)
+        self._count(hot.size)
+        return hot
+
+    def grow(self, hot: Hot, by: int) -> None:
+        """Counts bytes that were made of a capture and are kept with it."""
+        hot.size += by
+        self._count(by)
+
+    def _count(self, by: int) -> None:
+        """Lets go of the captures used longest ago when there are too many."""
+        self.bytes += by
+        while self.bytes > self._bound and len(self._hot) > 1:
+            _, old = self._hot.popitem(last=False)
+            self.bytes -= old.size
+            for base, raw in old.memos:
+                self.memos[base].pop(raw, None)

@@ -1,0 +1,41 @@
+"""Bodies that are read bit by bit, since they may be too large for memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from snapshots.http import encodings
+
+if TYPE_CHECKING:
+    from snapshots.capture import Capture, Response
+    from snapshots.snapshot import Snapshot
+
+PIECE = 1 << 17  # bytes read at once
+
+
+def read_head(snapshot: Snapshot, capture: Capture) -> tuple[Response, int]:
+    """A capture's answer without its body, and the bytes that are stored of that."""
+    stored = snapshot.head(capture)
+    length = stored.header("content-length") or ""
+    if length.isdigit():
+        return stored, int(length)
+    return stored, sum(len(p) for p in stored_pieces(snapshot, capture, None))
+
+
+def stored_pieces(snapshot: Snapshot, capture: Capture, encoding: str | None) -> Iterator[bytes]:
+    """A capture's body, decoded from `encoding` if there is one. Raises encodings.EncodingProblem."""
+    with snapshot.open_body(capture) as file:
+        yield from encodings.decode_pieces(iter(lambda: file.read(PIECE), b""), encoding)
+
+
+def cut(pieces: Iterator[bytes], start: int, stop: int) -> Iterator[bytes]:
+    """The bytes from `start` up to `stop` (-1: all) of a stream."""
+    at = 0
+    for piece in pieces:
+        first, last = max(start - at, 0), len(piece) if stop < 0 else min(stop - at, len(piece))
+        if first < last:
+            yield piece[first:last]
+        at += len(piece)
+        if 0 <= stop <= at:
+            return

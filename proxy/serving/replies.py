@@ -1,0 +1,154 @@
+"""What is kept ready to be sent: replies, sessions' lines, whole requests and hot captures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from proxy.serving.http1 import head
+from proxy.serving.ledger import encode
+from proxy.serving.misses import Missed
+from snapshots.capture import Response
+from snapshots.matching.sessions import followed_by
+from snapshots.request import Headers, Request
+from snapshots.states.slots import logins_of
+
+if TYPE_CHECKING:
+    from snapshots.capture import Capture
+    from snapshots.matching.sessions import Session
+
+
+def flagged(
+    fields: Headers, verdict: str, capture: Capture | None, derived: str = "", doubted: bool = False
+) -> Headers:
+    """Header fields with those that say how the answer was found; `doubted` where the ledger calls it ambiguous."""
+    more = [("Stillweb-Verdict", verdict)]
+    if capture is not None:
+        more.append(("Stillweb-Capture", f"{capture.filename}:{capture.offset}"))
+    if derived:
+        more.append(("Stillweb-Derived", derived))
+    if doubted:
+        more.append(("Stillweb-Ambiguous", "true"))
+    return (*fields, *more)
+
+
+class Reply:
+    """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
+
+    `broke(error, sent)` is to be called where the pieces can't be had to the end. `whole` is what `wire` has made.
+    `capture` is what it was made of, if it was of one.
+    """
+
+    __slots__ = ("body", "broke", "capture", "fields", "length", "pieces", "status", "whole", "wire_head")
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        fields: Headers,
+        body: bytes = b"",
+        *,
+        pieces: Callable[[], Iterator[bytes]] | None = None,
+        length: int | None = 0,
+        capture: Capture | None = None,
+    ) -> None:
+        self.status = status
+        self.fields = fields
+        self.body = body
+        self.pieces = pieces
+        self.length = length if pieces is not None else len(body)
+        self.capture = capture
+        self.broke: Callable[[Exception, int], None] | None = None
+        self.wire_head = head(status, reason or " ", fields)
+        self.whole: bytes | None = None
+
+    def wire(self) -> bytes:
+        """A kept-alive HTTP/1.1 answer as one piece, always the same one; for whole bodies."""
+        if self.whole is None:
+            self.whole = b"".join((self.wire_head, b"\r\n", self.body))
+        return self.whole
+
+
+def failure(request: Request, status: int, reason: str, why: str) -> Reply:
+    """The answer that says that there can be none."""
+    body = f"stillweb: {why}\n".encode("utf-8", "replace")
+    fields = (
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Stillweb-Verdict", "miss"),
+    )
+    return Reply(status, reason, fields, b"" if request.method == "HEAD" else body)
+
+
+class Line:
+    """A session as the gateway has it: its replay state, and how many requests it made."""
+
+    __slots__ = ("again", "broken", "missed", "name", "prefix", "seq", "session", "sockets", "trusting")
+
+    def __init__(self, name: str, session: Session) -> None:
+        self.name = name
+        self.session = session
+        self.seq = 0
+        self.missed: list[Missed] = []  # in the order in which they were answered
+        self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
+        # numbers of tunnels in which a browser broke TLS off, by where they led and which it was; those that were tried again
+        self.broken: dict[tuple[str, bytes], list[int]] = {}
+        self.again: list[int] = []
+        self.trusting: set[tuple[str, bytes]] = set()  # where it did not
+        self.prefix = f'{{"session":{encode(name)},"seq":'
+
+    def tried_again(self, browser: tuple[str, bytes]) -> int:
+        """TLS came about in a tunnel: how many the same browser broke off before, as Chromium does.
+
+        The next line of the session says which; until then those are misses as any other.
+        """
+        self.trusting.add(browser)
+        again = self.broken.pop(browser, [])
+        self.again += again
+        return len(again)
+
+    def told_again(self, tail: str) -> str:
+        """The rest of a ledger line, with what it says of tunnels that were tried again."""
+        again, self.again = self.again, []
+        return f',"again":{encode(again)}{tail}'
+
+
+class Memo:
+    """A whole request whose answer is settled: what to send, and the rest of its ledger line up to the time.
+
+    `line` is the session that its bytes name; within a tunnel the tunnel's session counts. It holds for sessions
+    that have changed nothing at `site`; with a login's cookie, for those that it gave one.
+    """
+
+    __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "wire")
+
+    def __init__(
+        self, wire: bytes, tail: str, line: Line, capture: Capture, site: str, request: Request
+    ) -> None:
+        self.wire = wire
+        self.tail = tail
+        self.line = line
+        self.capture = capture
+        self.followed = followed_by(capture, request)
+        self.site = site
+        self.signed = bool(logins_of(request.headers))
+
+    def holds(self, line: Line) -> bool:
+        """Whether it answers for a session."""
+        known = line.session
+        return self.site not in known.sites and (not self.signed or self.site in known.given)
+
+
+class Hot:
+    """A capture in memory, and what has been made from it."""
+
+    __slots__ = ("aged", "memos", "plain", "recorded", "replies", "response", "size")
+
+    def __init__(self, response: Response, aged: bool = False) -> None:
+        self.response = response
+        self.aged = aged  # whether its cookies were given an age
+        self.plain: bytes | None = None
+        self.recorded: Request | None = None
+        self.replies: dict[tuple[str, bool, bool], Reply] = {}
+        self.memos: list[tuple[str, bytes]] = []
+        self.size = len(response.body) + 2048

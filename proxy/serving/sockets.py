@@ -1,0 +1,133 @@
+"""A web socket of a replaying gateway (RFC 6455): the frames, and what a client that strays is told."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
+
+from proxy.wire.conversations import Player, Said
+
+if TYPE_CHECKING:
+    from snapshots.request import Request
+
+_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+STREAM = re.compile(
+    r"[?&]stillweb-stream(?=#|$)"
+)  # how freeze.js marks the streams of a page that waits for them
+REST = "stillweb-rest"  # what is said to it when nothing more comes by itself
+
+
+def wanted(request: Request) -> bool:
+    """Whether a request is for a web socket."""
+    return (
+        (request.header("upgrade") or "").lower() == "websocket"
+        and request.method == "GET"
+        and bool(request.header("sec-websocket-key"))
+    )
+
+
+def handshake(request: Request, protocol: str) -> bytes:
+    """The head of the 101 answer."""
+    key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
+    accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
+    offered = [one.strip() for one in (request.header("sec-websocket-protocol") or "").split(",")]
+    chosen = f"Sec-WebSocket-Protocol: {protocol}\r\n" if protocol and protocol in offered else ""
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept}\r\n{chosen}\r\n"
+    ).encode("latin-1")
+
+
+class Socket:
+    """The server's side of one socket. `write` takes bytes, `strayed(expected, said)` is told of a miss, and `doubted()`
+    that the recorded ones differ; it says whether to go on."""
+
+    def __init__(
+        self,
+        url: str,
+        player: Player,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        strayed: Callable[[Said | None, Said], None],
+        doubted: Callable[[], bool],
+        *,
+        marked: bool = False,
+    ) -> None:
+        self._url = url
+        self._player = player
+        self._write = write
+        self._close = close
+        self._strayed = strayed
+        self._doubted: Callable[[], bool] | None = doubted
+        self._marked = marked
+        self._frames: Any = FrameProtocol(client=False, extensions=[])
+        self._parts: list[Said] = []
+        self._closed = False
+
+    def start(self) -> None:
+        """Say what the server says first."""
+        self._say(self._player.opened())
+
+    def feed(self, data: bytes) -> None:
+        """Bytes of the client."""
+        if self._closed:
+            return
+        try:
+            self._frames.receive_bytes(data)
+            for frame in self._frames.received_frames():
+                self._frame(frame)
+        except ParseFailed as failure:
+            self._end(int(failure.code), str(failure))
+
+    def _frame(self, frame: Any) -> None:
+        if self._closed:
+            return
+        if frame.opcode is Opcode.CLOSE:
+            code, reason = frame.payload
+            self._end(1000 if code == CloseReason.NO_STATUS_RCVD else int(code), reason or "")
+        elif frame.opcode is Opcode.PING:
+            self._write(self._frames.pong(frame.payload))
+        elif frame.opcode is not Opcode.PONG:
+            self._parts.append(frame.payload)
+            if frame.message_finished:
+                parts, self._parts = self._parts, []
+                whole: Said
+                if isinstance(parts[0], str):
+                    whole = "".join(part for part in parts if isinstance(part, str))
+                else:
+                    whole = b"".join(part for part in parts if not isinstance(part, str))
+                self._heard(whole)
+
+    def _heard(self, said: Said) -> None:
+        expected = self._player.expected()
+        answer = self._player.client(self._url, said)
+        if answer is None:
+            self._strayed(expected, said)
+            self._end(1011, "stillweb: miss: this message was not recorded here")
+            return
+        self._say(answer)
+
+    def _say(self, messages: list[Said]) -> None:
+        if self._player.ambiguous and self._doubted is not None:
+            doubted, self._doubted = self._doubted, None
+            if not doubted():
+                self._end(1011, "stillweb: miss: what was recorded here differs")
+                return
+        for what in messages:
+            self._write(self._frames.send_data(what if isinstance(what, str) else bytes(what), fin=True))
+        if self._player.close is not None:
+            self._end(*self._player.close)
+        elif self._marked:
+            self._write(self._frames.send_data(REST, fin=True))
+
+    def _end(self, code: int, reason: str) -> None:
+        self._closed = True
+        if code in (1005, 1006, 1015):  # never sent (RFC 6455, 7.4.1)
+            code, reason = 1000, ""
+        self._write(self._frames.close(code, reason))
+        self._close()

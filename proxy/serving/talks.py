@@ -1,0 +1,70 @@
+"""A web socket of a replayed session: what it is told, and its lines in the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.serving.misses import body_entry, masked_url
+from proxy.wire.conversations import Player, Said, conversations
+from snapshots.request import Request
+
+if TYPE_CHECKING:
+    from proxy.serving.answering import Answerer
+    from proxy.serving.replies import Line
+
+
+class Talk:
+    """One socket that a session opened. `player` knows what is said to it."""
+
+    def __init__(self, answerer: Answerer, request: Request, line: Line, player: Player) -> None:
+        self.player = player
+        self._answerer = answerer
+        self._request = request
+        self._line = line
+
+    @classmethod
+    def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
+        """The handshake is noted; None when no web socket was recorded at that address."""
+        known = conversations(answerer.snapshot, request.url)
+        if not known:
+            return None
+        turn = line.sockets.get(request.url, 0)
+        line.sockets[request.url] = turn + 1
+        talk = cls(answerer, request, line, Player(known, turn))
+        talk._note("exact", "websocket", 101)
+        return talk
+
+    def doubted(self) -> bool:
+        """Several sockets were recorded there and said different things: told, and whether it may go on."""
+        refused = self._answerer.accept.endswith("+unambiguous")
+        more: dict[str, Any] = {"ambiguous": True}
+        if refused:
+            self._answerer.misses += 1
+            more |= {
+                "why": "several web sockets were recorded there, and said different things",
+                "nearest": [],
+            }
+        verdict, derived, status = ("miss", "", 0) if refused else ("exact", "websocket", 101)
+        self._note(verdict, derived, status, more)
+        return not refused
+
+    def strayed(self, expected: Said | None, said: Said) -> None:
+        """A message of a client that was not recorded: a miss."""
+        request = self._request
+        self._answerer.misses += 1
+        sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
+        why = "a message of the web socket was not recorded" + (
+            "; nothing more was said" if expected is None else "; another one was"
+        )
+        near: list[dict[str, Any]] = []
+        if expected is not None:
+            near = [
+                {"method": "GET", "url": masked_url(request.url), "differs": ["the message"], "rule": None}
+            ]
+        more = {"why": why, "nearest": near}
+        body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
+        self._note("miss", "", 0, more | body_entry(body))
+
+    def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
+        answerer = self._answerer
+        answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))

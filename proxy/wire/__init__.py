@@ -1,0 +1,1 @@
+"""What recording and serving share: addresses, certificates, web sockets' talk, streams that have said all."""

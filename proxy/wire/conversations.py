@@ -1,0 +1,170 @@
+"""What was said over web sockets, and how it is said again: in the recorded order, and nothing that was not recorded.
+
+A conversation is a `metadata` record under the socket's address (docs/snapshot.md). What the server sent is let go
+as far as the client's own messages have come; when they differ from what was recorded there is no answer.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from snapshots.identity.keys import request_key
+from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from snapshots.request import Request
+from snapshots.secrets.redact import mask
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
+
+Said = str | bytes
+_JSON = (("Content-Type", "application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One web socket as it was recorded. `messages` are (from the client?, what); `close` is (code, reason) or None.
+
+    `begin` is the event number of its handshake in `session`, `protocol` the subprotocol that the server chose.
+    """
+
+    url: str
+    session: str
+    begin: int
+    messages: tuple[tuple[bool, Said], ...]
+    close: tuple[int, str] | None = None
+    protocol: str = ""
+
+    def heard(self) -> list[int]:
+        """Where the client's messages stand."""
+        return [at for at, (mine, _) in enumerate(self.messages) if mine]
+
+
+def conversation(value: Mapping[str, Any]) -> Conversation | None:
+    """The conversation of a metadata record; None when it is no whole one."""
+    if not isinstance(value.get("messages"), list) or value.get("left_out"):
+        return None
+    try:
+        return _read(value)
+    except (KeyError, TypeError, ValueError, IndexError):  # another tool's, of the same address
+        return None
+
+
+def _read(value: Mapping[str, Any]) -> Conversation:
+    said: list[tuple[bool, Said]] = []
+    kept = value["messages"][: value.get("looked", len(value["messages"]))]
+    later = value["messages"][len(kept) :]
+    # After the view was looked at, only an answer to the client belongs to it: what came by itself came by time.
+    heard = next((at for at, one in enumerate(later) if one["from"] == "client"), len(later))
+    for one in [*kept, *later[heard:]]:
+        what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
+        said.append((one["from"] == "client", what))
+    close = value.get("close")
+    return Conversation(
+        str(value["url"]),
+        str(value.get("session", "")),
+        int(value.get("begin", 0)),
+        tuple(said),
+        (int(close[0]), str(close[1])) if close else None,
+        str(value.get("protocol", "")),
+    )
+
+
+def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
+    """What was recorded at an address, in recorded order."""
+    found = [conversation(value) for value in snapshot.all_metadata(url) if isinstance(value, dict)]
+    return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
+
+
+def same(url: str, one: Said, other: Said) -> bool | None:
+    """Whether a message is the recorded `one`: the same bytes, or the same JSON. None: but for secrets in it.
+
+    A secret that proves to be the recorded one is the same; a password that proves to be another one is not.
+    """
+    if one == other:
+        return True
+    if isinstance(one, bytes) or isinstance(other, bytes):
+        return False
+    stored, asked = (Request("POST", url, _JSON, text.encode("utf-8", "replace")) for text in (one, other))
+    if _alike(stored, asked):
+        return True
+    if not _alike(mask(stored), mask(asked)):
+        return False
+    known = Recogniser()
+    known.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+    told = known.request(asked)
+    if _alike(stored, told):
+        return True
+    return False if other_secrets(told, stored)[1] else None
+
+
+def _alike(one: Request, other: Request) -> bool:
+    return request_key(one).canonical == request_key(other).canonical
+
+
+class Player:
+    """One client's line through the conversations of an address. Sans-io: messages in, messages out.
+
+    `turn` says how many sockets of this address the session opened before. `ambiguous` once the recorded ones that
+    still fit would not all have said the same.
+    """
+
+    def __init__(self, known: list[Conversation], turn: int) -> None:
+        own = known[min(turn, len(known) - 1)]
+        self._alive = [own, *(one for one in known if one is not own)]
+        self._at = 0  # messages of the one that leads
+        self._count = 0  # of the client's messages
+        self.ambiguous = False
+        self.protocol = own.protocol
+
+    def opened(self) -> list[Said]:
+        """What the server says first."""
+        return self._more()
+
+    def client(self, url: str, said: Said) -> list[Said] | None:
+        """What follows a message of the client; None when it was not recorded here."""
+        fits: list[Conversation] = []
+        doubtful: list[Conversation] = []
+        for one in self._alive:
+            heard = one.heard()
+            if self._count < len(heard):
+                found = same(url, one.messages[heard[self._count]][1], said)
+                if found is not False:
+                    (fits if found else doubtful).append(one)
+        if not fits:
+            self.ambiguous = self.ambiguous or bool(
+                doubtful
+            )  # with another secret it may have been told otherwise
+            fits = doubtful
+        if not fits:
+            return None
+        self._alive = fits
+        self._count += 1
+        self._at = fits[0].heard()[self._count - 1] + 1
+        return self._more()
+
+    def expected(self) -> Said | None:
+        """What the client said next when it was recorded."""
+        heard = self._alive[0].heard()
+        return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
+
+    @property
+    def close(self) -> tuple[int, str] | None:
+        """How the server closed, once all has been said."""
+        return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
+
+    def _more(self) -> list[Said]:
+        """Up to the client's next message. Those of other conversations are compared."""
+        turns = [self._turn(one) for one in self._alive]
+        if any(turn != turns[0] for turn in turns[1:]):
+            self.ambiguous = True
+        self._at += len(turns[0])
+        return turns[0]
+
+    def _turn(self, one: Conversation) -> list[Said]:
+        heard = one.heard()
+        start = heard[self._count - 1] + 1 if self._count else 0
+        stop = heard[self._count] if self._count < len(heard) else len(one.messages)
+        return [what for _, what in one.messages[start:stop]]

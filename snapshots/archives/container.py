@@ -1,0 +1,142 @@
+"""A container: archive files, an index that may be believed or not, and other members by name; from a directory.
+
+What else a container is made of (a WACZ, a bare WARC, a URL) is `snapshots.opening`'s to know.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from snapshots.archives import warc
+from snapshots.archives.scan import PIECE
+from snapshots.errors import DamagedInput
+from snapshots.machine.cache import derived
+from snapshots.machine.places import FilePlace, Place, chunks
+
+ARCHIVE = "archive/"
+INDEX = "indexes/index.cdxj"
+CHANGING = "indexes/changing.txt"
+STEPS = "indexes/steps.txt"
+PAGES = "pages/pages.jsonl"
+PACKAGE = "datapackage.json"
+DIGEST = "datapackage-digest.json"
+SUFFIXES = (".warc", ".warc.gz", ".warc.zst", ".arc", ".arc.gz")
+SMALL = 1 << 22  # archives below this are indexed at each open rather than cached
+
+
+@dataclass(slots=True)
+class Container:
+    """An opened path. `archives` are by name without folder; `members` are all other files by full name."""
+
+    path: str
+    kind: str  # "wacz", "directory", "archive" or "several" (WACZs or bare archives in a zip)
+    archives: dict[str, Place]
+    members: dict[str, Place] = field(default_factory=dict)
+    stamp: str = ""  # what identifies the bytes: names, sizes and times of the files
+    package: dict[str, Any] = field(default_factory=dict)
+    whole: Place | None = None  # the zip itself
+
+    def member(self, name: str) -> bytes | None:
+        """The bytes of a file, None if it is not there."""
+        place = self.members.get(name)
+        return None if place is None else place.read(0, place.size)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What Stillweb wrote into datapackage.json; empty for snapshots made by others."""
+        value = self.package.get("stillweb")
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of all archives."""
+        return sum(place.size for place in self.archives.values())
+
+    def make_plain(self, name: str) -> None:
+        """Replaces an archive that can't be read by offset by a plain copy that can."""
+        place = self.archives[name]
+        stamp = f"plain 2 {self.stamp} {name} {place.size}"
+        copy = derived("plain.warc", stamp, lambda out: unpacked(place, out))
+        place.close()
+        self.archives[name] = FilePlace(copy, name=name)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for place in (*self.archives.values(), *self.members.values()):
+            place.close()
+        if self.whole is not None:
+            self.whole.close()
+
+
+def unpacked(place: Place, out: BinaryIO) -> None:
+    """Writes the plain bytes of all members of an archive to `out`, one after the other.
+
+    Stops at damage. A record that is cut there shows it by its length; behind a whole one a line is put that is no
+    record, for the scan to meet.
+    """
+    at = 0
+    tail = b"\r\n\r\n"
+    while at < place.size:
+        unpacker = warc.decompressor(place.read(at, 4), place)
+        if unpacker is None:
+            at += 1  # padding between members
+            continue
+        # small pieces, for damage takes with it what came of its own
+        for piece in chunks(place, at, size=PIECE // 16):
+            try:
+                for part in unpacker.feed(piece):
+                    out.write(part)
+                    tail = (tail + part[-4:])[-4:]
+            except ValueError:
+                if tail == b"\r\n\r\n":
+                    out.write(b"damaged compressed data at offset %d\r\n" % at)
+                return
+            at += len(piece)
+            if unpacker.eof:
+                at -= len(unpacker.rest)
+                break
+        else:
+            return
+
+
+def stamp_of(path: Path) -> str:
+    """What identifies the bytes of a file: its name, size and time."""
+    status = path.stat()
+    return f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+
+
+def open_directory(root: Path) -> Container:
+    """A snapshot directory, or a folder of WARC files. Raises DamagedInput for another one."""
+    # its folders may be links, to a disk with more room; `rglob` of the root would pass over those
+    found = (q for p in root.iterdir() for q in ([p] if p.is_file() else p.rglob("*")))
+    files = sorted(p for p in found if p.is_file() and not p.name.startswith("."))
+    names = {p.relative_to(root).as_posix(): p for p in files}
+    archives = {n: p for n, p in names.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
+    if not archives and not (root / "archive").is_dir():
+        archives = {n: p for n, p in names.items() if "/" not in n and n.endswith(SUFFIXES)}
+        if not archives:
+            raise DamagedInput(f"{root}: no snapshot: it has no archive/ and no WARC files")
+    container = Container(
+        str(root),
+        "directory",
+        {n.removeprefix(ARCHIVE): FilePlace(p) for n, p in archives.items()},
+        {n: FilePlace(p) for n, p in names.items() if n not in archives and n.count("/") < 2},
+        "\n".join(stamp_of(p) for p in archives.values()),
+    )
+    container.package = read_package(container)
+    return container
+
+
+def read_package(container: Container) -> dict[str, Any]:
+    """datapackage.json as an object; an archive without one, or with a broken one, still has its records."""
+    data = container.member(PACKAGE)
+    if data is None:
+        return {}
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

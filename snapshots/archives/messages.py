@@ -1,0 +1,307 @@
+"""HTTP messages as records hold them: taken apart, put together, and made to agree with their bytes.
+
+Archives made by others keep headers that no longer describe the stored body: chunk headers on a de-chunked
+body, a content encoding on a decoded one, wrong lengths. `agree` corrects the headers, never the payload.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from functools import lru_cache
+
+from snapshots.archives.warc import end_of_head, is_regular
+from snapshots.capture import Response
+from snapshots.request import Headers, Request
+
+_STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
+_REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +(\S.*?)(?: +HTTP/[0-9.]+)?$")
+_TEXTUAL = re.compile(r"text/|json|javascript|ecmascript|xml|x-www-form-urlencoded")
+_BODILESS = frozenset({204, 304})
+# Of ASCII alone: the bytes 85 and A0 are spaces in Latin-1, and ends of letters in UTF-8.
+_SPACE = " \t\r\n\v\f"
+_SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
+
+
+def split(block: bytes) -> tuple[str, Headers, int]:
+    """The start line, the headers and where the body begins. No HTTP head gives ("", (), 0)."""
+    end = end_of_head(block)
+    if end is None:
+        if not block.startswith(b"HTTP/") and not _REQUEST.match(
+            block[:4096].decode("latin-1").split("\r\n")[0]
+        ):
+            return "", (), 0
+        stop = start = len(block)  # a head without its empty line, and so without a body
+    else:
+        stop, start = end
+    head = block[:stop]
+    if is_regular(head):
+        first, _, rest = head.partition(b"\r\n")
+        return first.decode("latin-1").rstrip(_SPACE), _fields(rest), start
+    lines = head.decode("latin-1").replace("\r", "").split("\n")
+    headers: list[tuple[str, str]] = []
+    for line in lines[1:]:
+        if line[:1] in (" ", "\t") and headers:
+            name, value = headers[-1]
+            headers[-1] = (name, f"{value} {line.strip(_SPACE)}")
+            continue
+        name, colon, value = line.partition(":")
+        if colon and name.strip():
+            headers.append((name.strip(), value.strip(_SPACE)))
+    return lines[0].rstrip(_SPACE), tuple(headers), start
+
+
+@lru_cache(maxsize=1024)
+def _fields(lines: bytes) -> Headers:
+    """The fields of a regular head without its start line. A client sends the same ones again and again."""
+    parts = [line.partition(":") for line in lines.decode("latin-1").split("\r\n")]
+    return tuple([(n, v.strip(_SPACE)) for n, colon, v in parts if colon and n])
+
+
+def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:
+    """Status, Content-Type and the request fields named in Vary of a response head; None if it is none.
+
+    Much quicker than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours it.
+    """
+    if head[:7] != b"HTTP/1." or head[8:9] != b" " or not head[9:12].isdigit() or not is_regular(head):
+        line, headers, _ = split(head)
+        status = status_line(line)
+        if status is None:
+            return None
+        media = next((v for n, v in headers if n.lower() == "content-type"), "")
+        return status[0], media, vary_of(headers)
+    low = head.lower()
+    names: tuple[str, ...] = ()
+    if b"\r\nvary:" in low:
+        names = vary_of(split(head)[1])
+    at = low.find(b"\r\ncontent-type:")
+    media = head[at + 15 : low.find(b"\r\n", at + 15)].decode("latin-1").strip() if at >= 0 else ""
+    return int(head[9:12]), media, names
+
+
+def vary_of(headers: Headers) -> tuple[str, ...]:
+    """The request fields that a response names in Vary, lower case; never Accept-Encoding."""
+    names = {
+        name.strip().lower()
+        for field_name, value in headers
+        if field_name.lower() == "vary"
+        for name in value.split(",")
+    }
+    return tuple(sorted(names - {"", "accept-encoding"}))
+
+
+def set_cookies(headers: Headers) -> list[str]:
+    """The values of the Set-Cookie fields of an answer."""
+    return [value for name, value in headers if name.lower() == "set-cookie"]
+
+
+def vary_values(names: tuple[str, ...], headers: Headers) -> tuple[tuple[str, str], ...]:
+    """The values that a request had for these fields, "" for a field it did not have."""
+    return tuple((n, ", ".join(v for h, v in headers if h.lower() == n)) for n in names)
+
+
+def parse_request(block: bytes, uri: str) -> Request:
+    """The request of a `request` record; the target URI says its absolute URL."""
+    line, headers, start = split(block)
+    match = _REQUEST.match(line)
+    url = uri.partition("#")[0]
+    if match is None:
+        return Request("GET", url, headers)
+    body = block[start:]
+    if is_chunked(headers):
+        body = dechunk(body)
+    return Request(match[1], url, headers, body)
+
+
+def status_line(line: str) -> tuple[int, str] | None:
+    """Status and reason of a status line, whose reason may be missing; None if it is none."""
+    match = _STATUS.match(line)
+    return (int(match[1]), (match[2] or "").strip()) if match else None
+
+
+def parse_response(block: bytes, *, ours: bool, method: str = "GET") -> Response:
+    """The answer in a `response` record. `ours` says that it was written here and agrees already."""
+    line, headers, start = split(block)
+    status = status_line(line)
+    if status is None:  # no HTTP head at all: the block is the payload
+        return Response(200, "OK", (("Content-Length", str(len(block))),), block)
+    body = block[start:]
+    if ours:
+        return Response(*status, headers, body)
+    if is_chunked(headers):
+        body = dechunk(body)
+    return Response(*status, agree(headers, body, len(body), status[0], method), body)
+
+
+def resource_response(media: str, block: bytes) -> Response:
+    """The answer that a `resource` record under an http address stands for."""
+    headers = [("Content-Type", media)] if media else []
+    return Response(200, "OK", (*headers, ("Content-Length", str(len(block)))), block)
+
+
+def is_chunked(headers: Headers) -> bool:
+    """Whether the headers say that the body comes in chunks."""
+    return any(n.lower() == "transfer-encoding" and "chunked" in v.lower() for n, v in headers)
+
+
+def dechunk(body: bytes) -> bytes:
+    """The body without its chunk headers.
+
+    From where the bytes are no chunks on they stay as they are, except the two that should have been a line
+    break: what others read with warcio is what is served here, to the byte.
+    """
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        stop = body.find(b"\n", at, at + 64) + 1 or min(at + 64, len(body))
+        line = body[at:stop]
+        size = _chunk_size(line)
+        if size < 0:
+            parts.append(body[at:])
+            break
+        if size == 0:
+            if body[stop : stop + 2] != b"\r\n":
+                parts.append(line + body[stop + 2 :])
+            break
+        data = body[stop : stop + size]
+        terminator = body[stop + size : stop + size + 2]
+        if len(data) == size and terminator != b"\r\n":
+            parts.append(line + data + body[stop + size + 2 :])
+            break
+        parts.append(data)
+        if len(data) < size:
+            break
+        at = stop + size + 2
+    return b"".join(parts)
+
+
+def _chunk_size(line: bytes) -> int:
+    if not line.endswith(b"\r\n"):
+        return -1
+    digits = line[:-2].split(b";")[0].strip()
+    try:
+        size = int(digits, 16)
+    except ValueError:
+        return -1
+    return size if 0 <= size <= 1 << 31 else -1
+
+
+def is_encoded(body: bytes, encoding: str) -> bool:
+    """Whether a body (or at least its first 64 KiB) really is in a content encoding."""
+    sample = body[:_SAMPLE]
+    if encoding in ("gzip", "x-gzip"):
+        return sample[:2] == b"\x1f\x8b" and _inflates(sample, 31)
+    if encoding == "deflate":
+        return _inflates(sample, 15) or _inflates(sample, -15, whole=len(body) <= _SAMPLE)
+    if encoding == "zstd":
+        return sample[:4] == b"\x28\xb5\x2f\xfd"
+    if encoding == "br":
+        import brotli
+
+        try:
+            unpacker = brotli.Decompressor()
+            unpacker.process(sample)
+        except brotli.error:
+            return False
+        return len(body) > _SAMPLE or bool(unpacker.is_finished())
+    return True  # unknown here: nothing says that it is wrong
+
+
+def _inflates(sample: bytes, wbits: int, *, whole: bool = False) -> bool:
+    """Whether a sample can be unpacked; to its end, if `whole`: bare deflate begins as some texts do."""
+    unpacker = zlib.decompressobj(wbits)
+    try:
+        unpacker.decompress(sample)
+    except zlib.error:
+        return False
+    return unpacker.eof or not whole
+
+
+def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:
+    """The headers that describe a transfer-decoded body of `size` bytes that begins with `sample`."""
+    names = {n.lower() for n, _ in headers}
+    kept: list[tuple[str, str]] = []
+    length_at = -1
+    encodings = [
+        e.strip().lower()
+        for n, v in headers
+        if n.lower() == "content-encoding"
+        for e in v.split(",")
+        if e.strip()
+    ]
+    # only the outermost encoding can be seen from outside
+    plain = bool(sample and encodings) and not is_encoded(sample, encodings[-1])
+    for name, value in headers:
+        lower = name.lower()
+        if lower in ("transfer-encoding", "x-orig-transfer-encoding", "x-orig-content-length"):
+            continue
+        if lower == "content-length":
+            if length_at < 0:
+                length_at = len(kept)
+                kept.append((name, value))
+            continue
+        if lower == "content-encoding" and plain:
+            continue
+        if lower == "x-orig-content-encoding":
+            media = next((v for n, v in headers if n.lower() == "content-type"), "")
+            if "content-encoding" in names or not _still_encoded(sample, value, media):
+                continue
+            name = "Content-Encoding"
+        kept.append((name, value))
+    if size == 0 and (method == "HEAD" or status in _BODILESS or 100 <= status < 200):
+        return tuple(kept)  # the length is that of the body that was not sent
+    if length_at < 0:
+        kept.append(("Content-Length", str(size)))
+    else:
+        kept[length_at] = (kept[length_at][0], str(size))
+    return tuple(kept)
+
+
+def _still_encoded(sample: bytes, value: str, media: str) -> bool:
+    """A text that still is in the encoding that was moved aside; downloads may look like it by nature."""
+    encoding = value.strip().lower()
+    known = encoding in ("gzip", "x-gzip", "deflate", "br", "zstd")
+    return known and bool(sample) and bool(_TEXTUAL.search(media)) and is_encoded(sample, encoding)
+
+
+def _head(lines: list[str]) -> bytes:
+    text = "\r\n".join(line.replace("\r", " ").replace("\n", " ") for line in lines) + "\r\n\r\n"
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogateescape")
+
+
+def request_block(request: Request) -> bytes:
+    """The request in HTTP/1.1 form, whatever version carried it; its body is not chunked."""
+    target = request.url.partition("://")[2]
+    slash = min((i for i in (target.find("/"), target.find("?")) if i >= 0), default=len(target))
+    path = target[slash:] or "/"
+    if path.startswith("?"):
+        path = "/" + path
+    lines = [f"{request.method} {path} HTTP/1.1"]
+    lines += [f"{n}: {v}" for n, v in request.headers if n.lower() != "transfer-encoding"]
+    return _head(lines) + request.body
+
+
+def response_head(status: int, reason: str, headers: Headers, size: int, method: str) -> bytes:
+    """The head to store before a transfer-decoded body of `size` bytes: framed by Content-Length alone."""
+    bodiless = size == 0 and (method == "HEAD" or status in _BODILESS or 100 <= status < 200)
+    lines = [f"HTTP/1.1 {status} {reason}".rstrip() if not reason else f"HTTP/1.1 {status} {reason}"]
+    if not reason:
+        lines[0] += " "  # RFC 9112, 4: the space stays when the reason is empty
+    framed = False
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "transfer-encoding":
+            continue
+        if lower == "content-length":
+            if framed:
+                continue
+            framed = True
+            if not bodiless:
+                value = str(size)
+        lines.append(f"{name}: {value}")
+    if not framed and not bodiless:
+        lines.append(f"Content-Length: {size}")
+    return _head(lines)

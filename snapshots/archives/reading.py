@@ -1,0 +1,157 @@
+"""Captures read back from archive files: the request, the response, or the body as a stream."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+from snapshots.archives import messages, warc
+from snapshots.capture import Capture, Response
+from snapshots.errors import DamagedInput
+from snapshots.machine.places import Place, chunks
+from snapshots.request import Request
+
+
+class Archives:
+    """The WARC and ARC files of a snapshot by name. Safe for concurrent reads."""
+
+    def __init__(self, files: Mapping[str, Place]) -> None:
+        self.files = files
+
+    def record(self, filename: str, offset: int, length: int) -> warc.Record:
+        """A record by its place. Raises DamagedInput with file and offset."""
+        place = self.files.get(filename)
+        if place is None:
+            raise DamagedInput(f"{filename}: named by the index but not in the snapshot")
+        return warc.read_record(place, offset, length)
+
+    def read(self, capture: Capture) -> Response:
+        """The answer of a capture, whole in memory, its headers in agreement with its bytes."""
+        record = self.record(capture.filename, capture.offset, capture.length)
+        if capture.original is None or record.kind == "resource":
+            return answer_in(record, capture.method)
+        whole = self.payload(capture.original, capture.method)
+        line, headers, _ = messages.split(record.block)
+        status = messages.status_line(line)
+        if status is None or status[0] == 304:  # server-not-modified: the answer is the original's
+            return whole
+        if not record.ours:
+            headers = messages.agree(headers, whole.body, len(whole.body), status[0], capture.method)
+        return Response(*status, headers, whole.body)
+
+    def payload(self, place: tuple[str, int, int], method: str) -> Response:
+        """The answer in the record at a place, to which revisits refer; `method` is that of their request."""
+        return answer_in(self.record(*place), method)
+
+    def head(self, capture: Capture) -> Response:
+        """The answer of a capture without its body; of archives of others it has to be read whole."""
+        place = self.files.get(capture.filename)
+        if place is not None:
+            fields, pieces, _ = open_block(place, capture.offset, capture.length)
+            if "warc-stillweb-session" in fields:
+                line, headers, _ = messages.split(_lead(pieces))
+                status = messages.status_line(line)
+                if status is not None:
+                    return Response(*status, headers, b"")
+        whole = self.read(capture)
+        return Response(whole.status, whole.reason, whole.headers, b"")
+
+    def read_request(self, capture: Capture) -> Request:
+        """The request of a capture; a plain one when the archive holds no request record."""
+        if capture.request_offset < 0:
+            return Request(capture.method, capture.url)
+        record = self.record(capture.filename, capture.request_offset, capture.request_length)
+        return messages.parse_request(record.block, record.uri or capture.url)
+
+    def open_body(self, capture: Capture) -> BinaryIO:
+        """The transfer-decoded body as a stream, for bodies too large for memory."""
+        filename, offset, length = capture.original or (capture.filename, capture.offset, capture.length)
+        place = self.files.get(filename)
+        if place is None:
+            raise DamagedInput(f"{filename}: named by the index but not in the snapshot")
+        head, pieces, _ = open_block(place, offset, length)
+        lead = _lead(pieces)
+        line, headers, start = messages.split(lead)
+        if head.get("warc-type") == "resource" or messages.status_line(line) is None:
+            start = 0
+        elif "warc-stillweb-session" not in head and messages.is_chunked(headers):
+            body = messages.dechunk(b"".join([lead[start:], *pieces]))
+            return io.BytesIO(body)
+        return io.BufferedReader(_Pieces(itertools.chain([lead[start:]], pieces)), 1 << 16)
+
+
+def answer_in(record: warc.Record, method: str) -> Response:
+    """The answer that a record holds whole."""
+    if record.kind == "resource":
+        return messages.resource_response(record.fields.get("content-type", ""), record.block)
+    return messages.parse_response(record.block, ours=record.ours, method=method)
+
+
+def _lead(pieces: Iterator[bytes]) -> bytes:
+    """The first bytes of a block, up to the end of its HTTP head at least."""
+    lead = b""
+    while warc.end_of_head(lead) is None and len(lead) < warc.MAX_HEAD and (piece := next(pieces, b"")):
+        lead += piece
+    return lead
+
+
+def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Iterator[bytes], int]:
+    """A record's fields, the pieces of its block, and the declared length of the block."""
+    stream = warc.unpack_stream(chunks(place, offset, offset + length), place, offset)
+    lead = b""
+    head = None
+    while head is None and len(lead) < warc.MAX_HEAD:
+        piece = next(stream, b"")
+        if not piece:
+            break
+        lead += piece
+        head = warc.parse_head(lead)
+    if head is None:
+        raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
+    fields, start = head
+    declared = warc.declared_length(fields)
+    return fields, _limited(itertools.chain([lead[start:]], stream), declared, place.name, offset), declared
+
+
+def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int) -> Iterator[bytes]:
+    """At most `size` bytes (all but the closing line breaks when it is unknown).
+
+    The last come when the record has been read to its end, so that damage shows before all seems to be there.
+    Raises DamagedInput, also when there are fewer.
+    """
+    left = size if size >= 0 else 1 << 62
+    for piece in pieces:
+        if len(piece) >= left:
+            for _ in pieces:
+                pass  # its check sum
+            yield piece[:left]
+            return
+        left -= len(piece)
+        if piece:
+            yield piece
+    if size >= 0 and left:
+        raise DamagedInput(f"{name}: the record at offset {offset} ends {left} bytes early")
+
+
+class _Pieces(io.RawIOBase):
+    """A raw stream over an iterator of bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count

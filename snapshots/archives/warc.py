@@ -1,0 +1,345 @@
+"""One WARC record: its head, its block, written and read at an offset.
+
+Format: ISO 28500:2017 (WARC 1.1), https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
+Records are gzip members of their own (made by `snapshots.archives.members`). Reading also knows WARC 1.0 and 0.x, ARC 1.0, plain
+files and Zstandard frames; it follows Content-Length, and where that is wrong takes what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from isal import isal_zlib
+
+from snapshots.errors import DamagedInput
+from snapshots.machine.places import Place
+
+zlib_error: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls it an instance
+
+GZIP = 31  # wbits: deflate inside a gzip wrapper
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+MAX_PART = 1 << 20  # of unpacked bytes at once
+MAX_HEAD = 1 << 20  # a head longer than this is damage
+REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+
+_VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
+_END_OF_HEAD = re.compile(rb"\r*\n\r*\n")
+_ARC_LINE = re.compile(rb"[^\r\n]*?[^ \r\n]+:[^\r\n]* [0-9]{8,17} [^\r\n]* *-?[0-9]+[ \t]*\r?\n")
+
+Fields = dict[str, str]
+
+
+@dataclass(slots=True)
+class Record:
+    """A record that was read whole."""
+
+    kind: str  # "response", "request", …
+    block: bytes
+    declared: int  # Content-Length of the record; len(block) if they agree
+    ours: bool  # whether it is an exchange that was recorded here
+    _head: bytes  # without its first line
+    _fields: Fields | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """By lower-case name, the first of a repeated one; taken apart when asked for."""
+        if self._fields is None:
+            self._fields = parse_fields(self._head)
+        return self._fields
+
+    @property
+    def uri(self) -> str:
+        """WARC-Target-URI, without the angle brackets that wget wrote and with spaces escaped."""
+        return clean_uri(self.fields.get("warc-target-uri", ""))
+
+
+def clean_uri(uri: str) -> str:
+    """A target URI as it should have been written."""
+    if uri.startswith("<") and uri.endswith(">"):
+        uri = uri[1:-1]
+    return uri.replace(" ", "%20") if " " in uri else uri
+
+
+def digest(data: bytes) -> str:
+    """The form of digest that warcio, FastWARC, jwarc and pywb all verify: SHA-256 in hex."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def end_of_head(data: bytes, start: int = 0) -> tuple[int, int] | None:
+    """Where the empty line after a head begins and where it ends, or None. Lone LFs are taken too."""
+    at = data.find(b"\r\n\r\n", start)
+    if at >= 0 and data.find(b"\n\n", start, at) < 0 and data.find(b"\n\r\r\n", start, at) < 0:
+        return at, at + 4
+    found = _END_OF_HEAD.search(data, start)
+    return (found.start(), found.end()) if found else None
+
+
+def is_regular(head: bytes) -> bool:
+    """Whether each line of a head is one field and ends as it should, so that it can be read quickly."""
+    return not (
+        b"\r\n " in head
+        or (b"\t" in head and b"\r\n\t" in head)  # one byte is looked for much quicker
+        or b" :" in head
+        or head.count(b"\n") != head.count(b"\r\n")
+    )
+
+
+def parse_fields(head: bytes) -> Fields:
+    """Named fields by lower-case name; folded lines are joined; the first of a repeated field wins.
+
+    UTF-8 as the standard says, Latin-1 where that fails.
+    """
+    try:
+        text = head.decode()
+    except UnicodeDecodeError:
+        text = head.decode("latin-1")
+    if is_regular(head):
+        parts = [line.partition(":") for line in text.split("\r\n")]
+        parts.reverse()
+        return {name.lower(): value.strip() for name, colon, value in parts if colon}
+    fields: Fields = {}
+    last = ""
+    for line in text.split("\n"):
+        if line[:1] in (" ", "\t") and last:
+            fields[last] += " " + line.strip()
+            continue
+        name, colon, value = line.partition(":")
+        if colon:
+            last = name.strip().lower()
+            fields.setdefault(last, value.strip())
+    return fields
+
+
+def starts_record(data: bytes, at: int = 0) -> bool:
+    """Whether a WARC version line or an ARC record line stands here."""
+    return _VERSION.match(data, at) is not None or _ARC_LINE.match(data, at) is not None
+
+
+def parse_head(data: bytes, start: int = 0) -> tuple[Fields, int] | None:
+    """The fields of the record that starts at `start` and where its block starts; None if there is none.
+
+    An ARC record line is given the fields of the WARC record that it would be.
+    """
+    version = _VERSION.match(data, start)
+    if version:
+        end = end_of_head(data, version.end() - 1)  # a head may have no field at all
+        if end is None:
+            return None
+        return parse_fields(data[version.end() : end[0]]), end[1]
+    line = _ARC_LINE.match(data, start)
+    if line:
+        return _arc_fields(line.group().decode("latin-1").strip()), line.end()
+    return None
+
+
+def _arc_fields(line: str) -> Fields:
+    """ARC 1.0: URL IP date content-type length (https://archive.org/web/researcher/ArcFileFormat.php)."""
+    parts = line.rsplit(" ", 4)
+    if len(parts) < 5:  # no content type
+        parts = [*line.rsplit(" ", 3), ""]
+        parts[3], parts[4] = "", parts[3]
+    uri, address, date, _, length = parts
+    date = (date + "00000000000000")[:14]
+    iso = f"{date[:4]}-{date[4:6]}-{date[6:8]}T{date[8:10]}:{date[10:12]}:{date[12:14]}Z"
+    if uri.startswith("filedesc:"):
+        return {"arc": "1", "warc-type": "warcinfo", "warc-date": iso, "content-length": length}
+    return {
+        "arc": "1",
+        "warc-type": "response",
+        "warc-target-uri": uri,
+        "warc-date": iso,
+        "warc-ip-address": address,
+        "content-type": "application/http;msgtype=response",
+        "content-length": length,
+    }
+
+
+def declared_length(fields: Fields) -> int:
+    """Content-Length of a record, -1 if missing or no number."""
+    value = fields.get("content-length", "")
+    return int(value) if value.isascii() and value.isdigit() else -1
+
+
+def read_record(place: Place, offset: int, length: int) -> Record:
+    """The record at an offset, whole in memory.
+
+    `length` is of the stored (compressed) bytes. Raises DamagedInput with file and offset.
+    """
+    raw = place.read(offset, length)
+    data = unpack(raw, place, offset)
+    plain = _PLAIN_HEAD.match(data)
+    if plain is not None:
+        kind, middle, size = plain.groups()
+        start, declared = plain.end(), int(size)
+        ours = b"\nwarc-stillweb-session:" in (b"\n" + middle).lower()
+        block = _block(data, start, declared)
+        return Record(kind.decode(), block, declared, ours, data[_FIRST_LINE : start - 4])
+    head = parse_head(data)
+    if head is None:
+        raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
+    fields, start = head
+    declared = declared_length(fields)
+    kind_, ours = fields.get("warc-type", "").lower(), "warc-stillweb-session" in fields
+    return Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
+
+
+# As `build_head` writes it: no other field can be one of those that count.
+_PLAIN_HEAD = re.compile(
+    rb"WARC/1\.1\r\nWARC-Type: ([a-z]+)\r\n((?:WARC-[A-Za-z0-9-]+:[^\r\n]*\r\n)*)"
+    rb"Content-Type:[^\r\n]*\r\nContent-Length: ([0-9]{1,18})\r\n\r\n"
+)
+_FIRST_LINE = len(b"WARC/1.1\r\n")
+
+
+def _block(data: bytes, start: int, declared: int) -> bytes:
+    """The block of an unpacked record; what there is, where its length is not told or too large."""
+    if declared < 0 or start + declared > len(data):
+        return data[start:].removesuffix(b"\r\n\r\n")
+    return data[start : start + declared]
+
+
+def unpack(raw: bytes, place: Place, offset: int) -> bytes:
+    """The bytes of one stored record: a gzip member, a Zstandard frame or plain."""
+    magic = raw[:4]
+    if magic[:2] == GZIP_MAGIC:
+        try:
+            return isal_zlib.decompress(raw, GZIP)
+        except zlib_error:
+            # padding after the member, or a record cut short: what can be had is had below
+            data = b"".join(unpack_stream([raw], place, offset))
+            if data:
+                return data
+            raise DamagedInput(f"{place.name}: damaged gzip member at offset {offset}") from None
+    if magic == ZSTD_MAGIC:
+        return b"".join(unpack_stream([raw], place, offset))
+    if not raw:
+        raise DamagedInput(f"{place.name}: nothing at offset {offset}; the file is shorter than its index")
+    return raw
+
+
+def zstd_dictionary(place: Place) -> bytes | None:
+    """The dictionary in the first (skippable) frame of a .warc.zst, if there is one.
+
+    https://iipc.github.io/warc-specifications/specifications/warc-zstd/
+    """
+    head = place.read(0, 8)
+    if head[:4] != b"\x5d\x2a\x4d\x18":
+        return None
+    size = int.from_bytes(head[4:8], "little")
+    data = place.read(8, size)
+    if data[:4] == ZSTD_MAGIC:
+        import zstandard
+
+        try:
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 27)
+        except zstandard.ZstdError as error:
+            raise DamagedInput(f"{place.name}: the Zstandard dictionary at offset 8 is damaged") from error
+    return data
+
+
+def decompressor(magic: bytes, place: Place) -> _Unpacker | None:
+    """An object that unpacks one member or frame, or None for plain bytes."""
+    if magic[:2] == GZIP_MAGIC:
+        return _Gzip()
+    if magic[:4] == ZSTD_MAGIC:
+        return _Zstd(place)
+    return None
+
+
+class _Unpacker:
+    """Feeds on pieces; `eof` is set at the end of a member, `rest` holds what came after it.
+
+    What a piece unpacks to comes in parts of bounded size: a body of zeros must not fill the memory.
+    """
+
+    eof = False
+    rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
+
+
+class _Gzip(_Unpacker):
+    def __init__(self) -> None:
+        self._z = isal_zlib.decompressobj(GZIP)
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        z = self._z
+        try:
+            while piece and not z.eof:
+                data: bytes = z.decompress(piece, MAX_PART)
+                piece = z.unconsumed_tail
+                if data:
+                    yield data
+                elif not piece:
+                    break
+            # a part that was full may have left more behind, of input that is used up
+            while not z.eof and (data := z.decompress(b"", MAX_PART)):
+                yield data
+        except zlib_error as error:
+            raise ValueError(str(error)) from error
+        if z.eof:
+            self.eof = True
+            self.rest = z.unused_data
+
+
+class _Zstd(_Unpacker):
+    def __init__(self, place: Place) -> None:
+        import zstandard
+
+        dictionary = zstd_dictionary(place)
+        options = {"dict_data": zstandard.ZstdCompressionDict(dictionary)} if dictionary else {}
+        self._error = zstandard.ZstdError
+        self._z = zstandard.ZstdDecompressor(**options).decompressobj()  # type: ignore[arg-type]
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        step = 1 << 12  # it has no limit of its own; little is fed at once
+        for at in range(0, len(piece), step):
+            try:
+                data = self._z.decompress(piece[at : at + step])
+            except self._error as error:
+                raise ValueError(str(error)) from error
+            if data:
+                yield data
+            if self._z.eof:
+                self.eof = True
+                self.rest = self._z.unused_data + piece[at + step :]
+                return
+
+
+def first_part(unpacker: _Unpacker, piece: bytes) -> bytes:
+    """The first unpacked bytes of a member, to see what it is. Raises ValueError."""
+    return next(unpacker.feed(piece), b"")
+
+
+def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterator[bytes]:
+    """The unpacked bytes of one stored record, piece by piece; stops where the data is damaged."""
+    unpacker: _Unpacker | None = None
+    first = True
+    for piece in pieces:
+        if first:
+            unpacker = decompressor(piece[:4], place)
+            first = False
+        if unpacker is None:
+            yield piece
+            continue
+        try:
+            yield from unpacker.feed(piece)
+        except ValueError:
+            return
+        if unpacker.eof:
+            return
+
+
+def build_head(kind: str, fields: Iterable[tuple[str, str]], length: int) -> bytes:
+    """The head of a WARC 1.1 record with its empty line. Line breaks in values become spaces."""
+    lines = ["WARC/1.1", "WARC-Type: " + kind]
+    lines += [name + ": " + value for name, value in fields if value]
+    lines.append(f"Content-Length: {length}")
+    if any("\n" in line or "\r" in line for line in lines):
+        lines = [line.replace("\r", " ").replace("\n", " ") for line in lines]
+    return "\r\n".join(lines).encode(errors="surrogateescape") + b"\r\n\r\n"

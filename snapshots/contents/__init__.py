@@ -1,0 +1,1 @@
+"""What a snapshot holds beside captures' bytes: records as they are written, the list of its files, frozen texts."""

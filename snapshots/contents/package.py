@@ -1,0 +1,246 @@
+"""datapackage.json and pages.jsonl: what a snapshot says about itself (WACZ 1.1.1), and its id.
+
+https://specs.webrecorder.net/wacz/1.1.1/
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from isal import isal_zlib
+
+from snapshots.archives.appending import write_whole
+from snapshots.archives.container import (
+    ARCHIVE,
+    CHANGING,
+    DIGEST,
+    INDEX,
+    PACKAGE,
+    STEPS,
+    Container,
+    open_directory,
+)
+from snapshots.dates import iso_date
+from snapshots.index.build import Hashes, stamp_for
+from snapshots.index.cdxj import Index
+from snapshots.index.changing import stamp_of, table_of
+from snapshots.index.steps import steps_of
+from snapshots.machine.places import FilePlace, Place, chunks, hash_place
+from snapshots.profile import Profile
+from snapshots.view import View
+
+WACZ_VERSION = "1.1.1"
+VIEW_MEDIA = "application/vnd.stillweb.view+json"  # of the metadata record that says what a view is
+PAGES_HEADER = b'{"format":"json-pages-1.0","id":"pages","title":"All pages"}\n'
+LONG_FIELD = 4000  # a field value longer than this is packed
+EPOCH = "1980-01-01T00:00:00Z"  # for a snapshot without records
+
+_IDENTITY = re.compile(rb'"id":"([0-9a-f]{64})"\}$')
+
+
+def view_to_json(view: View) -> dict[str, Any]:
+    """A view as a JSON object; inverse of `view_from_json`."""
+    return asdict(view)
+
+
+def view_from_json(value: Mapping[str, Any]) -> View:
+    """A view from a JSON object. Raises KeyError, TypeError for one that is none."""
+    known = {k: v for k, v in value.items() if k in View.__dataclass_fields__}
+    for name in ("steps", "captures"):
+        if name in known:
+            known[name] = tuple(known[name])
+    return View(**known)
+
+
+def pack_options(options: Mapping[str, Any]) -> str:
+    """Options as a field value: JSON, packed where it is too long for the heads that other readers take."""
+    text = json.dumps(options, sort_keys=True)
+    if len(text) <= LONG_FIELD:
+        return text
+    return "zlib:" + base64.b64encode(isal_zlib.compress(text.encode(), 3)).decode()
+
+
+def unpack_options(text: str) -> dict[str, Any]:
+    """The inverse of `pack_options`. Raises ValueError."""
+    if text.startswith("zlib:"):
+        try:
+            text = isal_zlib.decompress(base64.b64decode(text[5:])).decode()
+        except isal_zlib.error as error:  # type: ignore[misc]  # its stub calls it an instance
+            raise ValueError(f"options that can't be unpacked: {error}") from error
+    value = json.loads(text)
+    return value if isinstance(value, dict) else {}
+
+
+def page_line(view: View) -> bytes:
+    """The line of a view in pages.jsonl; other tools read its id, url, ts and title."""
+    page = {
+        "id": view.id,
+        "url": view.address,
+        "ts": page_time(view.timestamp),
+        "title": view.title,
+        "stillweb": view_to_json(view),
+    }
+    return json.dumps(page, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass") + b"\n"
+
+
+def page_time(text: str) -> str:
+    """ISO 8601 from that or from 14 to 17 digits."""
+    return iso_date(text) if text.isdigit() else text or EPOCH
+
+
+def pages_of(data: bytes) -> Iterator[View]:
+    """The views in a pages.jsonl, whoever wrote it; lines that are no pages are passed over."""
+    for line in data.split(b"\n"):
+        try:
+            page = json.loads(line)
+            if "stillweb" in page:
+                yield view_from_json(page["stillweb"])
+            elif isinstance(page.get("url"), str):
+                digits = re.sub(r"\D", "", str(page.get("ts", "")))[:17]
+                title = str(page.get("title") or "")
+                yield View(page["url"], page["url"], page["url"], title, timestamp=digits)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+
+
+def identities(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The record identities in index lines."""
+    for line in lines:
+        found = _IDENTITY.search(line, len(line) - 73)
+        if found:
+            yield found[1]
+
+
+def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> str:
+    """The id: SHA-256 over the sorted record identities, the profile and the rules (`RuleSet.to_json`).
+
+    The order of files, how records are spread over them, and when a snapshot was sealed play no part.
+    """
+    value = hashlib.sha256(b"stillweb snapshot 1\n")
+    value.update(b"".join([found + b"\n" for found in sorted(set(identities(lines)))]))
+    rest = {"profile": profile.to_json() if profile else None, "rules": rules}
+    value.update(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
+    return value.hexdigest()
+
+
+def layered_id(ids: Iterable[str]) -> str:
+    """The id of snapshots that lie over one another, lowest first: which lies over which decides what is served."""
+    return hashlib.sha256("\n".join(["stillweb layers 1", *ids]).encode()).hexdigest()
+
+
+def describe(
+    files: Mapping[str, Place],
+    *,
+    software: str,
+    created: str,
+    own: Mapping[str, Any],
+    title: str = "",
+    hashes: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """datapackage.json for files by full name; `hashes` are those that are known, by that name."""
+    resources = [
+        {
+            "name": name.rpartition("/")[2],
+            "path": name,
+            "hash": hashes.get(name) or hash_place(files[name]),
+            "bytes": files[name].size,
+        }
+        for name in sorted(files)
+    ]
+    package = {
+        "profile": "data-package",
+        "wacz_version": WACZ_VERSION,
+        **({"title": title} if title else {}),
+        "created": created,
+        "modified": created,
+        "software": software,
+        "resources": resources,
+        "stillweb": dict(own),
+    }
+    return json.dumps(package, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def digest_of(package: bytes) -> bytes:
+    """datapackage-digest.json."""
+    value = {"path": PACKAGE, "hash": "sha256:" + hashlib.sha256(package).hexdigest()}
+    return json.dumps(value, indent=2).encode() + b"\n"
+
+
+def all_files(container: Container) -> dict[str, Place]:
+    """The files that datapackage.json lists: everything but itself and its digest."""
+    files = {ARCHIVE + name: place for name, place in container.archives.items()}
+    files |= {n: p for n, p in container.members.items() if n not in (PACKAGE, DIGEST)}
+    return files
+
+
+def newest(lines: Iterable[bytes]) -> str:
+    """The time of the newest record: what a snapshot gives as its own, so that sealing twice is the same."""
+    stamp = max((line.split(b" ", 2)[1] for line in lines), default=b"")
+    return page_time(stamp.decode()) if stamp else EPOCH
+
+
+def write_package(
+    path: Path,
+    *,
+    profile: Profile | None,
+    settings: Mapping[str, Any],
+    software: str,
+    rules: Any = None,
+    lines: Sequence[bytes] | None = None,
+    hashes: Hashes = MappingProxyType({}),
+) -> str:
+    """Writes datapackage.json and its digest into a snapshot directory whose index is written; gives its id.
+
+    `lines` are those of the index where they are in memory, `hashes` what is known of archive files.
+    """
+    container = open_directory(path)
+    try:
+        place = container.members[INDEX]
+        crc = 0
+        for piece in chunks(place):
+            crc = isal_zlib.crc32(piece, crc)
+        index = Index(place)  # read line by line, as often as needed: it may be larger than memory
+
+        def listed() -> Iterable[bytes]:
+            return index.lines() if lines is None else lines
+
+        table = table_of(listed())
+        write_whole(path / CHANGING, [table])
+        container.members[CHANGING] = FilePlace(path / CHANGING)
+        if steps := steps_of(index.size, index.key_at):
+            write_whole(path / STEPS, [steps])
+            container.members[STEPS] = FilePlace(path / STEPS)
+        elif old := container.members.pop(STEPS, None):
+            old.close()
+            (path / STEPS).unlink()
+        if rules is None:
+            from snapshots.identity.rules import builtin
+
+            rules = builtin().to_json()
+        own = {
+            "id": snapshot_id(listed(), profile, rules),
+            "index": stamp_for(container.archives, index.size, crc, stamp_of(table)),
+            "profile": profile.to_json() if profile else None,
+            "settings": dict(settings),
+            "rules": rules,
+        }
+        known = {
+            ARCHIVE + name: hashes[name][1]
+            for name, archive in container.archives.items()
+            if name in hashes and hashes[name][0] == archive.size  # files are only ever appended to
+        }
+        created = newest(listed())
+        package = describe(all_files(container), software=software, created=created, own=own, hashes=known)
+    finally:
+        container.close()
+    write_whole(path / PACKAGE, [package])
+    write_whole(path / DIGEST, [digest_of(package)])
+    return str(own["id"])

@@ -1,0 +1,197 @@
+"""The records that a snapshot is made of, packed and ready to be appended."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from snapshots.archives import messages, warc
+from snapshots.archives.appending import FULL_DISK, full_disk
+from snapshots.archives.members import pack, pack_file
+from snapshots.archives.spooling import block_digest, measure, pieces, temporary, whole_if_small
+from snapshots.capture import Capture, Exchange
+from snapshots.dates import iso_date
+from snapshots.identity.keys import Key, request_key
+from snapshots.index import indexing
+from snapshots.index.pairing import identity_of, timestamp_of
+from snapshots.profile import Profile
+
+Original = tuple[str, str, tuple[str, int, int]]  # URI, date and place (file, offset, length) of a payload
+
+
+@dataclass(slots=True)
+class Packed:
+    """An exchange as records: the request's and the answer's, the latter in a file when it is large."""
+
+    exchange: Exchange
+    key: Key
+    date: str
+    question: bytes
+    answer: bytes | BinaryIO
+    digest: str  # of the payload
+    identity: str
+    original: Original | None
+
+    def capture(self, place: tuple[str, int, int], question_at: int) -> Capture:
+        """The capture, given where its records were put."""
+        exchange, request = self.exchange, self.exchange.request
+        media = next((v for n, v in exchange.headers if n.lower() == "content-type"), "")
+        return Capture(
+            urlkey=self.key.urlkey,
+            timestamp=timestamp_of(self.date),
+            url=request.url.partition("#")[0],
+            method=request.method,
+            status=exchange.status,
+            mime=indexing.media_of(media),
+            digest=self.digest,
+            filename=place[0],
+            offset=place[1],
+            length=place[2],
+            request_offset=question_at,
+            request_length=len(self.question),
+            key=self.key.canonical,
+            exact=self.key.exact,
+            session=exchange.session,
+            begin=exchange.begin,
+            end=exchange.end,
+            protocol=exchange.protocol,
+            vary=messages.vary_values(messages.vary_of(exchange.headers), request.headers),
+            original=self.original[2] if self.original else None,
+            truncated=exchange.extra.get("WARC-Truncated", ""),
+        )
+
+
+class Packer:
+    """Makes records; `serial` starts the numbers that tell records apart which are alike. Thread-safe."""
+
+    def __init__(self, software: str, folder: Path) -> None:
+        self._software = software
+        self._folder = folder  # for temporary files: the snapshot's own disk
+        self.serial = itertools.count()
+
+    def record_id(self, kind: str, uri: str, date: str, block: bytes) -> str:
+        """A UUID (version 8, RFC 9562) from what the record is and how many came before it."""
+        text = f"{next(self.serial)} {kind} {date} {uri} ".encode(errors="surrogatepass")
+        value = hashlib.sha256(text + hashlib.sha256(block).digest()).hexdigest()
+        return f"<urn:uuid:{value[:8]}-{value[8:12]}-8{value[13:16]}-a{value[17:20]}-{value[20:32]}>"
+
+    def warcinfo(
+        self, filename: str, date: str, settings: Mapping[str, Any], profile: Profile | None
+    ) -> bytes:
+        """The record that an archive file begins with: software, settings, profile. Of now without a date."""
+        lines = {
+            "software": self._software,
+            "format": "WARC File Format 1.1",
+            "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+            "stillweb-settings": json.dumps(settings, sort_keys=True, ensure_ascii=False),
+        }
+        if profile is not None:
+            lines["stillweb-profile"] = json.dumps(profile.to_json(), sort_keys=True, ensure_ascii=False)
+        block = "".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode()
+        date = date or iso_date(None)
+        fields = [
+            ("WARC-Record-ID", self.record_id("warcinfo", filename, date, block)),
+            ("WARC-Date", date),
+            ("WARC-Filename", filename),
+            ("WARC-Block-Digest", warc.digest(block)),
+            ("Content-Type", "application/warc-fields"),
+        ]
+        return pack(warc.build_head("warcinfo", fields, len(block)), block)
+
+    def plain(
+        self, kind: str, uri: str, date: str, media: str, block: bytes, extra: Iterable[tuple[str, str]]
+    ) -> tuple[bytes, str]:
+        """A resource, metadata or conversion record, and the digest of its block, which is its payload."""
+        value = warc.digest(block)
+        fields = [
+            ("WARC-Record-ID", self.record_id(kind, uri, date, block)),
+            ("WARC-Date", date),
+            ("WARC-Target-URI", uri),
+            *extra,
+            ("WARC-Block-Digest", value),
+            ("Content-Type", media),
+        ]
+        return pack(warc.build_head(kind, fields, len(block)), block, 0), value
+
+    def exchange(
+        self, exchange: Exchange, stored: Callable[[str], Original | None], stack: contextlib.ExitStack
+    ) -> Packed:
+        """An exchange; `stored` knows where a payload digest lies already, which makes a revisit of it.
+
+        Files are open as long as `stack`. Raises MissingCapability on a full disk.
+        """
+        request = exchange.request
+        uri = request.url.partition("#")[0]
+        date = iso_date(exchange.started)
+        common = [("WARC-Date", date), ("WARC-Target-URI", uri)]
+        events = f"{exchange.begin}-{exchange.end}"
+        session = [("WARC-Stillweb-Session", exchange.session), ("WARC-Stillweb-Events", events)]
+
+        asked = messages.request_block(request)
+        asked_id = self.record_id("request", uri, date, asked)
+        fields = [
+            ("WARC-Record-ID", asked_id),
+            *common,
+            ("WARC-Block-Digest", warc.digest(asked)),
+            ("WARC-Payload-Digest", warc.digest(request.body)),
+            *session,
+            ("Content-Type", "application/http; msgtype=request"),
+        ]
+        question = pack(warc.build_head("request", fields, len(asked)), asked)
+
+        body = whole_if_small(exchange.body, stack)
+        size, payload = measure(body)
+        head = messages.response_head(
+            exchange.status, exchange.reason, exchange.headers, size, request.method
+        )
+        original = stored(payload) if size else None
+        kind = "revisit" if original else "response"
+        fields = [
+            ("WARC-Record-ID", self.record_id(kind, uri, date, head)),
+            *common,
+            # the second of a pair names the first: so indexers find them (cdxj-indexer, pywb)
+            ("WARC-Concurrent-To", asked_id),
+            ("WARC-IP-Address", exchange.ip or ""),
+            ("WARC-Protocol", exchange.protocol),
+            ("WARC-Payload-Digest", payload),
+            ("WARC-Block-Digest", warc.digest(head) if original else block_digest(head, body)),
+        ]
+        if original:
+            fields += [
+                ("WARC-Profile", warc.REVISIT_PROFILE),
+                ("WARC-Refers-To-Target-URI", original[0]),
+                ("WARC-Refers-To-Date", original[1]),
+            ]
+        fields += [
+            *session,
+            *exchange.extra.items(),
+            ("Content-Type", "application/http; msgtype=response"),
+        ]
+        if original:
+            answer: bytes | BinaryIO = pack(warc.build_head(kind, fields, len(head)), head)
+        elif isinstance(body, bytes):
+            answer = pack(warc.build_head(kind, fields, len(head) + size), head + body, len(head))
+        else:
+            answer = self._large(warc.build_head(kind, fields, len(head) + size) + head, body, stack)
+        identity = identity_of(
+            "capture", uri, date, payload, head, asked, exchange.session, events, exchange.protocol
+        )
+        return Packed(exchange, request_key(request), date, question, answer, payload, identity, original)
+
+    def _large(self, heads: bytes, body: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
+        """A record in a temporary file."""
+        spool = temporary(stack, self._folder)
+        try:
+            pack_file(spool, heads, pieces(body))
+            spool.flush()
+        except OSError as error:
+            if error.errno in FULL_DISK:
+                raise full_disk(self._folder, error) from error
+            raise
+        return spool

@@ -1,0 +1,1 @@
+"""What HTTP says, without a snapshot: bodies and their encodings, field values with weights, languages, ranges."""

@@ -1,0 +1,97 @@
+"""Requests and cookies that make no difference to what is read: favicons, telemetry, a browser's own errands."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from snapshots.identity.sites import host_of
+from snapshots.request import Request
+
+
+class _Lists:
+    """The lists of `irrelevant.toml`."""
+
+    def __init__(self) -> None:
+        data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
+        self.errands = frozenset(data["errands"])
+        self.hosts = frozenset(data["hosts"]) | self.errands
+        self.services = frozenset(data["services"])
+        self.errand_paths = _Patterns(data["errand_paths"])
+        self.paths = _Patterns(data["paths"] + data["errand_paths"])
+        self.cookies = _Patterns(data["cookies"])
+
+
+@lru_cache(maxsize=1)
+def _lists() -> _Lists:
+    return _Lists()
+
+
+class _Patterns:
+    """Whether one of some patterns is in a text; those for its start are not tried at each place of it."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        starting = [f"(?:{p})" for p in patterns if p.startswith("^") and "|^" not in p]
+        others = [f"(?:{p})" for p in patterns if f"(?:{p})" not in starting]
+        self._start = re.compile("|".join(starting) or r"(?!)", re.IGNORECASE)
+        self._anywhere = re.compile("|".join(others) or r"(?!)", re.IGNORECASE)
+
+    def __contains__(self, text: str) -> bool:
+        return self._start.match(text) is not None or self._anywhere.search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def irrelevant_url(url: str) -> bool:
+    """Whether a URL is in the list: its host or a parent of it, host and start of path, or its path."""
+    starts = _starts(host_of(url))
+    path = _path(url)
+    return "" in starts or (bool(starts) and path.split("/", 2)[1] in starts) or path in _lists().paths
+
+
+def errand(url: str) -> bool:
+    """Whether a browser asks for a URL of its own accord, no page does.
+
+    The root of a host stands for all that it is asked for: of a tunnel that failed no more is known.
+    """
+    starts = _starts(host_of(url), errands=True)
+    path = _path(url)
+    first = path.split("/", 2)[1]
+    return (bool(starts) and (not first or "" in starts or first in starts)) or path in _lists().errand_paths
+
+
+def _path(url: str) -> str:
+    return "/" + url.partition("//")[2].partition("/")[2].partition("?")[0]
+
+
+@lru_cache(maxsize=4096)
+def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
+    """What paths of a host in the list begin with; "" where all of it is in the list."""
+    labels = netloc.partition(":")[0].split(".")
+    parents = {".".join(labels[start:]) for start in range(len(labels))}
+    listed = _lists().errands if errands else _lists().hosts
+    found = (host.partition("/") for host in listed)
+    return frozenset(start for host, _, start in found if host in parents)
+
+
+@lru_cache(maxsize=4096)
+def irrelevant_key(url: str) -> bool:
+    """Whether the host of a URL answers everybody alike, whatever key is in the request."""
+    labels = host_of(url).partition(":")[0].split(".")
+    return not _lists().services.isdisjoint(".".join(labels[start:]) for start in range(len(labels)))
+
+
+def irrelevant(request: Request) -> bool:
+    """Whether nothing that is read depends on the answer to this request."""
+    if request.method == "POST" and (
+        request.header("ping-to") or request.header("content-type") == "text/ping"
+    ):
+        return True
+    return irrelevant_url(request.url.partition("?")[0])
+
+
+def irrelevant_cookie(name: str) -> bool:
+    """Whether a cookie of this name belongs to a tracker, a load balancer or the like."""
+    return name in _lists().cookies

@@ -1,0 +1,376 @@
+"""Rules that join requests which differ only in what can't decide the answer (`rules.toml`)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from snapshots.errors import UsageError
+from snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
+from snapshots.identity.keys import Parsed, digest, parse
+from snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
+from snapshots.request import Request
+from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, surely_drawn
+from snapshots.secrets.redact import MASK, mask
+
+PLACES = ("query", "form", "json", "part", "path")
+
+# They are issued by the site and change at every visit, and yet they are what decides the answer.
+DECIDING = re.compile(
+    r"__VIEWSTATE.*|__VSTATE|javax\.faces\.ViewState|.*(?:cursor|page_?token|continuation).*", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named value in a place of a request; both patterns must match whole. `drawn`: it must look random."""
+
+    place: str
+    name: re.Pattern[str]
+    value: re.Pattern[str] | None = None
+    drawn: bool = False
+
+    def matches(self, name: str, value: str) -> bool:
+        """Whether it is this value."""
+        if self.name.fullmatch(name) is None or (self.value and self.value.fullmatch(value) is None):
+            return False
+        return not self.drawn or surely_drawn(value) or PSEUDONYM_TEXT.fullmatch(value) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule with the examples that it must join and must keep apart."""
+
+    id: str
+    about: str
+    kind: str = "fields"
+    drop: tuple[Field, ...] = ()
+    blank: tuple[Field, ...] = ()
+    join: tuple[tuple[str, str], ...] = ()
+    apart: tuple[tuple[str, str], ...] = ()
+    issued: frozenset[str] = frozenset()  # only in examples
+
+
+Issued = frozenset[str]  # "place:name" of values that the site issued
+NOTHING: Issued = frozenset()
+
+
+def _fields(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    """Drops and blanks the named values."""
+    return _edit(parsed, rule.drop, rule.blank)
+
+
+def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    """Blanks the values that the site issued, but never those that decide the answer."""
+    blank = tuple(
+        Field(place, re.compile(re.escape(name)))
+        for place, _, name in (item.partition(":") for item in sorted(issued))
+        if not DECIDING.fullmatch(name)
+    )
+    return _edit(parsed, (), blank) if blank else parsed
+
+
+def _encoding(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    return with_one_escape(parsed)
+
+
+def _json_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    return with_one_json(parsed)
+
+
+def _empty_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    """Takes away pairs that are nothing, and a query that has none left."""
+    if parsed.query is None or "" not in parsed.query:
+        return parsed
+    return replace(parsed, query=tuple(p for p in parsed.query if p) or None)
+
+
+def _nothing(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    """For rules that work on the request before it is taken apart."""
+    return parsed
+
+
+KINDS: dict[str, Callable[[Rule, Parsed, Issued], Parsed]] = {
+    "fields": _fields,
+    "issued": _issued,
+    "encoding": _encoding,
+    "json-query": _json_query,
+    "empty-query": _empty_query,
+    "redacted": _nothing,
+}
+
+
+def _text(value: str | bytes) -> str:
+    return (
+        unquote_to_bytes(value).decode("utf-8", "replace")
+        if isinstance(value, str)
+        else value.decode("utf-8", "replace")
+    )
+
+
+def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Parsed:
+    """A request without the values to drop, and with a mark for those to blank; itself if there are none."""
+    by_place: dict[str, tuple[list[Field], list[Field]]] = {}
+    for index, fields in enumerate((drop, blank)):
+        for item in fields:
+            by_place.setdefault(item.place, ([], []))[index].append(item)
+    changes: dict[str, Any] = {}
+    if parsed.query is not None and "query" in by_place:
+        pairs = tuple(_edit_pairs(parsed.query, *by_place["query"]))
+        if pairs != parsed.query:
+            changes["query"] = pairs or None
+    if ";" in parsed.url and "path" in by_place:
+        url = _edit_path(parsed.url, *by_place["path"])
+        if url != parsed.url:
+            changes["url"] = url
+    place = {FORM: "form", JSON: "json", MULTIPART: "part"}.get(parsed.body.kind)
+    if place in by_place:
+        value = _EDITORS[parsed.body.kind](parsed.body.value, *by_place[place])
+        if value != parsed.body.value:
+            changes["body"] = Body(parsed.body.kind, value, parsed.body.label)
+    return replace(parsed, **changes) if changes else parsed
+
+
+def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str:
+    if any(item.matches(name, value) for item in drop):
+        return "drop"
+    return "blank" if any(item.matches(name, value) for item in blank) else "keep"
+
+
+def _edit_pairs(pairs: Iterable[str], drop: list[Field], blank: list[Field]) -> Iterable[str]:
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        told = _judge(_text(name), _text(value), drop, blank)
+        if told != "drop":
+            yield pair if told == "keep" else f"{name}={BLANK}"
+
+
+def _edit_path(url: str, drop: list[Field], blank: list[Field]) -> str:
+    head, *parameters = url.split(";")
+    out = [head]
+    for item in parameters:
+        text, slash, rest = item.partition("/")
+        name, _, value = text.partition("=")
+        told = _judge(_text(name), _text(value), drop, blank)
+        if told == "drop":
+            out[-1] += slash + rest
+        else:
+            out.append(item if told == "keep" else f"{name}={BLANK}{slash}{rest}")
+    return ";".join(out)
+
+
+def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -> tuple[Pair, ...]:
+    out = []
+    for pair in pairs:
+        told = _judge(_text(pair.name), _text(pair.value), drop, blank)
+        if told != "drop":
+            out.append(pair if told == "keep" else Pair(pair.name, BLANK.encode()))
+    return tuple(out)
+
+
+def _edit_parts(parts: tuple[Part, ...], drop: list[Field], blank: list[Field]) -> tuple[Part, ...]:
+    out = []
+    for part in parts:
+        told = _judge(part.name, _text(part.content), drop, blank)
+        if told != "drop":
+            out.append(part if told == "keep" else Part(part.headers, BLANK.encode()))
+    return tuple(out)
+
+
+def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
+    if isinstance(value, list):
+        return [_edit_json(item, drop, blank) for item in value]
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for name, item in value.items():
+        if isinstance(item, (dict, list)):
+            out[name] = _edit_json(item, drop, blank)
+            continue
+        told = _judge(name, item if isinstance(item, str) else str(item), drop, blank)
+        if told != "drop":
+            out[name] = item if told == "keep" else BLANK
+    return out
+
+
+_EDITORS: dict[str, Callable[[Any, list[Field], list[Field]], Any]] = {
+    FORM: _edit_form,
+    JSON: _edit_json,
+    MULTIPART: _edit_parts,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A rule that is not in force on a path, because it would join these two captures of different answers."""
+
+    rule: str
+    path: str  # method and canonical URL without query
+    examples: tuple[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"rule": self.rule, "path": self.path, "examples": list(self.examples)}
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The rules in force, and where one is not. Order matters: values are edited in the order of the file."""
+
+    rules: tuple[Rule, ...]
+    refused: tuple[Refused, ...] = ()
+
+    def without(self, *ids: str) -> RuleSet:
+        """The set without some rules."""
+        return RuleSet(tuple(r for r in self.rules if r.id not in ids), self.refused)
+
+    def on(self, path: str) -> tuple[Rule, ...]:
+        """The rules in force on a path (`METHOD url-without-query`)."""
+        off = {r.rule for r in self.refused if r.path == path}
+        return tuple(r for r in self.rules if r.id not in off) if off else self.rules
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, to be stored with a snapshot; inverse of `from_json`."""
+        return {
+            "version": 1,
+            "rules": [r.id for r in self.rules],
+            "refused": [r.to_json() for r in self.refused],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RuleSet:
+        """The built-in rules, those of them that the snapshot was sealed with, and what was refused then."""
+        names = set(value.get("rules", ()))
+        rules = tuple(r for r in builtin().rules if not names or r.id in names)
+        refused = tuple(
+            Refused(str(r["rule"]), str(r["path"]), (str(r["examples"][0]), str(r["examples"][1])))
+            for r in value.get("refused", ())
+        )
+        return cls(rules, refused)
+
+
+def reduced(
+    request: Request, rules: Iterable[Rule], issued: Issued = NOTHING, *, stored: bool = False
+) -> Parsed:
+    """What rules leave of a request. Of a `stored` one only the pseudonyms count as secrets."""
+    rules = tuple(rules)
+    if any(rule.kind == "redacted" for rule in rules):
+        request = _pseudonyms_masked(request) if stored else mask(request)
+    return applied(rules, parse(request), issued)
+
+
+def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> Parsed:
+    """What rules leave of a request that was taken apart; those for secrets look at it before, and leave it here."""
+    for rule in rules:
+        parsed = KINDS[rule.kind](rule, parsed, issued)
+    return parsed
+
+
+def _pseudonyms_masked(request: Request) -> Request:
+    url = PSEUDONYM_TEXT.sub(MASK, request.url)
+    body = PSEUDONYM.sub(MASK.encode(), request.body) if request.body else request.body
+    return request if url == request.url and body == request.body else replace(request, url=url, body=body)
+
+
+def joining(asked: Request, stored: Request, rules: Iterable[Rule], issued: Issued = NOTHING) -> str | None:
+    """The ids of the fewest rules that make two requests the same, joined by "+"; None if all don't.
+
+    Rules that change neither request are left out of the search; "" means that none is needed.
+    """
+    useful = [r for r in rules if _changes(r, asked, issued, False) or _changes(r, stored, issued, True)]
+    for count in range(len(useful) + 1):
+        for chosen in combinations(useful, count):
+            one = digest(reduced(asked, chosen, issued))
+            if one == digest(reduced(stored, chosen, issued, stored=True)):
+                return "+".join(rule.id for rule in chosen)
+    return None
+
+
+def _changes(rule: Rule, request: Request, issued: Issued, stored: bool) -> bool:
+    if rule.kind == "redacted":
+        return (_pseudonyms_masked(request) if stored else mask(request)) is not request
+    parsed = parse(request)
+    return KINDS[rule.kind](rule, parsed, issued) is not parsed
+
+
+def example(text: str) -> Request:
+    """A request from its example text, `METHOD URL [TYPE BODY]`. Raises UsageError."""
+    parts = text.split(" ", 3)
+    if len(parts) not in (2, 4):
+        raise UsageError(f"rules.toml: {text!r}: an example is METHOD URL or METHOD URL TYPE BODY")
+    if len(parts) == 2:
+        return Request(parts[0], parts[1])
+    media = {"form": "application/x-www-form-urlencoded", "json": "application/json", "text": "text/plain"}
+    if parts[2] not in media:
+        raise UsageError(f"rules.toml: {text!r}: the type is one of {', '.join(media)}")
+    return Request(parts[0], parts[1], (("Content-Type", media[parts[2]]),), parts[3].encode())
+
+
+@lru_cache(maxsize=1)
+def builtin() -> RuleSet:
+    """The rules that come with Stillweb."""
+    return load(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+
+
+def load(text: str, name: str = "rules.toml") -> RuleSet:
+    """Rules from TOML. Raises UsageError, naming file, rule and field."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{name}: {error}") from error
+    rules = []
+    for item in data.get("rule", []):
+        rules.append(_rule(item, name))
+    if len({r.id for r in rules}) != len(rules):
+        raise UsageError(f"{name}: two rules have the same id")
+    return RuleSet(tuple(rules))
+
+
+def _rule(item: Mapping[str, Any], name: str) -> Rule:
+    label = item.get("id", "?")
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", str(label)):
+        raise UsageError(f"{name}: rule {label!r}: the id must be lower-case words joined by hyphens")
+    known = {"id", "about", "kind", "drop", "blank", "join", "apart", "issued"}
+    if odd := sorted(set(item) - known):
+        raise UsageError(f"{name}: rule {label}: unknown field {odd[0]!r}")
+    kind = item.get("kind", "fields")
+    if kind not in KINDS:
+        raise UsageError(f"{name}: rule {label}: kind must be one of {', '.join(KINDS)}")
+    if not item.get("join") or not item.get("apart"):
+        raise UsageError(f"{name}: rule {label}: needs examples, both join and apart")
+    fields: dict[str, tuple[Field, ...]] = {}
+    for key in ("drop", "blank"):
+        fields[key] = tuple(_field(f, name, f"{label}.{key}") for f in item.get(key, []))
+    return Rule(
+        label,
+        str(item.get("about", "")),
+        kind,
+        fields["drop"],
+        fields["blank"],
+        tuple((str(a), str(b)) for a, b in item["join"]),
+        tuple((str(a), str(b)) for a, b in item["apart"]),
+        frozenset(item.get("issued", ())),
+    )
+
+
+def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
+    if item.get("in") not in PLACES:
+        raise UsageError(f"{name}: rule {label}: `in` must be one of {', '.join(PLACES)}")
+    try:
+        value = re.compile(item["value"]) if "value" in item else None
+        return Field(item["in"], re.compile(item["name"], re.IGNORECASE), value, item.get("drawn") is True)
+    except (re.error, KeyError, TypeError) as error:
+        raise UsageError(f"{name}: rule {label}: {error}") from error
+
+
+def path_of(method: str, url: str) -> str:
+    """The path that rules are switched off for: the method and the URL before `?` and `;`, escapes in one form."""
+    base = one_escape(url.partition("?")[0].partition(";")[0])
+    return f"{method} {quote(base, safe=':/%[]@!$&()*+,=~')}"

@@ -1,0 +1,64 @@
+"""One spelling for what is written in several: escapes in a URL, and JSON in its query."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from urllib.parse import quote_from_bytes
+
+from snapshots.http.bodies import JSON, canonical_body, form_pairs, typed_body
+from snapshots.identity.keys import Parsed
+
+BLANK = "\x00"  # stands for a blanked value; no URL or form has it unescaped
+
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_JSON = re.compile(r"\{|\[|%7b|%5b", re.IGNORECASE)  # as an object or an array begins
+
+
+def one_escape(text: str) -> str:
+    """A URL with the escapes that it needs, in upper case."""
+    return _ESCAPE.sub(_unreserved, text)
+
+
+def with_one_escape(parsed: Parsed) -> Parsed:
+    """A request with every escape of its URL in one spelling; itself if they are."""
+    url = one_escape(parsed.url)
+    query = parsed.query
+    if query is not None:
+        query = tuple(_encoded(pair) for pair in query)
+    return parsed if url == parsed.url and query == parsed.query else replace(parsed, url=url, query=query)
+
+
+def with_one_json(parsed: Parsed) -> Parsed:
+    """A request with the JSON objects and arrays of its query as RFC 8785; itself if they are."""
+    if parsed.query is None:
+        return parsed
+    query = tuple(_json(pair) for pair in parsed.query)
+    return parsed if query == parsed.query else replace(parsed, query=query)
+
+
+def _unreserved(match: re.Match[str]) -> str:
+    char = chr(int(match[0][1:], 16))
+    return char if char in _UNRESERVED else match[0].upper()
+
+
+def _encoded(pair: str) -> str:
+    if BLANK in pair:
+        return pair
+    item = form_pairs(pair.encode("utf-8", "surrogatepass"))[0] if "&" not in pair else None
+    if item is None or item.raw:
+        return pair
+    name, value = quote_from_bytes(item.name, safe=""), quote_from_bytes(item.value, safe="")
+    return f"{name}={value}" if item.equals else name
+
+
+def _json(pair: str) -> str:
+    name, _, value = pair.partition("=")
+    if _JSON.match(value) is None:
+        return pair
+    item = form_pairs(pair.encode("utf-8", "surrogatepass"))[0]
+    body = typed_body(item.value, "application/json")
+    if item.raw or body.kind != JSON:  # nor what two readers may understand differently
+        return pair
+    return f"{name}={quote_from_bytes(canonical_body(body), safe='')}"

@@ -1,0 +1,252 @@
+"""The index of a container: taken from disk where it is ours and fits its archives, else built from the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from isal import isal_zlib
+
+from snapshots.archives.appending import repair
+from snapshots.archives.container import ARCHIVE, CHANGING, INDEX, SMALL, STEPS, Container, open_directory
+from snapshots.archives.reading import Archives
+from snapshots.capture import Capture
+from snapshots.identity import keys
+from snapshots.index.cdxj import Index, sorted_lines
+from snapshots.index.changing import open_table, table_of
+from snapshots.index.gathering import Part, Site
+from snapshots.index.indexing import VERSION, Progress
+from snapshots.index.parallel import scan_file, scan_files
+from snapshots.index.resolving import resolve
+from snapshots.index.stating import final_lines, stated_lines
+from snapshots.index.steps import step_for, steps_of
+from snapshots.machine.cache import derived
+from snapshots.machine.places import BytesPlace, FilePlace, Place
+from snapshots.profile import Profile
+
+INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
+# bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
+CHECKED = 1 << 24
+
+
+Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"
+
+
+def stamp_for(
+    files: Mapping[str, Place], index_size: int, index_crc: int, changing: Mapping[str, int]
+) -> dict[str, Any]:
+    """What an index of ours says about itself in datapackage.json."""
+    return {
+        "version": INDEX_VERSION,
+        "bytes": index_size,
+        "crc32": index_crc,
+        "archives": {name: files[name].size for name in sorted(files)},
+        "changing": dict(changing),
+    }
+
+
+def fits(container: Container) -> bool:
+    """Whether the index on disk is one of ours for just these archives (`verify` looks into it)."""
+    place = container.members.get(INDEX)
+    stamp = container.own.get("index")
+    if place is None or not isinstance(stamp, dict):
+        return False
+    return (
+        stamp.get("version") == INDEX_VERSION
+        and stamp.get("bytes") == place.size
+        and stamp.get("archives") == {name: p.size for name, p in container.archives.items()}
+    )
+
+
+def _as_written(container: Container) -> bool:
+    """Whether the index has the checksum that it was written with; a large one is believed, `verify` looks into it."""
+    place = container.members[INDEX]
+    if place.size > CHECKED:
+        return True
+    written: int | None = container.own["index"].get("crc32")
+    return isal_zlib.crc32(place.read(0, place.size)) == written
+
+
+def by_another_version(container: Container) -> bool:
+    """Whether the index on disk is ours, but its lines are of another version; such a one is never read."""
+    stamp = container.own.get("index")
+    return isinstance(stamp, dict) and stamp.get("version") not in (None, INDEX_VERSION)
+
+
+@dataclass(slots=True)
+class Built:
+    """What the records of an archive say, besides their lines."""
+
+    lines: list[bytes] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what was wrong
+    profile: Profile | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    changing: Callable[[], Index | None] = lambda: (
+        None
+    )  # opens the table of `snapshots.index.changing`, if there is one
+    hashes: Hashes = field(default_factory=dict)
+
+
+def open_index(container: Container, progress: Progress | None = None) -> tuple[Index, Built]:
+    """The index, and what else is known; notes only when it had to be built."""
+    ours = fits(container)
+    if ours and _as_written(container):
+        profile = container.own.get("profile")
+        known = Built(
+            profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
+            settings=container.own.get("settings") or {},
+            changing=lambda: open_table(
+                container.members.get(CHANGING), container.own["index"].get("changing")
+            ),
+        )
+        return Index(container.members[INDEX], container.members.get(STEPS)), known
+    damaged = [f"{INDEX}: is damaged; made anew from the records"] if ours else []
+    if container.size < SMALL:
+        built = build(container, progress)
+        built.notes = damaged + built.notes
+        data, built.lines = join_lines(built.lines), []
+        return Index(BytesPlace(data)), built
+
+    # the first line of a cached index holds what else is to be known
+    def write(out: BinaryIO) -> None:
+        built = build(container, progress)
+        plain = [
+            n for n, p in container.archives.items() if str(getattr(p, "path", "")).endswith("plain.warc")
+        ]
+        head = {
+            "notes": built.notes[:1000],
+            "plain": plain,
+            "profile": built.profile.to_json() if built.profile else None,
+            "settings": built.settings,
+        }
+        out.write(json.dumps(head).encode() + b"\n")
+        for line in built.lines:
+            out.write(line + b"\n")
+
+    path = derived("index.cdxj", f"index {INDEX_VERSION} {container.stamp}", write)
+    place = FilePlace(path)
+    first = place.read(0, 1 << 22).partition(b"\n")[0]
+    place.close()
+    head = json.loads(first)
+    for name in head["plain"]:
+        container.make_plain(name)
+    profile = head["profile"]
+    index = Index(FilePlace(path, base=len(first) + 1))
+    if step_for(index.size):
+        alone = index
+
+        def write_steps(out: BinaryIO) -> None:
+            out.write(steps_of(alone.size, alone.key_at))
+
+        steps = derived("steps.txt", f"steps {INDEX_VERSION} {container.stamp}", write_steps)
+        index = Index(FilePlace(path, base=len(first) + 1), FilePlace(steps))
+        alone.close()
+
+    def write_table(out: BinaryIO) -> None:
+        out.write(table_of(index.lines()))
+
+    notes = damaged + head["notes"]
+    known = Built([], notes, Profile.from_json(profile) if profile else None, head["settings"])
+    stamp = f"changing {INDEX_VERSION} {container.stamp}"
+    known.changing = lambda: Index(FilePlace(derived("changing.txt", stamp, write_table)))
+    return index, known
+
+
+def join_lines(lines: Iterable[bytes]) -> bytes:
+    """Lines with their line breaks."""
+    return b"\n".join([*lines, b""])
+
+
+def build(container: Container, progress: Progress | None = None) -> Built:
+    """The sorted lines of all archives, and what else their records say."""
+    return assemble(scans(container, progress).values(), Archives(container.archives))
+
+
+def mend(container: Container, progress: Progress | None = None) -> tuple[Container, Built, list[str]]:
+    """As `build`, of a directory that may be written: records that a kill left unfinished are cut off first.
+
+    The container is another one where something was; the texts say what.
+    """
+    hashes: dict[str, tuple[int, str]] = {}
+    parts = scans(container, progress, hashes=hashes)
+    folder = Path(container.path) / ARCHIVE
+    # a plain copy was made of what can't be read by offset, nor be cut
+    plain = {n for n, p in container.archives.items() if isinstance(p, FilePlace) and p.path != folder / n}
+    cut = {
+        name for name, of_file in parts.items() if any(p.cut for p in of_file) and (folder / name).is_file()
+    } - plain
+    repairs = [note for name in sorted(cut) if (note := repair(folder / name))]
+    if repairs:
+        container.close()
+        container = open_directory(Path(container.path))
+        for name in sorted(plain):
+            container.make_plain(name)
+        parts |= scans(container, names=cut, hashes=hashes)
+    built = assemble(parts.values(), Archives(container.archives))
+    built.hashes = hashes
+    return container, built, repairs
+
+
+def scans(
+    container: Container,
+    progress: Progress | None = None,
+    names: Collection[str] | None = None,
+    hashes: dict[str, tuple[int, str]] | None = None,
+) -> dict[str, list[Part]]:
+    """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes.
+
+    Where it takes several, `hashes` is given those of whole files, too.
+    """
+    archives = {n: container.archives[n] for n in sorted(container.archives if names is None else names)}
+    total = sum(place.size for place in archives.values())
+    done = 0
+
+    def advance(size: int) -> None:
+        nonlocal done
+        done += size
+        if progress is not None:
+            progress(min(done, total), total)
+
+    parts = {}
+    for name, found in [*scan_files(archives, advance, hashes=hashes)]:
+        if found is None:
+            container.make_plain(name)
+            found = scan_file(container.archives[name], name, lambda _: None)
+        parts[name] = found
+    return parts
+
+
+def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
+    """Sorted lines of what scans found, the files in the order of their names: revisits resolved, states assigned."""
+    built = Built()
+    found = list(files)
+    for part in (part for parts in found for part in parts):
+        built.lines += part.others
+        built.notes += part.notes
+        built.profile = part.profile or built.profile
+        built.settings = part.settings or built.settings
+    resolve(found, built.notes)
+    sites: dict[str, Site] = {}
+    for part in (part for parts in found for part in parts):
+        for name, site in part.sites.items():
+            if name in sites:
+                sites[name].merge(site)
+            else:
+                sites[name] = site
+        part.sites, part.lines, part.offsets, part.ids, part.moments = {}, [], [], [], []
+        part.waiting = []
+    built.lines = sorted_lines([*built.lines, *final_lines(sites.values(), archives)])
+    return built
+
+
+def finish(
+    captures: list[Capture],
+    identities: Mapping[tuple[str, int], str],
+    others: list[bytes],
+    archives: Archives,
+) -> list[bytes]:
+    """The sorted lines of captures whose states are to be assigned, and of other records."""
+    return sorted_lines([*others, *stated_lines(captures, identities, archives)])

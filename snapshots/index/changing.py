@@ -1,0 +1,75 @@
+"""Which captures of a site change its state or sent a value that it issued: kept beside the index, by site.
+
+Most answers can be remembered for all sessions, but not on a site where something was changed; to know that, a
+million index lines would have to be read. `indexes/changing.txt` holds a line `site urlkey` for each urlkey that
+has such captures, sorted by its bytes. It is derived from the index and only says where to look there; datapackage.json
+holds its size and checksum, and a table that is not the one described is not used: then the whole index is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from isal import isal_zlib
+
+from snapshots.identity.sites import site_of
+from snapshots.identity.urlkeys import escape
+from snapshots.index.cdxj import Index, is_capture
+from snapshots.machine.places import BytesPlace, Place
+
+TOGETHER = 256  # lines; most of a site's neighbours are as unmarked as it is
+
+
+def changes(line: bytes) -> bool:
+    """Whether an index line is of a capture that changes a state or sent an issued value."""
+    return _marked(line) and is_capture(json.loads(line.split(b" ", 2)[2]))
+
+
+def _marked(line: bytes) -> bool:
+    # one byte is looked for quickest, and most lines have no such
+    return b'"changes":true' in line or (b"$" in line and (b'"state":"$' in line or b" $" in line))
+
+
+def table_of(lines: Iterable[bytes]) -> bytes:
+    """The table for the lines of an index."""
+    found = set()
+    rest = iter(lines)
+    while some := list(islice(rest, TOGETHER)):
+        if not _marked(b"\n".join(some)):
+            continue
+        for line in filter(_marked, some):
+            key, _, block = line.split(b" ", 2)
+            entry = json.loads(block)
+            if is_capture(entry):
+                found.add(_site(site_of(entry["url"])) + b" " + key + b"\n")
+    return b"".join(sorted(found))
+
+
+def stamp_of(table: bytes) -> dict[str, int]:
+    """What datapackage.json says of the table."""
+    return {"bytes": len(table), "crc32": isal_zlib.crc32(table)}
+
+
+def open_table(place: Place | None, stamp: Any) -> Index | None:
+    """The table, if there is one and it is the one described; None if it can't be relied on."""
+    if place is None or not isinstance(stamp, dict):
+        return None
+    data = place.read(0, place.size)
+    return Index(BytesPlace(data)) if stamp_of(data) == stamp else None
+
+
+def changing_lines(index: Index, table: Index | None, site: str | None) -> Iterator[bytes]:
+    """The lines of the captures that change something, of one site (and perhaps of others too) or of all."""
+    if site is None or table is None:
+        yield from filter(changes, index.lines())
+        return
+    for line in table.lines(_site(site).decode()):
+        key = line.partition(b" ")[2].decode(errors="surrogatepass")
+        yield from filter(changes, index.lines(key))
+
+
+def _site(site: str) -> bytes:
+    return escape(site).encode() or b"-"

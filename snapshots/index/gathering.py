@@ -1,0 +1,221 @@
+"""What a scan found, on its way to the index: lines, by site, and what must be known until they are final.
+
+A capture has its line at once, as if nothing had ever changed on its site; most lines stay so. Only those of sites
+where something may have (`plain` is False) are taken apart again, by `snapshots.index.stating`.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple
+
+from snapshots.archives import messages
+from snapshots.identity.sites import site_of
+from snapshots.index.cdxj import line_of
+from snapshots.index.indexing import Findings
+from snapshots.index.pairing import Answer, Asked, Question, timestamp_of
+from snapshots.profile import Profile
+from snapshots.request import Headers
+from snapshots.states.conditions import ANY
+from snapshots.states.plain import static, unremarkable
+
+Place = tuple[str, int, int]  # filename, offset, length
+NO_HEADERS: Headers = ()
+
+# What an exchange says of a state: nothing; nothing if nothing else was ever answered to its request; or something
+SILENT, ODD, TELLING = range(3)
+
+
+class Waiting(NamedTuple):
+    """A revisit whose line is made but for the place of the record that holds its payload."""
+
+    offset: int
+    digest: str
+    url: str
+    moment: str  # timestamp and URL that it refers to
+    line: bytes  # what comes before the place
+    rest: bytes  # and after it
+    site: str
+    key: str
+    told: str
+    says: int
+    asked: Asked
+
+
+@dataclass(slots=True)
+class Site:
+    """Captures of a site.
+
+    Where it is `plain` the state of none of them hangs on another request: only what one request was answered
+    differently needs more thought. `told` says by request key what it was; of those in `differing` it varies.
+    """
+
+    plain: bool = True
+    told: dict[str, str] = field(default_factory=dict)
+    differing: set[str] = field(default_factory=set)
+    odd: set[str] = field(default_factory=set)  # keys that make the site not plain if they are differing
+    keys: list[str] = field(default_factory=list)  # for each line
+    lines: list[bytes] = field(default_factory=list)
+    asked: list[Asked | None] = field(default_factory=list)  # for each line; None: to be read
+    packed: list[bytes] = field(default_factory=list)  # such lists, by marshal, that come before
+
+    def take(self, key: str, told: str, says: int, line: bytes, asked: Asked | None) -> None:
+        """Takes an exchange: its request key, what it was told, what that says of a state, and its line."""
+        if self.told.setdefault(key, told) != told:
+            self.differing.add(key)
+        if says == ODD:
+            self.odd.add(key)
+        elif says == TELLING:
+            self.plain = False
+        self.keys.append(key)
+        self.lines.append(line)
+        self.asked.append(asked)
+
+    def requests(self) -> list[Asked | None]:
+        """What was asked, for each line."""
+        return [*chain(*map(marshal.loads, self.packed)), *self.asked]
+
+    def merge(self, other: Site) -> None:
+        """Takes over what another part of the archives has of this site."""
+        self.plain = self.plain and other.plain
+        if self.plain:
+            told, more = self.told, other.told
+            self.differing |= other.differing
+            self.differing.update([key for key in told.keys() & more.keys() if told[key] != more[key]])
+            told.update(more)
+            self.odd |= other.odd
+        self.keys += other.keys
+        self.lines += other.lines
+        if self.asked and other.packed:
+            self.packed.append(marshal.dumps(self.asked))
+            self.asked = []
+        self.packed += other.packed
+        self.asked += other.asked
+
+    def final(self) -> tuple[list[bytes], list[bytes], list[Asked | None]]:
+        """The lines that stay as they are; those that don't, with what was asked for each."""
+        if not self.plain or self.differing & self.odd:
+            return [], self.lines, self.requests()
+        if not self.differing:
+            return self.lines, [], []
+        left = [key in self.differing for key in self.keys]
+        kept = [line for line, differs in zip(self.lines, left, strict=True) if not differs]
+        asked = [one for one, differs in zip(self.requests(), left, strict=True) if differs]
+        return kept, [line for line, differs in zip(self.lines, left, strict=True) if differs], asked
+
+
+@dataclass(slots=True)
+class Part:
+    """What is known of a file, or of a part of one."""
+
+    name: str = ""
+    sites: dict[str, Site] = field(default_factory=dict)
+    # of each capture that is no revisit, for revisits to find it
+    lines: list[bytes] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)  # of its record
+    moments: list[str] = field(default_factory=list)  # timestamp and URL
+    revisits: list[Answer] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    others: list[bytes] = field(default_factory=list)  # lines of records that are no exchange
+    alone: list[Answer] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    profile: Profile | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    reached: int = 0
+    cut: bool = False
+
+    def take(self, answers: Iterable[Answer]) -> None:
+        """Makes lines of paired answers; revisits wait."""
+        for answer in answers:
+            if answer.revisit is not None:
+                self.revisits.append(answer)
+                continue
+            line, moment = self.add(answer, answer.mime, answer.status, answer.digest, answer.truncated)
+            self.original(line, answer.offset, answer.record_id, moment)
+
+    def original(self, line: bytes, offset: int, record_id: str, moment: str) -> None:
+        """Keeps what revisits may name a capture by."""
+        self.lines.append(line)
+        self.offsets.append(offset)
+        self.ids.append(record_id)
+        self.moments.append(moment)
+
+    def site(self, name: str) -> Site:
+        """What is known of a site."""
+        found = self.sites.get(name)
+        if found is None:
+            found = self.sites[name] = Site()
+        return found
+
+    def add(
+        self,
+        answer: Answer,
+        mime: str,
+        status: int,
+        digest: str,
+        truncated: str,
+        original: Place | None = None,
+    ) -> tuple[bytes, str]:
+        """Makes the line of an answer; gives it, and the moment and URL that revisits name it by."""
+        key, asked = answer.key, answer.asked
+        url = answer.url
+        if asked is None:
+            method, asked_url, headers, body = "GET", url, NO_HEADERS, b""
+        else:
+            method, asked_url, headers, body = asked
+        timestamp = timestamp_of(answer.date)
+        still = static(method, mime, status)
+        line = line_of(
+            key.urlkey,
+            timestamp,
+            url,
+            method,
+            status,
+            mime,
+            digest,
+            answer.filename,
+            answer.offset,
+            answer.length,
+            answer.request_offset,
+            answer.request_length,
+            key.canonical,
+            key.exact,
+            answer.session,
+            answer.begin,
+            answer.end,
+            answer.protocol,
+            messages.vary_values(answer.vary, headers) if answer.vary else (),
+            "",
+            ANY if still else "",
+            False,
+            original,
+            truncated,
+            answer.identity,
+        )
+        says = SILENT
+        if not (asked_url == url and answer.whole and unremarkable(method, url, headers, body, status)):
+            says = ODD if still else TELLING
+        known = asked if answer.whole else None
+        # a HEAD's digest is that of nothing: each may say another thing
+        told = f"{status} {digest}" if method != "HEAD" else f"{answer.filename} {answer.offset}"
+        self.site(site_of(url)).take(key.canonical, told, says, line, known)
+        return line, f"{timestamp} {url}"
+
+
+def gathered(found: Findings, part: Part) -> Part:
+    """What a scan found, as lines; in a part that has the name of the file, and may have some lines already."""
+    part.others = found.others
+    part.alone = found.alone
+    part.questions = found.questions
+    part.notes = found.notes
+    part.profile = found.profile
+    part.settings = found.settings
+    part.reached = found.reached
+    part.cut = found.cut
+    part.take(found.answers)
+    return part

@@ -1,0 +1,273 @@
+"""From records to index lines: what Stillweb knows of an archive, it knows from its records alone.
+
+Every file is scanned once; responses are paired with their requests, revisits with the record that holds
+their payload, and each capture gets its key, its state and its identity.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshots.archives import messages, warc
+from snapshots.archives.members import Unpacked
+from snapshots.archives.scan import Damage, Scanned, Wanted, scan
+from snapshots.identity.keys import request_key
+from snapshots.index.cdxj import entry_line
+from snapshots.index.pairing import Answer, Pairing, Question, identity_of, timestamp_of
+from snapshots.machine.places import Place
+from snapshots.profile import Profile
+
+VERSION = 8  # of the lines; a change makes indexes on disk be built again
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
+ANSWERS = ("response", "revisit", "resource")
+PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
+_MEDIA = re.compile(r"[^;\s]*")
+_NO_HASH: tuple[tuple[str, str], ...] = ()
+_PAYLOAD = (("payload", "sha256"),)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a scan of one or more files found."""
+
+    answers: list[Answer] = field(default_factory=list)
+    others: list[bytes] = field(default_factory=list)  # lines of records that are no exchange
+    alone: list[Answer] = field(default_factory=list)  # without request so far
+    questions: list[Question] = field(default_factory=list)  # without answer so far
+    notes: list[str] = field(default_factory=list)
+    profile: Profile | None = None  # the last one in a warcinfo record
+    settings: dict[str, Any] = field(default_factory=dict)
+    reached: int = 0  # where the last record ends
+    cut: bool = False  # the file ends within a record
+
+
+def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
+    """Payload digests are computed only where the record does not tell them."""
+    if kind not in ("response", *PLAIN) or "warc-payload-digest" in fields:
+        return _NO_HASH
+    return _NO_HASH if kind in PLAIN and "warc-block-digest" in fields else _PAYLOAD
+
+
+def find(
+    place: Place,
+    name: str,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    progress: Callable[[int], None] | None = None,
+    inspect: Callable[[Scanned | Damage], None] | None = None,
+    hashes: Wanted | None = None,
+    swift: Swift | None = None,
+) -> Findings:
+    """Scans a file (or the part of it whose records begin between `start` and `end`).
+
+    What found no partner is left in `alone` and `questions`, for `settle`. `progress` is given the bytes passed
+    since the last call; `inspect` is shown every record, with the `hashes` asked for. `swift` may take pairs of records
+    before anything is made of them. Raises `scan.NotSeekable`.
+    """
+    found = Findings()
+    pairing = Pairing()
+    passed = start
+
+    def advance(offset: int) -> None:
+        nonlocal passed
+        if progress is not None and offset - passed > 1 << 20:
+            progress(offset - passed)
+            passed = offset
+
+    def taken(offset: int, one: Unpacked, two: Unpacked) -> bool:
+        assert swift is not None
+        if not swift(pairing, offset, one, two):
+            return False
+        found.reached = offset + one[1] + two[1]
+        advance(offset)
+        return True
+
+    pairs = taken if swift is not None else None
+    wanted = hashes or missing_digests
+    # who looks at records looks at all of them
+    for item in scan(place, start, end, hashes=wanted, bodies=inspect is not None, pairs=pairs):
+        advance(item.offset)
+        if inspect is not None:
+            inspect(item)
+        found.cut = isinstance(item, Damage) and item.truncated
+        if isinstance(item, Damage):
+            found.reached = item.end
+            found.notes.append(f"{name}: offset {item.offset}: {item.message}")
+            continue
+        found.reached = item.offset + item.length
+        if item.note:
+            found.notes.append(f"{name}: offset {item.offset}: {item.note}")
+        if item.kind == "request":
+            pairing.ask(_question(item))
+        elif item.kind == "warcinfo":
+            _learn(found, item)
+        elif (answer := _answer(item, name)) is not None:
+            pairing.answer(answer)
+        elif (line := other_line(item, name)) is not None:
+            found.others.append(line)
+    if progress is not None:
+        progress((place.size if end is None else end) - passed)
+    found.answers = pairing.pairs
+    found.alone = list(pairing.alone.values())
+    found.questions = list(pairing.questions.values())
+    return found
+
+
+def _learn(found: Findings, item: Scanned) -> None:
+    """Takes profile and settings from a warcinfo record of ours."""
+    info = warc.parse_fields(item.start)
+    try:
+        if text := info.get("stillweb-profile"):
+            found.profile = Profile.from_json(json.loads(text))
+        if text := info.get("stillweb-settings"):
+            found.settings = dict(json.loads(text))
+    except (ValueError, TypeError, AttributeError) as error:
+        found.notes.append(
+            f"the warcinfo record at offset {item.offset} has a profile that can't be read: {error}"
+        )
+
+
+def media_of(content_type: str) -> str:
+    """The media type of a Content-Type, "unk" without one as other tools write it."""
+    found = _MEDIA.match(content_type.strip())
+    return (found[0].lower() if found else "") or "unk"
+
+
+def _question(item: Scanned) -> Question:
+    uri = item.uri
+    request = messages.parse_request(item.start, uri)
+    return Question(
+        request,
+        request_key(request),
+        item.start,
+        item.fields.get("warc-record-id", f"at {item.offset}"),
+        item.fields.get("warc-concurrent-to", ""),
+        uri.partition("#")[0],
+        item.fields.get("warc-date", ""),
+        item.offset,
+        item.length,
+    )
+
+
+def _answer(item: Scanned, name: str) -> Answer | None:
+    """The answer in a record, or None if it holds none."""
+    fields = item.fields
+    kind = item.kind
+    uri = item.uri
+    if kind not in ANSWERS or not uri[:8].lower().startswith(("http://", "https://")):
+        return None
+    get = fields.get
+    seen = None
+    if kind == "resource":
+        media = get("content-type", "")
+        head = media.encode()
+    else:
+        head = item.start[: item.payload_at]
+        seen = messages.glance(head) if head else None
+        media = seen[1] if seen else ""
+    begin, _, end = get("warc-stillweb-events", "").partition("-")
+    numbered = begin.isdecimal() and end.isdecimal()
+    return Answer(
+        uri.partition("#")[0],
+        get("warc-date", ""),
+        seen[0] if seen else 200,
+        media_of(media),
+        _payload_digest(item),
+        name,
+        item.offset,
+        item.length,
+        get("warc-stillweb-session", ""),
+        int(begin) if numbered else 0,
+        int(end) if numbered else 0,
+        get("warc-protocol", "").lower() or "http/1.1",
+        seen[2] if seen else (),
+        head,
+        get("warc-record-id") or f"at {item.offset} in {name}",
+        get("warc-concurrent-to", ""),
+        (
+            get("warc-refers-to", ""),
+            warc.clean_uri(get("warc-refers-to-target-uri", "")),
+            get("warc-refers-to-date", ""),
+        )
+        if kind == "revisit"
+        else None,
+        # of ours only event streams are: what came after their page was seen is left out
+        get("warc-truncated", ""),
+    )
+
+
+def _payload_digest(item: Scanned) -> str:
+    declared = item.fields.get("warc-payload-digest")
+    if declared is None and item.kind in PLAIN:
+        declared = item.fields.get("warc-block-digest")  # the block is the payload
+    if declared:
+        return declared
+    value = (item.hashes or {}).get("payload:sha256")
+    return "sha256:" + value.hexdigest() if value is not None else ""
+
+
+def other_line(item: Scanned, name: str) -> bytes | None:
+    """The line of a record that is no exchange: under its URI if that is a urn, else `urn:<kind>:<uri>`."""
+    if item.kind not in PLAIN or not item.uri:
+        return None
+    return record_line(
+        item.kind,
+        item.uri,
+        item.fields.get("warc-date", ""),
+        item.fields.get("content-type", ""),
+        _payload_digest(item),
+        name,
+        item.offset,
+        item.length,
+        served_with(item.fields),
+    )
+
+
+SERVED = "WARC-Stillweb-Extractor", "WARC-Stillweb-Options", "WARC-Stillweb-Identity"
+
+
+def served_with(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """What a conversion is served with beside its text, of records that say that it counts (`…-Identity: 2`).
+
+    `fields` by lower-case name. Those of older snapshots don't, so that their ids stay as they are.
+    """
+    extractor, options, version = (fields.get(name.lower(), "") for name in SERVED)
+    return (extractor, options) if version == "2" else ()
+
+
+def record_line(
+    kind: str,
+    uri: str,
+    date: str,
+    media: str,
+    payload_digest: str,
+    name: str,
+    offset: int,
+    length: int,
+    served: tuple[str, ...] = (),
+) -> bytes:
+    """The line of a resource, metadata or conversion record; `served` counts for its identity."""
+    entry = {
+        "url": uri,
+        "mime": media,
+        "digest": payload_digest,
+        "length": str(length),
+        "offset": str(offset),
+        "filename": name,
+        "kind": kind,
+        "id": identity_of(kind, uri, date, media, payload_digest, *served),
+    }
+    return entry_line(other_key(kind, uri), timestamp_of(date), entry)
+
+
+def other_key(kind: str, uri: str) -> str:
+    """The key that lines of records that are no exchange are sorted by."""
+    key = uri if uri.startswith("urn:") else f"urn:{kind}:{uri}"
+    return key.replace(" ", "%20").replace("\n", "%0A")

@@ -1,0 +1,173 @@
+"""Requests and responses brought together, whoever named whom, and what a pair is then known by."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from snapshots.identity.keys import Key, request_key
+from snapshots.request import Headers, Request
+
+Asked = tuple[str, str, Headers, bytes]  # method, URL, headers and body of a request
+
+SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
+
+_DIGITS = re.compile(r"\D+")
+_NO_KEY = Key("", "", "")
+
+
+@dataclass(slots=True)
+class Answer:
+    """A response, revisit or http resource on its way to a capture."""
+
+    url: str
+    date: str
+    status: int
+    mime: str
+    digest: str
+    filename: str
+    offset: int
+    length: int
+    session: str
+    begin: int
+    end: int
+    protocol: str
+    vary: tuple[str, ...]
+    head: bytes  # HTTP head as stored, part of the identity
+    record_id: str
+    concurrent: str
+    revisit: tuple[str, str, str] | None  # record id, URI and date that it refers to
+    truncated: str = ""
+    # from its request, once they are brought together
+    key: Key = _NO_KEY
+    identity: str = ""
+    request_offset: int = -1
+    request_length: int = 0
+    asked: Asked | None = None  # without a body that is large; None where there was none
+    whole: bool = True  # whether `asked` is all there is to know of it
+
+
+@dataclass(slots=True)
+class Question:
+    """A request record on its way to its answer."""
+
+    request: Request
+    key: Key
+    block: bytes
+    record_id: str
+    concurrent: str
+    uri: str
+    date: str
+    offset: int
+    length: int
+
+
+def timestamp_of(date: str) -> str:
+    """14 or 17 digits from a WARC-Date."""
+    digits = _DIGITS.sub("", date)
+    if len(digits) <= 14:
+        return digits.ljust(14, "0")
+    return digits[:17].ljust(17, "0")
+
+
+def identity_of(*parts: str | bytes) -> str:
+    """The identity of a record: SHA-256 over its parts, each led by its length."""
+    data = [p if isinstance(p, bytes) else p.encode(errors="surrogatepass") for p in parts]
+    return hashlib.sha256(b"".join(b"%d:%b," % (len(p), p) for p in data)).hexdigest()
+
+
+def join(answer: Answer, question: Question | None) -> Answer:
+    """Gives an answer the key and identity that come from its request (a plain GET if none is there)."""
+    if question is None:
+        answer.key, block = request_key(Request("GET", answer.url)), b""
+    else:
+        request, answer.key, block = question.request, question.key, question.block
+        body = request.body
+        if len(body) > SMALL_BODY or not question.uri:
+            body, answer.whole = b"", False
+        answer.asked = request.method, request.url, request.headers, body
+        answer.request_offset, answer.request_length = question.offset, question.length
+    answer.identity = identity_of(
+        "capture",
+        answer.url,
+        answer.date,
+        answer.digest,
+        answer.head,
+        block,
+        answer.session,
+        f"{answer.begin}-{answer.end}",
+        answer.protocol,
+    )
+    answer.head = answer.head[:1]  # all that is still asked is whether there was one
+    return answer
+
+
+class Pairing:
+    """Brings requests and responses together by the record ids that they name."""
+
+    def __init__(self) -> None:
+        self.pairs: list[Answer] = []
+        self.questions: dict[str, Question] = {}  # by record id, not yet answered
+        self.alone: dict[str, Answer] = {}  # by record id, without request so far
+        self._asked: dict[str, Question] = {}  # by the id of the response that a request names
+        self.waiting: dict[str, Answer] = {}  # by the id of the request that a response names
+
+    def knows(self, asked: str, told: str) -> bool:
+        """Whether a request or an answer of these ids is here, or is named by one that is."""
+        return asked in self.questions or asked in self.waiting or told in self.alone or told in self._asked
+
+    def ask(self, question: Question) -> None:
+        """Takes a request."""
+        answer = self.waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)
+        if answer is not None:
+            self.alone.pop(answer.record_id, None)
+            self.pairs.append(join(answer, question))
+            return
+        self.questions[question.record_id] = question
+        if question.concurrent:
+            self._asked[question.concurrent] = question
+
+    def answer(self, answer: Answer) -> None:
+        """Takes a response."""
+        question = self.questions.get(answer.concurrent) or self._asked.get(answer.record_id)
+        if question is not None:
+            self.questions.pop(question.record_id, None)
+            self._asked.pop(question.concurrent, None)
+            self.pairs.append(join(answer, question))
+            return
+        self.alone[answer.record_id] = answer
+        if answer.concurrent:
+            self.waiting[answer.concurrent] = answer
+
+
+def settle(parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]]) -> list[Answer]:
+    """Pairs what is left over in the parts of one file, and gives answers that stay alone a plain request.
+
+    By record id first; then a request right beside an answer for the same URI, or of the same instant.
+    """
+    pairing = Pairing()
+    for questions, answers in parts:
+        for question in questions:
+            pairing.ask(question)
+        for answer in answers:
+            pairing.answer(answer)
+    by_uri: dict[str, list[Question]] = {}
+    for question in pairing.questions.values():
+        if not question.concurrent:
+            by_uri.setdefault(question.uri, []).append(question)
+    for answer in pairing.alone.values():
+        rivals = [] if answer.concurrent else by_uri.get(answer.url, [])
+        near = [q for q in rivals if _beside(q, answer)] or [q for q in rivals if q.date == answer.date]
+        if near:
+            rivals.remove(near[0])
+        pairing.pairs.append(join(answer, near[0] if near else None))
+    return pairing.pairs
+
+
+def _beside(question: Question, answer: Answer) -> bool:
+    """Whether nothing but line breaks lies between two records."""
+    after = answer.offset - question.offset - question.length
+    before = question.offset - answer.offset - answer.length
+    return 0 <= after <= 8 or 0 <= before <= 8

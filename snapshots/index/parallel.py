@@ -1,0 +1,243 @@
+"""Archives are scanned by several processes: files, and large ones in parts from one record boundary to another.
+
+What comes back is the same, to the byte, as from one process.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from snapshots.archives.scan import PIECE, NotSeekable, boundary_after
+from snapshots.identity.keys import Key
+from snapshots.identity.sites import site_of
+from snapshots.index.gathering import Part, Site, Waiting, gathered
+from snapshots.index.indexing import find
+from snapshots.index.pairing import Answer, Question, settle
+from snapshots.index.swift_pairs import SwiftPairs
+from snapshots.machine.forks import can_fork, run_all
+from snapshots.machine.places import FilePlace, Place, hash_place
+from snapshots.profile import Profile
+from snapshots.request import Request
+from snapshots.states.plain import plain_url
+
+LARGE = 1 << 24  # bytes from which new processes pay for their start
+FORKED = 1 << 20  # and forks
+EACH = 4  # parts for each worker, so that all end at the same time
+ANY_URL = "https://www.example.com/?page=1"
+
+_NAMES = [f.name for f in fields(Answer)]
+_ANSWER = attrgetter(*_NAMES)
+_SITE = attrgetter(*[f.name for f in fields(Site) if f.name not in ("asked", "packed")])
+_QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("request", "key")])
+
+
+def scan_files(
+    archives: Mapping[str, Place],
+    advance: Callable[[int], None],
+    workers: int | None = None,
+    hashes: dict[str, tuple[int, str]] | None = None,
+) -> Iterator[tuple[str, list[Part] | None]]:
+    """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`).
+
+    Where there are workers, they fill `hashes`: the size and digest of each file.
+    """
+    workers = workers or os.cpu_count() or 1
+    total = sum(place.size for place in archives.values())
+    least = FORKED if can_fork() else LARGE
+    if total < least or workers < 2:
+        for name in sorted(archives):
+            yield name, _alone(archives[name], name, advance)
+        return
+    size = max(least // 4, total // (EACH * workers))  # of a part
+    parts = {name: _parts(archives[name], name, size) for name in sorted(archives)}
+    jobs: list[bytes] = []
+    for of_file in parts.values():
+        if of_file and hashes is not None:
+            jobs.append(marshal.dumps(of_file[0].job[:4]))
+        jobs += [marshal.dumps(part.job) for part in of_file]
+    if can_fork():  # public suffixes and rules are read once, not by each fork
+        site_of(ANY_URL)
+        plain_url(ANY_URL)
+    with closing(run_all(work, jobs, workers)) as results:
+        for name, of_file in parts.items():
+            if of_file and hashes is not None and (value := next(results)) is not None:
+                hashes[name] = archives[name].size, marshal.loads(value)
+            # those of all its parts are taken, whatever is in them
+            yield name, _finish(of_file, [next(results) for _ in of_file], archives[name], name, advance)
+
+
+def scan_file(
+    place: Place, name: str, advance: Callable[[int], None], workers: int | None = None
+) -> list[Part]:
+    """What is in an archive. Raises `scan.NotSeekable`."""
+    (_, found), *_ = scan_files({name: place}, advance, workers)
+    if found is None:
+        raise NotSeekable(name)
+    return found
+
+
+def _alone(place: Place, name: str, advance: Callable[[int], None]) -> list[Part] | None:
+    try:
+        return settled([_gather(place, name, progress=advance)])
+    except NotSeekable:
+        return None
+
+
+def _gather(
+    place: Place,
+    name: str,
+    start: int = 0,
+    end: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Part:
+    part = Part(name)
+    found = find(place, name, start, end, progress=progress, swift=SwiftPairs(part).take)
+    return gathered(found, part)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A part of a file."""
+
+    end: int
+    job: list[Any]
+
+
+def _parts(place: Place, name: str, size: int) -> list[_Piece]:
+    """The parts of a file to be given to workers; none of what they can't open."""
+    if not isinstance(place, FilePlace):
+        return []
+    starts = [0]
+    count = -(-place.size // size)
+    for number in range(1, count):
+        at = boundary_after(place, max(starts[-1] + PIECE, place.size * number // count))
+        if at < place.size:
+            starts.append(at)
+    ends = [*starts[1:], place.size]
+    return [
+        _Piece(end, [str(place.path), place.base, place.size, name, start, end])
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _finish(
+    pieces: list[_Piece],
+    results: list[bytes | None],
+    place: Place,
+    name: str,
+    advance: Callable[[int], None],
+) -> list[Part] | None:
+    if not pieces or None in results:
+        return _alone(place, name, advance)  # which says what there is to say
+    found = []
+    before = 0
+    for piece, result in zip(pieces, results, strict=True):
+        assert result is not None
+        value = marshal.loads(result)
+        if value is None:
+            return None
+        found.append(from_plain(value))
+        advance(piece.end - before)
+        before = piece.end
+    if any(part.reached > piece.end for part, piece in zip(found, pieces, strict=True)):
+        # what looked like a record lies within one (an archive in an archive): only the way from the start is sure
+        return _alone(place, name, lambda _: None)
+    return settled(found)
+
+
+def settled(parts: list[Part]) -> list[Part]:
+    """The parts of a file, with one more for what found its partner only now."""
+    late = Part(parts[0].name)
+    answers = settle((part.questions, part.alone) for part in parts)
+    late.take(sorted(answers, key=attrgetter("offset")))
+    for part in parts:
+        part.questions, part.alone = [], []
+    return [*parts, late]
+
+
+def to_plain(part: Part) -> list[Any]:
+    """A part as what marshal takes; quicker than pickle by half."""
+    return [
+        part.name,
+        # requests are packed apart: most sites don't need them
+        {name: (*_SITE(site), [marshal.dumps(site.asked)]) for name, site in part.sites.items()},
+        part.lines,
+        part.offsets,
+        part.ids,
+        part.moments,
+        [_plain_answer(a) for a in part.revisits],
+        [tuple(w) for w in part.waiting],
+        part.others,
+        [_plain_answer(a) for a in part.alone],
+        [_plain_question(q) for q in part.questions],
+        part.notes,
+        part.profile.to_json() if part.profile else None,
+        part.settings,
+        part.reached,
+        part.cut,
+    ]
+
+
+def from_plain(value: list[Any]) -> Part:
+    """The inverse of `to_plain`."""
+    (
+        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, notes, profile, *rest,
+    ) = value  # fmt: skip
+    return Part(
+        name,
+        {name: _site(*values) for name, values in sites.items()},
+        lines,
+        offsets,
+        ids,
+        moments,
+        [_answer(a) for a in revisits],
+        [Waiting(*w) for w in waiting],
+        others,
+        [_answer(a) for a in alone],
+        [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
+        notes,
+        Profile.from_json(profile) if profile else None,
+        *rest,
+    )
+
+
+def _site(*values: Any) -> Site:
+    plain, told, differing, odd, keys, lines, packed = values
+    return Site(plain, told, differing, odd, keys, lines, [], packed)
+
+
+def _plain_answer(answer: Answer) -> list[Any]:
+    values = list(_ANSWER(answer))
+    values[_NAMES.index("key")] = tuple(answer.key)
+    return values
+
+
+def _plain_question(question: Question) -> tuple[Any, ...]:
+    request = question.request
+    asked = request.method, request.url, request.headers, request.body
+    return (asked, tuple(question.key), *_QUESTION(question))
+
+
+def _answer(values: list[Any]) -> Answer:
+    made = Answer(*values)
+    made.key = Key(*made.key)
+    return made
+
+
+def work(data: bytes) -> bytes:
+    """A part of a file, in a worker process: what to scan, and what was found; of a whole one, its digest."""
+    path, base, size, name, *part = marshal.loads(data)
+    place = FilePlace(path, base=base, size=size, name=name)
+    try:
+        value: Any = to_plain(_gather(place, name, *part)) if part else hash_place(place)
+    except NotSeekable:
+        value = None
+    finally:
+        place.close()
+    return marshal.dumps(value)

@@ -1,0 +1,180 @@
+"""Revisits find the record that holds their payload, wherever in a snapshot it lies."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from snapshots.index.cdxj import json_text, parse_line
+from snapshots.index.gathering import Part, Waiting
+from snapshots.index.pairing import Answer, timestamp_of
+
+
+class Original(NamedTuple):
+    """A capture that is no revisit."""
+
+    offset: int
+    record_id: str
+    moment: str  # timestamp and URL
+    line: bytes
+    filename: str
+
+    @property
+    def digest(self) -> str:
+        """Of the payload."""
+        return _digest(self.line)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Of its record."""
+        found = _PLAIN.search(self.line)
+        length = found[2] if found else parse_line(self.line)[2]["length"]
+        return self.filename, self.offset, int(length)
+
+
+# The same without names, which take time where there are many.
+Row = tuple[int, str, str, bytes, str]
+RECORD_ID: Final = 1
+MOMENT: Final = 2
+LINE: Final = 3
+_PLAIN = re.compile(
+    rb',"digest":"([^"\\]*)","length":"([0-9]+)"'
+)  # no quote stands unescaped in a value before it
+
+
+def _digest(line: bytes) -> str:
+    found = _PLAIN.search(line)
+    digest: str = found[1].decode(errors="surrogatepass") if found else parse_line(line)[2]["digest"]
+    return digest
+
+
+_OF_NOTHING = frozenset(
+    f"{name}:{text.rstrip('=').lower()}"
+    for name in ("md5", "sha1", "sha256", "sha512")
+    for raw in [hashlib.new(name, usedforsecurity=False).digest()]
+    for text in (raw.hex(), base64.b32encode(raw).decode())
+)
+
+
+def _contradicts(digest: str, other: str) -> bool:
+    """Whether two digests are of different payloads: of one algorithm, in one encoding, and not the same.
+
+    Some tools give every revisit the digest of nothing, which is all that its record holds.
+    """
+    one, two = (text.rstrip("=").lower() for text in (digest, other))
+    if one in _OF_NOTHING or one.partition(":")[0] != two.partition(":")[0]:
+        return False
+    return len(one) == len(two) and one != two
+
+
+class Originals:
+    """The captures of a snapshot that are no revisits, by what revisits name them by; looked at when asked for."""
+
+    def __init__(self, files: Iterable[list[Part]]) -> None:
+        """`files` are the parts of each file, the files in the order of their names."""
+        self._files = list(files)
+
+    def find(self, record_id: str, moment: str, digest: str, url: str) -> Original | None:
+        """By record id, else by the URI and date it names, else by digest, the same URL before another.
+
+        So url-agnostic revisits and revisits before their original are found. `url` is the revisit's own.
+        """
+        row = (self._by_id.get(record_id) if record_id else None) or self._by_moment.get(moment)
+        if row is not None and (not digest or _digest(row[LINE]) == digest):
+            return Original(*row)
+        same = self._by_digest.get(digest, {}) if digest else {}
+        if row is None or same:  # several captures of one instant: the digest decides
+            uri = moment.partition(" ")[2]
+            row = same.get(uri) or same.get(url) or next(iter(same.values()), None)
+        if row is None or _contradicts(digest, _digest(row[LINE])):
+            return None
+        return Original(*row)
+
+    @cached_property
+    def _all(self) -> list[Row]:
+        """In the order of the files and of the records in them."""
+        found: list[Row] = []
+        for parts in self._files:
+            rows: list[Row] = []
+            for part in parts:
+                names = repeat(part.name, len(part.lines))
+                rows += zip(part.offsets, part.ids, part.moments, part.lines, names, strict=True)
+            rows.sort(key=itemgetter(0))
+            found += rows
+        return found
+
+    @cached_property
+    def _by_id(self) -> dict[str, Row]:
+        return {row[RECORD_ID]: row for row in self._all}
+
+    @cached_property
+    def _by_moment(self) -> dict[str, Row]:
+        """The first of each."""
+        return {row[MOMENT]: row for row in reversed(self._all)}
+
+    @cached_property
+    def _by_digest(self) -> dict[str, dict[str, Row]]:
+        found: dict[str, dict[str, Row]] = {}
+        for row in self._all:
+            found.setdefault(_digest(row[LINE]), {}).setdefault(row[MOMENT].partition(" ")[2], row)
+        return found
+
+
+def _of_file(parts: list[Part]) -> Iterator[tuple[int, Answer | Waiting, Part]]:
+    for part in parts:
+        yield from ((answer.offset, answer, part) for answer in part.revisits)
+        yield from ((waiting.offset, waiting, part) for waiting in part.waiting)
+
+
+def resolve(files: list[list[Part]], notes: list[str]) -> None:
+    """Makes the lines of all revisits; what has no payload is left out, with a note: it can't be served."""
+    revisits = [sorted(_of_file(parts), key=itemgetter(0)) for parts in files]
+    if not any(revisits):
+        return
+    originals = Originals(files)
+
+    @cache
+    def place_of(moment: str, digest: str, url: str) -> bytes | None:
+        """In an index line; the same pictures are come back to again and again."""
+        original = originals.find("", moment, digest, url)
+        if original is None:
+            return None
+        filename, at, length = original.place
+        return f"[{json_text(filename)},{at},{length}]".encode(errors="surrogatepass")
+
+    for offset, revisit, part in chain(*revisits):
+        if isinstance(revisit, Waiting):
+            place = place_of(revisit.moment, revisit.digest, revisit.url)
+            if place is not None:
+                line = revisit.line + place + revisit.rest
+                part.site(revisit.site).take(revisit.key, revisit.told, revisit.says, line, revisit.asked)
+                continue
+            name = part.name
+        else:
+            assert revisit.revisit is not None
+            record_id, uri, date = revisit.revisit
+            moment = f"{timestamp_of(date)} {uri.partition('#')[0]}"
+            original = originals.find(record_id, moment, revisit.digest, revisit.url)
+            if original is not None:
+                _add(part, revisit, original)
+                continue
+            name = revisit.filename
+        notes.append(
+            f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
+        )
+
+
+def _add(part: Part, answer: Answer, original: Original) -> None:
+    entry: dict[str, Any] = parse_line(original.line)[2]
+    mime, status = answer.mime, answer.status
+    if not answer.head or status == 304:  # no head of its own, or "not modified": the original's stands
+        mime, status = entry["mime"], int(entry["status"])
+    # of ours each says it for itself
+    truncated = answer.truncated or ("" if answer.session else entry.get("truncated", ""))
+    part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)

@@ -1,0 +1,198 @@
+"""Lines with their states: of sites where something may have changed, on all cores, for sites share nothing.
+
+What comes back is the same, to the byte, as from one process. A job whose worker fails is done here, so that an
+error is told as it is.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from types import MappingProxyType
+from typing import Any
+
+from snapshots.archives import messages, warc
+from snapshots.archives.reading import Archives
+from snapshots.capture import Capture, Response
+from snapshots.identity.sites import site_of
+from snapshots.index.cdxj import capture_line, capture_of, restated
+from snapshots.index.gathering import Site
+from snapshots.index.pairing import Asked
+from snapshots.machine.forks import can_fork, run_all
+from snapshots.machine.places import FilePlace, Place
+from snapshots.request import Request
+
+MANY = 6_000  # captures from which new processes pay for their start
+FORKED = 200  # and forks
+REMEMBERED = 1 << 23  # bytes of bodies kept while the states of a site are found
+SMALL = 1 << 15  # of the largest of them
+JOB = 1_500  # captures given to a worker together, if they are of small sites
+
+# The head of an answer right after that of its record; "not modified" has its fields from another record.
+_OWN_HEAD = re.compile(rb"\r\n\r\nHTTP/1\.[01] (?!304)[0-9]{3}[ \r]")
+
+Lines = tuple[list[bytes], list[Asked | None]]  # of a site, and what was asked for each; None: to be read
+
+
+def final_lines(sites: Iterable[Site], archives: Archives, workers: int | None = None) -> list[bytes]:
+    """The lines of whole sites, states included: most of those of plain ones are final already."""
+    lines: list[bytes] = []
+    others: list[Lines] = []
+    for site in sites:
+        kept, left, asked = site.final()
+        lines += kept
+        if left:
+            others.append((left, asked))
+    return lines + _stated(others, archives, workers)
+
+
+def stated_lines(
+    captures: list[Capture],
+    identities: Mapping[tuple[str, int], str],
+    archives: Archives,
+    requests: Mapping[tuple[str, int], Request] = MappingProxyType({}),
+    workers: int | None = None,
+) -> list[bytes]:
+    """The lines of captures, states included. `requests` are known and need no reading; both by capture place."""
+    sites: dict[str, Lines] = defaultdict(lambda: ([], []))
+    for capture in captures:
+        lines, asked = sites[site_of(capture.url)]
+        lines.append(capture_line(capture, identities[capture.place]))
+        known = requests.get(capture.place)
+        asked.append((known.method, known.url, known.headers, known.body) if known else None)
+    return _stated([sites[name] for name in sorted(sites)], archives, workers)
+
+
+def _stated(sites: list[Lines], archives: Archives, workers: int | None) -> list[bytes]:
+    workers = workers or os.cpu_count() or 1
+    files = {
+        name: (str(p.path), p.base, p.size) for name, p in archives.files.items() if isinstance(p, FilePlace)
+    }
+    count = sum(len(lines) for lines, _ in sites)
+    if count < (FORKED if can_fork() else MANY) or workers < 2 or len(files) < len(archives.files):
+        return [line for known, asked in sites for line in _lines(known, asked, archives)]
+    jobs = list(_jobs(sites, max(1, min(JOB, count // (4 * workers)))))
+    lines: list[bytes] = []
+    with closing(run_all(work, [marshal.dumps((files, job)) for job in jobs], workers)) as results:
+        for job, result in zip(jobs, results, strict=True):
+            if result is None:
+                lines += [line for known, asked in job for line in _lines(known, asked, archives)]
+            else:
+                lines += result.split(b"\n")
+    return lines
+
+
+def _jobs(sites: list[Lines], size: int) -> Iterator[list[Lines]]:
+    """The sites, the largest first, so that none is waited for at the end; small ones together."""
+    job: list[Lines] = []
+    count = 0
+    for site in sorted(sites, key=lambda s: (-len(s[0]), s[0])):
+        job.append(site)
+        count += len(site[0])
+        if count >= size:
+            yield job
+            job, count = [], 0
+    if job:
+        yield job
+
+
+class _Remembering(Archives):
+    """Archives of which the same answers are read again and again: looked at for one reason after the other, and
+    referred to by revisits.
+    """
+
+    def __init__(self, files: Mapping[str, Place]) -> None:
+        super().__init__(files)
+        self._cookies: dict[tuple[str, int], list[str]] = {}
+        self._payloads: dict[tuple[str, int, str], Response] = {}
+        self._size = 0
+
+    def payload(self, place: tuple[str, int, int], method: str) -> Response:
+        """See `Archives.payload`; small ones are kept."""
+        key = place[0], place[1], method
+        found = self._payloads.get(key)
+        if found is None:
+            found = super().payload(place, method)
+            if (size := len(found.body)) <= SMALL:
+                self._size += size
+                if self._size > REMEMBERED:
+                    self._payloads.clear()
+                    self._size = size
+                self._payloads[key] = found
+        return found
+
+    def cookies(self, capture: Capture) -> list[str]:
+        """The values of Set-Cookie of an answer."""
+        found = self._cookies.get(capture.place)
+        if found is None:
+            found = [] if self._sets_none(capture) else messages.set_cookies(self._head(capture).headers)
+            self._cookies[capture.place] = found
+        return found
+
+    def _sets_none(self, capture: Capture) -> bool:
+        """Whether the record of a revisit of ours shows without being taken apart that it sets no cookie."""
+        place = self.files.get(capture.filename)
+        if capture.original is None or not capture.session or place is None:
+            return False
+        data = warc.unpack(place.read(capture.offset, capture.length), place, capture.offset)
+        return b"set-cookie" not in data.lower() and _OWN_HEAD.search(data) is not None
+
+    def _head(self, capture: Capture) -> Response:
+        """The answer of a capture as `read` gives it, of revisits of ours without its body."""
+        if capture.original is None:
+            whole = self.payload((capture.filename, capture.offset, capture.length), capture.method)
+            return Response(whole.status, whole.reason, whole.headers, b"")
+        record = self.record(capture.filename, capture.offset, capture.length)
+        line, headers, _ = messages.split(record.block)
+        status = messages.status_line(line)
+        if record.kind == "resource" or not record.ours or status is None or status[0] == 304:
+            whole = super().read(capture)
+            return Response(whole.status, whole.reason, whole.headers, b"")
+        return Response(*status, headers, b"")
+
+    def read(self, capture: Capture) -> Response:
+        """See `Archives.read`."""
+        if capture.original is None:
+            return self.payload((capture.filename, capture.offset, capture.length), capture.method)
+        head = self._head(capture)
+        whole = self.payload(capture.original, capture.method)
+        return Response(head.status, head.reason, head.headers, whole.body)
+
+
+def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
+    """The lines of a site, with its states."""
+    from snapshots.states.state import site_states  # not needed where all sites are plain
+
+    archives = _Remembering(archives.files)
+    captures: list[Capture] = []
+    line_of: dict[tuple[str, int], bytes] = {}
+    requests: dict[tuple[str, int], Request] = {}
+    for line, request in zip(lines, asked, strict=True):
+        capture = capture_of(line)
+        assert capture is not None
+        captures.append(capture)
+        place = capture.place
+        line_of[place] = line
+        if request is not None:
+            requests[place] = Request(*request)
+    captures.sort(key=lambda capture: capture.place)
+
+    def read_request(capture: Capture) -> Request:
+        return requests.get(capture.place) or archives.read_request(capture)
+
+    found = site_states(captures, read_request, archives.read, archives.cookies)
+    return [restated(line_of[capture.place], capture, stated) for capture, stated in found]
+
+
+def work(data: bytes) -> bytes:
+    """A job in a worker process: its lines, joined."""
+    files, job = marshal.loads(data)
+    archives = Archives(
+        {n: FilePlace(path, base=base, size=size, name=n) for n, (path, base, size) in files.items()}
+    )
+    sites: list[Any] = job
+    return b"\n".join(line for known, asked in sites for line in _lines(known, asked, archives))

@@ -1,0 +1,84 @@
+"""Lines of captures read at once into a `Capture`, without the dictionary in between.
+
+For what is not plainly a line as we write it, the slow way of `snapshots.index.cdxj` decides; a test holds one against
+the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from snapshots.capture import Capture, swift_capture
+
+
+class _Block(msgspec.Struct, gc=False):
+    """The JSON block of a line, as `cdxj.line_of` writes it; members that are not named are skipped."""
+
+    url: str
+    mime: str
+    status: str
+    digest: str
+    length: str
+    offset: str
+    filename: str
+    method: str = "GET"
+    type: str | msgspec.UnsetType = msgspec.UNSET
+    orig: tuple[str, int, int] | None = None
+    req: tuple[int, int] = (-1, 0)
+    key: str = ""
+    exact: str = ""
+    session: str = ""
+    events: tuple[int, int] = (0, 0)
+    protocol: str = "http/1.1"
+    vary: tuple[tuple[str, str], ...] = ()
+    cookies: str = ""
+    state: str = ""
+    changes: bool = False
+    truncated: str = ""
+    kind: Any = msgspec.UNSET
+
+
+_decode: Callable[[bytes], _Block] = msgspec.json.Decoder(_Block).decode
+
+
+def swift_line(line: bytes) -> Capture | None:
+    """The capture of a line, None for one that is of no exchange. Raises ValueError for what must be read slowly."""
+    urlkey, timestamp, text = line.split(b" ", 2)
+    block = _decode(text)
+    if block.kind is not msgspec.UNSET:
+        return None
+    mime = block.mime
+    if block.orig is not None:
+        if isinstance(block.type, msgspec.UnsetType):
+            raise ValueError("the type of the payload is not told")
+        mime = block.type
+    request, events = block.req, block.events
+    return swift_capture(
+        urlkey.decode(errors="surrogatepass"),
+        timestamp.decode("ascii"),
+        block.url,
+        block.method,
+        int(block.status),
+        mime,
+        block.digest,
+        block.filename,
+        int(block.offset),
+        int(block.length),
+        request[0],
+        request[1],
+        block.key,
+        block.exact,
+        block.session,
+        events[0],
+        events[1],
+        block.protocol,
+        block.vary,
+        block.cookies,
+        block.state,
+        block.changes,
+        block.orig,
+        block.truncated,
+    )

@@ -1,0 +1,187 @@
+"""Pairs of records as most writers leave them, a plain GET beside its answer, made an index line of at once.
+
+Nothing is made of a record that is not put to use: no fields by name, no request, no answer, no pairing. For all that
+is not plainly such a pair `snapshots.index.indexing` decides, as if this were not there; tests hold one against the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from snapshots.archives import messages
+from snapshots.archives.members import Unpacked
+from snapshots.archives.warc import clean_uri, end_of_head, is_regular
+from snapshots.identity.keys import overridden, url_key
+from snapshots.identity.sites import site_of
+from snapshots.index.cdxj import encode_json, json_text
+from snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
+from snapshots.index.head_shapes import Head, Shapes
+from snapshots.index.indexing import media_of
+from snapshots.index.pairing import Pairing, timestamp_of
+from snapshots.request import Headers, Request
+from snapshots.states.conditions import ANY
+from snapshots.states.plain import plain_headers, plain_url, static
+
+REMEMBERED = 1 << 13  # URLs, and heads of requests, that are kept, for they come again
+
+_REQUEST_LINE = re.compile(rb"GET /[!-~]* HTTP/1\.[01](?=\r\n)")
+_MARKS = b"-T:.Z"  # in a date
+_STILL = b',"state":"%b"' % ANY.encode()
+
+# of a URL: its index key; its canonical key; both of its keys as JSON members; its site; whether no rule thinks of it
+Address = tuple[bytes, str, bytes, str, bool]
+
+
+class SwiftPairs:
+    """Takes pairs of records into the part that a file is scanned for."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self._shapes = Shapes()
+        self._file = json_text(part.name).encode(errors="surrogatepass")
+        self._addresses: dict[bytes, Address] = {}
+        self._heads: dict[bytes, tuple[Headers, bool] | None] = {}
+        self._kinds: dict[tuple[str, int], tuple[bytes, bool]] = {}
+
+    def take(self, pairing: Pairing, at: int, one: Unpacked, two: Unpacked) -> bool:
+        """Whether two records, one (at an offset) right before the other, were such a pair; then they are in the part."""
+        first = self._shapes.read(one[0])
+        second = self._shapes.read(two[0]) if first is not None else None
+        if first is None or second is None or (first[0] == b"request") == (second[0] == b"request"):
+            return False
+        if first[0] == b"request":
+            return self._take(pairing, first, at, one, second, at + one[1], two)
+        return self._take(pairing, second, at + one[1], two, first, at, one)
+
+    def _take(
+        self,
+        pairing: Pairing,
+        asked: Head,
+        asked_at: int,
+        request_record: Unpacked,
+        told: Head,
+        told_at: int,
+        answer_record: Unpacked,
+    ) -> bool:
+        data, asked_length, asked_unpacked = request_record
+        answer, told_length, told_unpacked = answer_record
+        _, block, (asked_id, asked_uri, asked_with, asked_size) = asked
+        kind, start, values = told
+        (told_id, uri, told_with, told_size, date, digest, protocol, session, events, of_uri, of_date) = (
+            values
+        )
+        line = _REQUEST_LINE.match(data, block)
+        stop = start + int(told_size)
+        if told_with:
+            named = told_with == asked_id and asked_with in (b"", told_id)
+        else:
+            named = asked_with == told_id
+        if (
+            line is None
+            or not named
+            or uri != asked_uri
+            or not digest
+            or len(data) != asked_unpacked
+            or block + int(asked_size) + 4 != asked_unpacked
+            or not data.endswith(b"\r\n\r\n\r\n\r\n")
+            or stop + 4 != told_unpacked
+            or not answer.startswith(b"HTTP/1.", start)
+            or (len(answer) == told_unpacked and not answer.endswith(b"\r\n\r\n"))
+            or (kind == b"revisit" and not (session and of_uri and of_date))
+        ):
+            return False
+        at = end_of_head(answer, start)
+        fields = self._fields(data[line.end() : -4])
+        record_id = told_id.decode()
+        if at is None or at[1] > stop or fields is None or pairing.knows(asked_id.decode(), record_id):
+            return False
+        head = answer[start : at[1]]
+        seen = messages.glance(head)
+        if seen is None or (kind == b"revisit" and seen[0] == 304):
+            return False
+        status, media, names = seen
+        urlkey, key, keys, site, plain = self._addresses.get(uri) or self._address(uri)
+        mime, still = self._kinds.get((media, status)) or self._kind(media, status)
+        headers, silent = fields
+        events = events or b"0-0"
+        protocol = protocol.lower() or b"http/1.1"
+        timestamp = date.translate(None, _MARKS)
+        if len(timestamp) not in (14, 17):
+            timestamp = timestamp_of(date.decode()).encode()
+        identity = hashlib.sha256(
+            b"7:capture,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
+            % (
+                len(uri), uri, len(date), date, len(digest), digest, len(head), head, len(data) - 4 - block,
+                data[block:-4], len(session), session, len(events), events, len(protocol), protocol,
+            )
+        ).hexdigest()  # as `pairing.join`  # fmt: skip
+        after = b"" if protocol == b"http/1.1" else b',"protocol":"%b"' % protocol
+        if names:
+            vary = encode_json(messages.vary_values(names, headers))
+            after += b',"vary":' + vary.encode(errors="surrogatepass")
+        if still:
+            after += _STILL
+        begin, _, end = events.partition(b"-")
+        made = (
+            b'%b %b {"url":"%b","mime":%b,"status":"%d","digest":"%b","length":"%d","offset":"%d","filename":%b'
+            b',"method":"GET"' % (
+                urlkey, timestamp, uri, mime if kind == b"response" else b'"warc/revisit"', status, digest, told_length,
+                told_at, self._file,
+            )
+        )  # fmt: skip
+        rest = b',"req":[%d,%d]%b,"session":"%b","events":[%b,%b]%b,"id":"%b"}' % (
+            asked_at, asked_length, keys, session, begin, end, after, identity.encode(),
+        )  # fmt: skip
+        says = SILENT
+        if not silent or not plain or 300 <= status < 400:
+            says = ODD if still else TELLING
+        url, text = uri.decode(), digest.decode()
+        answered = f"{status} {text}"
+        request = ("GET", url, headers, b"")
+        part = self.part
+        if kind == b"response":
+            made += rest
+            part.original(made, told_at, record_id, f"{timestamp.decode()} {url}")
+            part.site(site).take(key, answered, says, made, request)
+            return True
+        made += b',"type":%b,"orig":' % mime
+        moment = f"{timestamp_of(of_date.decode())} {clean_uri(of_uri.decode()).partition('#')[0]}"
+        part.waiting.append(
+            Waiting(told_at, text, url, moment, made, rest, site, key, answered, says, request)
+        )
+        return True
+
+    def _fields(self, lines: bytes) -> tuple[Headers, bool] | None:
+        """The header fields of a request without body, and whether they say nothing of a state; None: not plain."""
+        if lines in self._heads:
+            return self._heads[lines]
+        if len(self._heads) >= REMEMBERED:
+            self._heads.clear()
+        block = b"GET / HTTP/1.1" + lines
+        _, headers, at = messages.split(block)
+        found = None
+        whole = at == len(block) and is_regular(block) and not overridden(Request("GET", "", headers))
+        if whole:
+            found = headers, plain_headers(headers)
+        self._heads[lines] = found
+        return found
+
+    def _address(self, uri: bytes) -> Address:
+        if len(self._addresses) >= REMEMBERED:
+            self._addresses.clear()
+        url = uri.decode()
+        key = url_key(url)
+        keys = b',"key":"%b","exact":"%b"' % (key.canonical.encode(), key.exact.encode())
+        urlkey = key.urlkey.encode(errors="surrogatepass")
+        found = self._addresses[uri] = urlkey, key.canonical, keys, site_of(url), plain_url(url)
+        return found
+
+    def _kind(self, media: str, status: int) -> tuple[bytes, bool]:
+        """The media type as JSON, and whether an answer of it stays as it is."""
+        if len(self._kinds) >= REMEMBERED:
+            self._kinds.clear()
+        mime = media_of(media)
+        told = json_text(mime).encode(errors="surrogatepass")
+        found = self._kinds[media, status] = told, static("GET", mime, status)
+        return found

@@ -1,0 +1,183 @@
+"""Worker processes that know nothing of the script that asked for them.
+
+`multiprocessing` imports the caller's `__main__` again in each worker it spawns, so that a script without a guard
+runs again, and forks of a process with threads hang. Here a worker is a new interpreter that is given functions by
+name and their arguments by pickle, over its standard input and output. Functions must lie in a module that can be
+imported. A worker ends with its parent, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, TypeVar, cast
+
+from snapshots.errors import MissingCapability
+
+T = TypeVar("T")
+
+_SIZE = struct.Struct("<Q")
+_READY = b"stillweb worker"
+# Not `-m`: that puts the current directory before the standard library. The caller's own path is handed over.
+_START = "import sys; sys.path[:] = sys.argv[1:]; from snapshots.machine.processes import work; work()"
+
+
+class WorkerDied(Exception):
+    """The process ended before it had answered: out of memory, a crash in a library, killed."""
+
+
+class WorkerFailed(Exception):
+    """The function raised; what it said."""
+
+
+class Worker:
+    """One process. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        path = [os.path.abspath(entry) for entry in sys.path]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, *path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        except OSError as error:
+            raise MissingCapability(f"a worker process can't be started ({error.strerror})") from error
+        self._in = cast(BinaryIO, self._process.stdin)
+        self._out = cast(BinaryIO, self._process.stdout)
+        self._ready = False
+
+    def call(self, function: Callable[[Any], T], argument: Any) -> T:
+        """`function(argument)`, made there. Raises WorkerDied, WorkerFailed; MissingCapability if it never began."""
+        if not self._ready:
+            if self._read() != _READY:
+                raise MissingCapability(
+                    "a worker process ended while it started; what it said stands above, if anything"
+                )
+            self._ready = True
+        with contextlib.suppress(BrokenPipeError):  # reading says it
+            send(self._in, pickle.dumps((function, argument), pickle.HIGHEST_PROTOCOL))
+        data = self._read()
+        if data is None:
+            raise WorkerDied(f"a worker process ended with code {self._process.wait()}")
+        well, value = pickle.loads(data)
+        if not well:
+            raise WorkerFailed(value)
+        return cast(T, value)
+
+    def _read(self) -> bytes | None:
+        return receive(self._out)
+
+    def kill(self) -> None:
+        """Ends it now; a call under way in another thread raises."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Ends it and waits for that."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._in.close()
+        self._out.close()
+
+
+class Pool:
+    """As many workers as asked for, started when there is work; one that died is replaced. A context manager."""
+
+    def __init__(self, workers: int) -> None:
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._all: list[Worker] = []
+        self._closed = False
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="stillweb-worker")
+
+    def submit(self, function: Callable[[Any], T], argument: Any) -> Future[T]:
+        """The future result of `function(argument)`; it raises as `Worker.call` does."""
+        return self._threads.submit(self._call, function, argument)
+
+    def _call(self, function: Callable[[Any], T], argument: Any) -> T:
+        try:
+            worker = self._idle.get_nowait()
+        except queue.Empty:
+            worker = self._start()
+        try:
+            result = worker.call(function, argument)
+        except WorkerFailed:
+            self._idle.put(worker)
+            raise
+        except BaseException:
+            worker.close()
+            raise
+        self._idle.put(worker)
+        return result
+
+    def _start(self) -> Worker:
+        with self._lock:
+            if self._closed:
+                raise WorkerDied("the pool is closed")
+            worker = Worker()
+            self._all.append(worker)
+            return worker
+
+    def close(self) -> None:
+        """Ends all workers, in the middle of their work if need be."""
+        with self._lock:
+            self._closed = True
+            workers = list(self._all)
+        for worker in workers:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def send(stream: BinaryIO, data: bytes) -> None:
+    """A message: its length, then its bytes."""
+    stream.write(_SIZE.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """The next message, None when the other side is gone."""
+    head = stream.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        return None
+    (size,) = _SIZE.unpack(head)
+    data = stream.read(size)
+    return data if len(data) == size else None
+
+
+def work() -> None:
+    """The child's side: answers calls until its input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    asked = os.fdopen(os.dup(0), "rb")
+    told = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    # trees and lists are freed as they go out of use; looking for circles that often costs a fiftieth
+    gc.set_threshold(20_000, 20, 20)
+    send(told, _READY)
+    while (data := receive(asked)) is not None:
+        try:
+            function, argument = pickle.loads(data)
+            answer = (True, function(argument))
+            packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # noqa: BLE001 -- told to the caller, who decides
+            packed = pickle.dumps((False, f"{type(error).__name__}: {error}"))
+        send(told, packed)

@@ -1,0 +1,272 @@
+"""Why a request was not answered: the captures that come nearest, what differs, and what would help."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote_plus, urlsplit
+
+from snapshots.capture import Capture
+from snapshots.http.bodies import BYTES, EMPTY, JSON
+from snapshots.identity.keys import Parsed, parse
+from snapshots.identity.rules import builtin, joining
+from snapshots.identity.sites import site_of
+from snapshots.identity.urlkeys import surt
+from snapshots.matching.lookup import Explainer, Lookup, Near
+from snapshots.matching.peeking import Place
+from snapshots.matching.preconditions import FIELDS, REFUSED, judge, preconditions_of
+from snapshots.matching.recognising import other_secrets
+from snapshots.matching.varying import Fields, asked_of, counted
+from snapshots.request import Request
+from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field, secret_header
+from snapshots.states.conditions import FAILS, UNSET, fits, read, short
+from snapshots.states.header_fields import PRESENT
+from snapshots.states.issued import named_values
+from snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
+
+FEW = 3
+LOOKED_AT = 400  # captures of a host that are compared when the path has none
+SHOWN = 60  # characters of a value
+
+
+def nearest(lookup: Lookup) -> list[Near]:
+    """The few captures that come nearest to what was asked, nearest first."""
+    matcher = lookup.matcher
+    assert matcher is not None
+    request = lookup.request
+    group = matcher.group(request.url)
+    found: list[tuple[tuple[int, int, str, tuple[str, int]], Capture, list[str]]] = []
+    captures = group.captures or tuple(_neighbours(matcher, request.url))
+    parsed = parse(request)
+    known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
+    circumstances: dict[tuple[Any, ...], list[str]] = {}
+    sent: dict[Place, Fields] = {}  # the fields that count
+
+    def stored(capture: Capture) -> Request:
+        return group.request(capture) if group.captures else Request(capture.method, capture.url)
+
+    for capture in captures[:LOOKED_AT]:
+        text = capture.method, capture.exact
+        if text not in known:
+            known[text] = list(differences(parsed, parse(stored(capture))))
+        differs = known[text]
+        if not differs:
+            safe = capture.method in SAFE_METHODS
+            conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
+            if capture.place not in sent:
+                same = [c for c in captures[:LOOKED_AT] if c.key == capture.key]
+                told = counted(same, request, matcher.peek)
+                sent.update(zip((c.place for c in same), told, strict=True))
+            fields = sent[capture.place]
+            around = capture.state, fields, conditions
+            if around not in circumstances:
+                circumstances[around] = list(_circumstances(lookup, capture, stored(capture), fields))
+            differs = circumstances[around]
+        weight = sum(_weight(difference) for difference in differs)
+        order = (weight, -_common(capture.url, request.url), capture.timestamp, capture.place)
+        found.append((order, capture, differs))
+    found.sort(key=lambda item: item[0])
+    out: list[Near] = []
+    for _, capture, differs in found:
+        if all((capture.key, differs) != (n.capture.key, n.differs) for n in out):
+            rule = None
+            if differs:
+                other = stored(capture)
+                rule = joining(request, other, builtin().rules, group.issued(request.method))
+                if rule and other_secrets(request, other)[1]:
+                    rule = None  # no rule makes another password the same
+            out.append(Near(capture, differs, rule or None))
+        if len(out) == FEW:
+            break
+    return out
+
+
+def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
+    """Captures of the same host, when none has the path."""
+    host = surt(url).partition(")")[0]
+    if not host:
+        return
+    for count, capture in enumerate(matcher.around(host + ")")):
+        if count >= LOOKED_AT:
+            return
+        yield capture
+
+
+def _weight(difference: str) -> int:
+    if difference.startswith(("path", "host", "method")):
+        return 20
+    return 5 if difference.startswith("body: ") else 1
+
+
+def _common(one: str, other: str) -> int:
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def differences(asked: Parsed, stored: Parsed) -> Iterator[str]:
+    """What differs between two requests, part by part, with both values; nothing if their keys are the same."""
+    if asked.method != stored.method:
+        yield f"method: asked {asked.method}, recorded {stored.method}"
+    if asked.url != stored.url:
+        one, other = urlsplit(asked.url), urlsplit(stored.url)
+        for part, a, b in (
+            ("scheme", one.scheme, other.scheme),
+            ("host", one.netloc, other.netloc),
+            ("path", one.path, other.path),
+        ):
+            if a != b:
+                yield f"{part}: asked {a}, recorded {b}"
+    if asked.operation != stored.operation:
+        yield f"operation: asked {dict(asked.operation)}, recorded {dict(stored.operation)}"
+    yield from _pairs("query", _query(asked), _query(stored))
+    if sorted(asked.query or ()) != sorted(stored.query or ()):
+        if not _differ(_query(asked), _query(stored)):
+            yield "query: the same in another spelling"
+    elif (asked.query is None) != (stored.query is None):
+        yield "query: one has a ? and the other has none"
+    yield from _bodies(asked, stored)
+
+
+def _query(parsed: Parsed) -> list[tuple[str, str]]:
+    out = []
+    for pair in parsed.query or ():
+        name, equals, value = pair.partition("=")
+        out.append((unquote_plus(name), unquote_plus(value) if equals else "(no value)"))
+    return [item for item in out if item != ("", "(no value)")]
+
+
+def _differ(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> bool:
+    return sorted(one) != sorted(other)
+
+
+def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str]]) -> Iterator[str]:
+    mine, theirs = Counter(asked), Counter(stored)
+    only_asked, only_stored = list((mine - theirs).elements()), list((theirs - mine).elements())
+    for name in dict.fromkeys(n for n, _ in [*only_asked, *only_stored]):
+        a = [v for n, v in only_asked if n == name]
+        b = [v for n, v in only_stored if n == name]
+        if a and b and any(_secret(name, value) for value in (*a, *b)):
+            yield f"{place} {name}: another secret than the recorded one"
+        elif a and b:
+            yield f"{place} {name}: asked {_shown(a)}, recorded {_shown(b)}"
+        elif a:
+            yield f"{place} {name}: asked {_shown(_told_of(name, a))}, not recorded"
+        else:
+            yield f"{place} {name}: not asked, recorded {_shown(_told_of(name, b))}"
+
+
+def _secret(name: str, value: str) -> bool:
+    return PSEUDONYM_TEXT.search(value) is not None or secret_field(re.split(r"[.\[]", name)[-1], value)
+
+
+def _told_of(name: str, values: list[str]) -> list[str]:
+    return ["(a secret)" if _secret(name, value) else value for value in values]
+
+
+def _shown(values: list[str]) -> str:
+    text = ", ".join(repr(v if len(v) <= SHOWN else v[:SHOWN] + "…") for v in values[:3])
+    return text + (" …" if len(values) > 3 else "")
+
+
+def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
+    one, other = asked.body, stored.body
+    if one.kind != other.kind or one.label != other.label:
+        yield f"body: asked {_kind(one.kind, one.label)}, recorded {_kind(other.kind, other.label)}"
+    elif one.kind == JSON:
+        found = list(_pairs("body member", _leaves(one.value), _leaves(other.value)))
+        if not found and one.value != other.value:  # a text and a number, say, of the same spelling
+            found = list(
+                _pairs("body member", _leaves(one.value, plain=False), _leaves(other.value, plain=False))
+            )
+        yield from found
+    elif one.kind == BYTES:
+        if one.value != other.value:
+            yield f"body: {len(one.value)} bytes asked, {len(other.value)} others recorded"
+    elif one.kind != EMPTY:
+        mine = [(name, value) for place, name, value in named_values(asked) if place != "query"]
+        theirs = [(name, value) for place, name, value in named_values(stored) if place != "query"]
+        yield from _pairs("body field", mine, theirs)
+
+
+def _kind(kind: str, label: str) -> str:
+    return "no body" if kind == EMPTY else f"{kind} ({label})" if label else kind
+
+
+def _leaves(value: Any, path: str = "", *, plain: bool = True) -> list[tuple[str, str]]:
+    """The leaves of JSON with their paths; texts without their quotes if `plain`."""
+    if isinstance(value, dict) and value:
+        return [
+            leaf
+            for name, item in value.items()
+            for leaf in _leaves(item, f"{path}.{name}" if path else name, plain=plain)
+        ]
+    if isinstance(value, list) and value:
+        return [leaf for n, item in enumerate(value) for leaf in _leaves(item, f"{path}[{n}]", plain=plain)]
+    return [(path or "(all)", value if plain and isinstance(value, str) else json.dumps(value))]
+
+
+def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: Fields) -> Iterator[str]:
+    """Why a capture of the very same request is no answer: a header field, a cookie, the state."""
+    request = lookup.request
+    told = [preconditions_of(r.headers) for r in (request, recorded)]
+    if request.method not in SAFE_METHODS and judge(told[0], told[1], capture.status) == FAILS:
+        refused = f" (answered {capture.status})" if capture.status in REFUSED else ""
+        for name, wanted, known in zip(FIELDS, *told, strict=True):
+            if wanted != known:
+                yield f"header {name}: {_sent('asked', wanted)}, {_sent('recorded', known)}{refused}"
+    for name, value in fields:
+        asked = asked_of(request.headers, name)
+        if name == CREDENTIALS:  # no hash of a secret is shown
+            asked, value = asked.partition(" ")[0], value.partition(" ")[0]
+        elif secret_header(name, asked) or PSEUDONYM_TEXT.search(value):
+            asked, value = ("a secret" if text else "" for text in (asked, value))
+        if asked != value and not (asked and value == PRESENT):
+            yield f"header {name}: asked {asked!r}, recorded {value!r}"
+    conditions = read(capture.state)
+    cookies = {short(n): short(v) for n, v in choices_of(request.headers).items()}
+    for name, value in conditions.cookies:
+        if cookies.get(name, UNSET) != value:
+            mine = next((n for n in choices_of(request.headers) if short(n) == name), None)
+            yield f"cookie {mine or '(a choice)'}: {'not as recorded' if mine else 'recorded, not sent'}"
+    site = site_of(request.url)
+    state = lookup.session.sites.get(site) if lookup.session is not None else None
+    if fits(conditions, state, {n: v for n, v in conditions.cookies if v != UNSET}) == FAILS:
+        yield f"state: recorded {_told(lookup, site, capture)}; this session {_done(lookup, site)}"
+
+
+def _sent(how: str, value: str | None) -> str:
+    return f"not {how}" if value is None else f"{how} {_shown([value])}"
+
+
+def _told(lookup: Lookup, site: str, capture: Capture) -> str:
+    """What had been done before a capture was recorded, in words."""
+    conditions = read(capture.state)
+    if conditions.never:
+        return "while a change was under way"
+    wanted = [(slot, value) for slot, value in conditions.held]
+    wanted += [(slot, "|".join(sorted(v - {UNSET}))) for slot, v in conditions.one_of if v - {UNSET}]
+    if not wanted:
+        return "before any change"
+    assert lookup.matcher is not None
+    by = lookup.matcher.changers(site)
+    return "after " + ", ".join(by.named(s, v) for s, v in wanted)
+
+
+def _done(lookup: Lookup, site: str) -> str:
+    state = lookup.session.sites.get(site) if lookup.session is not None else None
+    if state is None or not state.held:
+        return "changed nothing so far"
+    assert lookup.matcher is not None
+    by = lookup.matcher.changers(site)
+    told = []
+    for slot, held in state.held.items():
+        unknown = "a request that was not recorded" if held.value.startswith("!") else "a change"
+        told.append(by.named(slot, held.value, unknown))
+    return "did " + ", ".join(told)

@@ -1,0 +1,396 @@
+"""Which capture answers a request: the ladder exact, canonical, varies, rule, and otherwise a miss."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from snapshots.capture import Capture, Response
+from snapshots.errors import UsageError
+from snapshots.identity.irrelevant import irrelevant, irrelevant_url
+from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
+from snapshots.identity.rules import RuleSet, joining, reduced
+from snapshots.identity.sites import site_of
+from snapshots.matching.changers import Changers
+from snapshots.matching.choosing import choose
+from snapshots.matching.evident import evident
+from snapshots.matching.layers import layer_of
+from snapshots.matching.lookup import MISS, Lookup, Near
+from snapshots.matching.peeking import Peek
+from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
+from snapshots.matching.sessions import Change, Session
+from snapshots.matching.situation import Situation
+from snapshots.request import Request
+from snapshots.secrets.redact import MASK, mask
+from snapshots.states.acceptance import accepts
+from snapshots.states.conditions import read, short
+from snapshots.states.groups import Group, group_prefix
+from snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
+from snapshots.states.senders import SIGNED, SILENT, bearing
+from snapshots.states.slots import READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, telling_of, touch_of
+
+LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
+HOT = 1 << 15  # decisions remembered
+GROUPS = 1 << 11  # paths remembered
+
+
+class Store(Protocol):
+    """What a matcher needs of a snapshot."""
+
+    @property
+    def rules(self) -> RuleSet: ...
+    def captures(self) -> Iterator[Capture]: ...
+    def changing(self, site: str | None = None, /) -> Iterator[Capture]: ...
+    def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
+    def prefix(self, start: str, /) -> Iterator[Capture]: ...
+    def read(self, capture: Capture, /) -> Response: ...
+    def head(self, capture: Capture, /) -> Response: ...
+    def read_request(self, capture: Capture, /) -> Request: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Accept:
+    level: int
+    unambiguous: bool
+
+    @classmethod
+    def read(cls, text: str) -> _Accept:
+        name, plus, more = text.partition("+")
+        if name not in LEVELS or (plus and more != "unambiguous"):
+            raise UsageError(
+                f"accept {text!r}: must be one of {', '.join(LEVELS)}, with or without +unambiguous"
+            )
+        return cls(LEVELS.index(name), bool(plus))
+
+
+def check_accept(text: str) -> str:
+    """The text, if it is one that `accept` may be. UsageError otherwise."""
+    _Accept.read(text)
+    return text
+
+
+class Matcher:
+    """Finds the capture that answers a request. Reads the index as it is asked.
+
+    Sessions of several threads may share a matcher; a session belongs to one thread at a time.
+    """
+
+    def __init__(self, snapshot: Store, rules: RuleSet | None = None) -> None:
+        self.snapshot = snapshot
+        self.rules = snapshot.rules if rules is None else rules
+        self._accepts: dict[str, _Accept] = {}
+        self._hot: dict[str, tuple[str, Lookup]] = {}
+        self._keys: dict[str, Key] = {}
+        self._lock = threading.RLock()
+        self._groups: OrderedDict[str, Group] = OrderedDict()
+        self._changers: dict[str, Changers] = {}
+        self._changing: dict[str, bool] = {}
+        self.peek = Peek(snapshot.read_request, snapshot.head)
+
+    def session(self, name: str = "default") -> Session:
+        """A fresh session, before any change."""
+        return Session(name)
+
+    def lookup(self, request: Request, session: Session | None = None, *, accept: str = "rule") -> Lookup:
+        """The answer to a request of a session. Raises UsageError for an unknown `accept`.
+
+        On a miss the session knows that a change may have happened that was not recorded; otherwise the
+        session moves only when it is told that the answer was given (`Session.answered`).
+        """
+        plain = is_plain(request)
+        hot = self._hot.get(request.url) if plain else None
+        if (
+            hot is not None
+            and accept == "rule"
+            and (session is None or not hot[0] or hot[0] not in session.sites)
+            and not (hot[0] and bearing(request.headers) > _borne(session, hot[0]))
+            and (hot[1].capture is None or accepts(request, hot[1].capture))
+        ):
+            return hot[1]
+        return self._lookup(request, plain, session, accept)
+
+    def _lookup(self, request: Request, plain: bool, session: Session | None, accept: str) -> Lookup:
+        accepted = self._accepts.get(accept)
+        if accepted is None:
+            accepted = self._accepts[accept] = _Accept.read(accept)
+        key = self._key(request.url) if plain else request_key(request)
+        site = site_of(request.url)
+        state = session.sites.get(site) if session is not None else None
+        given = session is not None and site in session.given
+        candidates = self._same(request, key)
+        alone = candidates[0] if plain and len(candidates) == 1 and state is None else None
+        if alone is not None and evident(request, key, alone, SIGNED if given else SILENT):
+            return self._evidently(request, key, alone, site)
+        minded = bool(candidates) and minds(request, given=given)
+        if not candidates or minded or any(guarded(c) for c in candidates):
+            known = self._recognised(request, candidates, session, minded)
+            if candidates:
+                request = known if known is request else replace(request, headers=known.headers)
+            elif known is not request:
+                request, key = known, request_key(known)
+                candidates = self._same(request, key)
+        now = Situation(
+            request,
+            key,
+            state,
+            session.following(site) if session is not None else None,
+            session.pages.get(site) if session is not None else None,
+            session.name if session is not None else "",
+            given,
+            session is not None and session.known(site),
+            session.served if session is not None else (),
+            accepted.level >= LEVELS.index("varies"),
+            self.snapshot.read_request,
+            self.snapshot.read,
+            self.peek,
+        )
+        capture = choose(candidates, now) if candidates else None
+        rule: str | None = None
+        if capture is not None:
+            verdict = "exact" if capture.exact == key.exact else "canonical"
+            if now.header is not None:
+                verdict = f"varies:{now.header}"
+        elif accepted.level >= LEVELS.index("rule"):
+            capture, rule = self._by_rule(request, key, now, session)
+            verdict = f"rule:{rule}"
+            if capture is not None and rule is not None and "redacted" in rule.split("+"):
+                # a secret in a body may be another one, such as a wrong password; some prove that they are
+                stored = self.group(request.url).request(capture)
+                now.unsure = now.unsure or bool(request.body or other_secrets(request, stored)[0])
+        if capture is not None and accepted.level == 0 and verdict != "exact":
+            capture = None
+        if capture is not None and accepted.unambiguous and now.unsure:
+            capture = None
+            now.why.append("ambiguous")
+        told = str(state) if state is not None else ""
+        if capture is None:
+            missed = Lookup(
+                MISS, None, None, False, told, key, irrelevant(request), request,
+                why=tuple(now.why), matcher=self, session=session,
+            )  # fmt: skip
+            if session is not None and not missed.irrelevant:
+                self._note_change(request, session, site)
+            return missed
+        conditions = read(capture.state)
+        lookup = Lookup(
+            verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, irrelevant_url(request.url.partition("?")[0]), request,
+            matcher=self, session=session,
+        )  # fmt: skip
+        stateless = conditions.lasting or (
+            not now.unsure and rule is None and not conditions.effect and all(_bare(c) for c in candidates)
+        )
+        if stateless and not now.unsure and rule is None:
+            lookup.timeless = True
+            if plain:
+                self._remember(request, lookup, candidates, "" if conditions.lasting else site)
+        return lookup
+
+    def _evidently(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
+        """What all the steps come to where there is one capture and nothing that could speak against it."""
+        lookup = Lookup(
+            "exact", capture, None, False, "", key, irrelevant_url(request.url.partition("?")[0]), request,
+            timeless=True, inert=True, site=site, matcher=self,
+        )  # fmt: skip
+        if len(self._hot) >= HOT:
+            self._hot.clear()
+        self._hot[request.url] = ("" if capture.state else site, lookup)
+        return lookup
+
+    def _remember(self, request: Request, lookup: Lookup, candidates: list[Capture], site: str) -> None:
+        """Keeps a decision that depends on nothing but the URL, and on the session having changed nothing."""
+        capture = lookup.capture
+        if (
+            capture is None
+            or lookup.verdict not in ("exact", "canonical")
+            or len(candidates) > 1  # even of the same bytes: which one, the session decides, and follows it
+            or capture.vary
+            or capture.status in (206, 304, 412, 416)
+            or telling_of(request.headers)  # the session's answers may have given those
+        ):
+            return
+        lookup.inert = not read(capture.state).begins
+        lookup.session = None
+        lookup.site = site_of(request.url)
+        if len(self._hot) >= HOT:
+            self._hot.clear()
+        self._hot[request.url] = (site, lookup)
+
+    def _key(self, url: str) -> Key:
+        """The key of a plain request for a URL; they are remembered."""
+        key = self._keys.get(url)
+        if key is None:
+            if len(self._keys) >= HOT:
+                self._keys.clear()
+            key = self._keys[url] = url_key(url)
+        return key
+
+    def group(self, url: str) -> Group:
+        """All captures of the path of a URL."""
+        prefix = group_prefix(url)
+        with self._lock:
+            return self._group(prefix)
+
+    def _group(self, prefix: str) -> Group:
+        found = self._groups.get(prefix)
+        if found is None:
+            captures = {c.place: c for c in self.snapshot.candidates(prefix)}
+            for mark in "?;":
+                captures.update((c.place, c) for c in self.snapshot.prefix(prefix + mark))
+            found = Group(captures.values(), self.rules, self.snapshot.read_request, self.snapshot.read)
+            self._groups[prefix] = found
+            if len(self._groups) > GROUPS:
+                self._groups.popitem(last=False)
+        else:
+            self._groups.move_to_end(prefix)
+        return found
+
+    def changes(self, site: str) -> bool:
+        """Whether a change of a site's state, or a value that it issued to the client, was recorded."""
+        found = self._changing.get(site)
+        if found is None:
+            found = self._changing[site] = next(iter(self.snapshot.changing(site)), None) is not None
+        return found
+
+    def _recognised(
+        self, request: Request, found: list[Capture], session: Session | None, minded: bool
+    ) -> Request:
+        """The request with its secrets as the recorder would have stored them; itself where it has none.
+
+        Those in header fields of others count where they are `minded`.
+        """
+        known = session.secrets if session is not None else None
+        if known is None and mask(request) is request:
+            return request
+        names: dict[str, int] = {}
+        group = self.group(request.url)
+        for capture in found or group.twins(request):
+            counts = minded or guarded(capture)
+            stored = self.snapshot.read_request(capture) if counts else group.request(capture)
+            for name in pseudonyms_in(stored, headers=counts):
+                names[name] = max(names.get(name, 0), layer_of(capture.filename))
+        if known is None:
+            if not names:
+                return request
+            known = Recogniser()
+            if session is not None:
+                session.secrets = known
+        known.know(names)
+        return known.request(request)
+
+    def around(self, start: str) -> Iterator[Capture]:
+        """The captures whose index key begins with `start`."""
+        return self.snapshot.prefix(start)
+
+    def nearest(self, lookup: Lookup) -> list[Near]:
+        """See `Lookup.explain`."""
+        from snapshots.matching.explain import nearest
+
+        return nearest(lookup)
+
+    def changers(self, site: str) -> Changers:
+        """What writes the slots of a site, in words."""
+        found = self._changers.get(site)
+        if found is None:
+            found = self._changers[site] = Changers(self.snapshot, site)
+        return found
+
+    def _same(self, request: Request, key: Key) -> list[Capture]:
+        """The captures with the same canonical key."""
+        if request.method == "GET":
+            found = self.snapshot.candidates(key.urlkey)
+            return [c for c in found if c.key == key.canonical]
+        # The index keys of other methods lose a part of the body and depend on its order: the path decides.
+        return self.group(request.url).by_key.get(key.canonical, [])
+
+    def _by_rule(
+        self, request: Request, key: Key, now: Situation, session: Session | None
+    ) -> tuple[Capture | None, str | None]:
+        """The capture that rules join with a request, and the rules that are needed for it."""
+        group = self.group(request.url)
+        found = [c for c in group.joined(request) if c.key != key.canonical]
+        if MASK in request.url or MASK.encode() in request.body:
+            same = [c for c in found if not other_secrets(request, group.request(c))[1]]
+            if len(same) < len(found):
+                now.why.append("password")
+            found = same
+        if not found:
+            return None, None
+        # Captures that the rules join and that fit the same state say the same, or a rule would be off here: the
+        # first choice is as good as one that needs fewer rules, unless it rests on a value that nobody was given.
+        for refusing in (False, True):
+            if refusing:
+                found = [c for c in found if "issued-value" not in self._needed(request, c, group)]
+            now.unsure, now.loose, now.header = False, False, None
+            chosen = choose(found, now) if found else None
+            if chosen is None:
+                return None, None
+            ids = self._needed(request, chosen, group)
+            if ids and ("issued-value" not in ids or self._was_given(request, chosen, session)):
+                if "session-id" in ids and not group.indifferent("session-id", chosen, found):
+                    now.unsure = True  # it may be somebody else's
+                return chosen, "+".join(ids)
+        return None, None
+
+    @staticmethod
+    def _needed(request: Request, capture: Capture, group: Group) -> list[str]:
+        method = request.method
+        ids = joining(request, group.request(capture), group.rules(method), group.issued(method))
+        return ids.split("+") if ids else []
+
+    def _was_given(self, request: Request, capture: Capture, session: Session | None) -> bool:
+        """Whether the issued values of a request were in an answer that this session was given."""
+        if session is None:
+            return False
+        places = read(capture.state).issued
+        values = [v for where, name, v in named_values(parse(request)) if f"{where}:{name}" in places]
+        if not values or any(len(v) < SHORTEST for v in values):  # a shorter one is in every page by chance
+            return False
+        missing = set(values)
+        for served in reversed(session.served):
+            if site_of(served.url) == site_of(request.url):
+                text = text_of(self.snapshot.read(served))
+                missing = {v for v in missing if not shown_in(v, text)}
+                if not missing:
+                    return True
+        return False
+
+    def _note_change(self, request: Request, session: Session, site: str) -> None:
+        """A request that may change something was not recorded: what follows from it is unknown."""
+        group = self.group(request.url)
+        method = request.method
+        safe = method_of(parse(request)) in SAFE_METHODS
+        if safe and not any(">" in c.state or "!" in c.state for c in group.captures):
+            return
+        left = reduced(request, group.rules(method), group.issued(method))
+        slot = short(site, slot_of(left))
+        prior = READ if safe else touch_of(request, parse(request)).prior
+        cookies: frozenset[str] = frozenset()
+        alike = group.slots(method).get(slot, [])
+        effects = [read(c.state).effect for c in alike]
+        for capture in alike:
+            cookies |= read(capture.state).sets
+        known = [e for e in effects if e is not None and e.slot == slot]
+        if known:
+            prior = WEAK if all(e.weak for e in known) else STRONG
+        elif any(c.status < 400 for c in alike):
+            prior = READ  # recorded with other values, and shown to change nothing
+        if prior != READ or cookies:
+            told = mask(request)  # the ledger shows it: no secret may be tried against it
+            change = Change(slot, short(told.url, request_key(told).canonical), prior == STRONG)
+            session.missed(site, change if prior != READ else None, cookies)
+
+
+def _borne(session: Session | None, site: str) -> int:
+    """What a request may bear so that its address alone decides; see `bearing`."""
+    return SIGNED if session is not None and site in session.given else SILENT
+
+
+def _bare(capture: Capture) -> bool:
+    """Whether it is the answer before any change, in every session."""
+    return capture.state in _BARE
+
+
+_BARE = frozenset({"", "any", "k", "n", "k n"})

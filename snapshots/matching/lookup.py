@@ -1,0 +1,108 @@
+"""What a request is answered with, and why."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from snapshots.capture import Capture
+from snapshots.identity.keys import Key
+from snapshots.identity.sites import site_of
+from snapshots.matching.changers import Changers
+from snapshots.matching.peeking import Peek
+from snapshots.matching.sessions import Session
+from snapshots.request import Request
+from snapshots.states.conditions import read
+from snapshots.states.groups import Group
+
+MISS = "miss"
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A capture that comes near, what differs in it, and the rule that would join it, were it in force."""
+
+    capture: Capture
+    differs: list[str]
+    rule: str | None
+
+
+class Explainer(Protocol):
+    """What is asked of a matcher to say why."""
+
+    @property
+    def peek(self) -> Peek: ...
+    def group(self, url: str, /) -> Group: ...
+    def around(self, start: str, /) -> Iterator[Capture]: ...
+    def changes(self, site: str, /) -> bool: ...
+    def changers(self, site: str, /) -> Changers: ...
+    def nearest(self, lookup: Lookup, /) -> list[Near]: ...
+
+
+@dataclass(slots=True, eq=False)
+class Lookup:
+    """What a request is answered with, and why.
+
+    `verdict` is `exact`, `canonical`, `varies:<header>`, `rule:<ids>` or `miss`, with `capture` None. `rule`
+    holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
+    session's state at the site, "" where none can matter.
+    """
+
+    verdict: str
+    capture: Capture | None
+    rule: str | None
+    ambiguous: bool
+    state: str
+    key: Key
+    irrelevant: bool
+    request: Request
+    timeless: bool = False  # any session that has changed nothing has the same answer
+    inert: bool = False  # nothing follows from it for the session
+    site: str = ""
+    why: tuple[str, ...] = ()
+    matcher: Explainer | None = field(default=None, repr=False)
+    session: Session | None = field(default=None, repr=False)
+    _nearest: list[Near] | None = field(default=None, repr=False)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the same request of any session at any time has the same answer."""
+        if not self.timeless or self.capture is None:
+            return False
+        if read(self.capture.state).lasting:
+            return True
+        return self.matcher is not None and not self.matcher.changes(site_of(self.request.url))
+
+    def explain(self) -> list[Near]:
+        """The captures that come nearest, what differs in each, and the rule that would join them."""
+        if self._nearest is None:
+            self._nearest = self.matcher.nearest(self) if self.matcher is not None else []
+        return self._nearest
+
+    @property
+    def nearest(self) -> list[Near]:
+        """See `explain`."""
+        return self.explain()
+
+    @property
+    def remedy(self) -> str:
+        """The command that would record what is missing, into a layer over the snapshot."""
+        return remedy(self.request)
+
+
+def remedy(request: Request) -> str:
+    """The command that would record what a miss asked for, as a layer over the snapshot."""
+    if request.method == "GET" and not request.body:
+        return f"stillweb record -o LAYER {shlex.quote(request.url)}"
+    words = ["curl", "-X", request.method]
+    media = request.header("content-type")
+    if media:
+        words += ["-H", f"Content-Type: {media}"]
+    if request.body:
+        try:
+            words += ["--data-raw", request.body.decode("ascii")]
+        except UnicodeDecodeError:
+            words += ["--data-binary", "@BODY"]
+    return f"stillweb record -o LAYER -- {shlex.join([*words, request.url])}"

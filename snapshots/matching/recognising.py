@@ -1,0 +1,107 @@
+"""A replayed request as the recorder would have stored it: the secrets it knows by their pseudonyms.
+
+So the recorded password finds the recorded answer, by the same key as any other request, and another one does not.
+No key is needed for it, only what the pseudonyms themselves prove (`snapshots.secrets.proofs`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from snapshots.capture import Capture
+from snapshots.identity.keys import parse
+from snapshots.matching.varying import ANYTHING
+from snapshots.request import Request
+from snapshots.secrets import proofs
+from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from snapshots.secrets.redact import MASK, PREFIX, Redactor
+from snapshots.states.header_fields import PRESENT, is_secret, own_of
+from snapshots.states.issued import named_values
+from snapshots.states.senders import bearing
+from snapshots.states.slots import CREDENTIALS, cookies_of, logins_of
+
+# What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
+_TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
+
+
+class Recogniser(Redactor):
+    """Replaces secrets by the pseudonyms that they prove to be; those that it doesn't know become `MASK`.
+
+    One for each session: like the recorder it replaces what it has recognised wherever else it occurs later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self._known: dict[str, dict[str, set[str]]] = {}  # salt, proof, pseudonyms
+        self._near: dict[str, int] = {}  # the pseudonyms that count now, and the layers they are in
+
+    def know(self, pseudonyms: Mapping[str, int]) -> None:
+        """Pseudonyms that the secrets of the next request may turn out to be, with the layers they are in."""
+        self._near = dict(pseudonyms)
+        for name in pseudonyms:
+            if (found := proofs.split(name)) is not None:
+                self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
+
+    def learn(self, secret: str) -> str:
+        """The pseudonym of a secret, `MASK` for one that was not recorded."""
+        best: list[tuple[int, str]] = []
+        for salt, by_proof in self._known.items():
+            found = by_proof.get(proofs.proof(secret, salt), set())
+            near = found & self._near.keys() or found
+            if len(near) == 1:  # two of one snapshot that prove alike can't be told apart
+                name = next(iter(near))
+                best.append((self._near.get(name, 0), name))
+        # Each layer has a name of its own for the secret: the one that was recorded here, and highest.
+        if not best:
+            return MASK
+        name = max(best)[1]
+        return name if self._names.get(secret) == name else self.remember(secret, name)
+
+
+def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
+    """The pseudonyms in a stored request that can be proven."""
+    found = {m[0] for m in PSEUDONYM_TEXT.finditer(request.url)}
+    if request.body:
+        found |= {m[0].decode() for m in PSEUDONYM.finditer(request.body)}
+    if headers:
+        for _, value in request.headers:
+            found |= {m[0] for m in PSEUDONYM_TEXT.finditer(value)}
+    return {name for name in found if proofs.split(name) is not None}
+
+
+def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
+    """The names under which a recognised request has another secret than a stored one; whether one is typed.
+
+    Empty where nothing proves it, as with pseudonyms of older snapshots: then any secret may be the recorded one.
+    """
+    mine = [(f"{where}:{name}", value) for where, name, value in named_values(parse(asked))]
+    theirs = {(f"{where}:{name}", value) for where, name, value in named_values(parse(stored))}
+    names = {place for place, value in theirs if proofs.split(value) is not None}
+    found = sorted({p for p, value in mine if p in names and "secret-" in value and (p, value) not in theirs})
+    users = [PSEUDONYM_TEXT.search(r.url.partition("://")[2].partition("/")[0]) for r in (asked, stored)]
+    if users[0] and users[1] and users[0][0] != users[1][0] and proofs.split(users[1][0]):
+        return ["password of the URL", *(p.partition(":")[2] for p in found)], True
+    plain = [place.partition(":")[2] for place in found]
+    return plain, any(_TYPED.search(name) for name in plain)
+
+
+def guarded(capture: Capture) -> bool:
+    """Whether a secret in a field of the request of a capture counts."""
+    return any(
+        n == ANYTHING or (v and (n == CREDENTIALS or v == PRESENT or PSEUDONYM_TEXT.search(v)))
+        for n, v in capture.vary
+    )
+
+
+def minds(request: Request, *, given: bool) -> bool:
+    """Whether a request bears a secret, not yet recognised, by which it matters whose it is: in a field of its own, or in
+    a login's cookie unless the site has `given` it one.
+    """
+    headers = request.headers
+    if not bearing(headers):
+        return False
+    names = [] if given else logins_of(headers)
+    return any(PREFIX not in v for n, v in cookies_of(headers) if n in names) or any(
+        PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items()
+    )

@@ -1,0 +1,145 @@
+"""A session in replay: what it has told each site so far, and which recorded session it follows."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from snapshots.capture import Capture
+from snapshots.http.fragments import asks_for_page
+from snapshots.identity.sites import site_of
+from snapshots.request import Request
+from snapshots.states.conditions import Held, SiteState, read
+from snapshots.states.slots import has_session, logins_of
+
+if TYPE_CHECKING:
+    from snapshots.matching.recognising import Recogniser
+
+REMEMBERED = 200  # captures served last, in which issued values are looked up
+
+
+class Answered(Protocol):
+    """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure."""
+
+    @property
+    def capture(self) -> Capture | None: ...
+    @property
+    def request(self) -> Request: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def inert(self) -> bool: ...
+    @property
+    def ambiguous(self) -> bool | None: ...
+
+
+class Change(NamedTuple):
+    """A change that was not recorded: from here on nothing is known of its slot."""
+
+    slot: str
+    value: str
+    strong: bool
+
+
+class Followed(NamedTuple):
+    """The recorded session that a replayed one follows on a site, and how far it is. `page`: as a browser's page."""
+
+    session: str
+    end: int
+    timestamp: str
+    page: bool = False
+
+
+def followed_by(capture: Capture, request: Request) -> Followed:
+    """What a session follows that was answered by a capture."""
+    page = "html" in capture.mime and asks_for_page(request)
+    return Followed(capture.session, capture.end, capture.timestamp, page)
+
+
+class Session:
+    """The cursor of one client. Cheap to make; two sessions share nothing.
+
+    `version` grows with every change of what is known of a server's state.
+    """
+
+    __slots__ = ("brought", "followed", "given", "name", "pages", "secrets", "served", "sites", "version")
+
+    def __init__(self, name: str = "default") -> None:
+        self.name = name
+        self.version = 0
+        self.given: set[str] = set()  # sites that gave it a cookie to be known by
+        self.brought: set[str] = set()  # sites to which it came with one
+        self.sites: dict[str, SiteState] = {}
+        self.followed: dict[str, Followed] = {}
+        self.pages: dict[
+            str, Followed
+        ] = {}  # the same as of the last page: what it brings in comes in any order
+        self.served: deque[Capture] = deque(maxlen=REMEMBERED)
+        self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
+
+    def answered(self, lookup: Answered) -> None:
+        """To be called when the answer of a lookup was given: moves the state and the cursors."""
+        capture = lookup.capture
+        if capture is None:
+            return
+        site = lookup.site or site_of(capture.url)
+        self.repeated(site, capture, followed_by(capture, lookup.request))
+        if lookup.inert:
+            return
+        conditions = read(capture.state)
+        if conditions.keyed and (conditions.begins or site in self.given) and site in self.sites:
+            self._meet(site, lookup.request)
+        if conditions.begins:
+            self.given.add(site)
+        if conditions.brought is not None and logins_of(lookup.request.headers):
+            self.brought.add(site)
+        if conditions.sequence is not None:
+            self._site(site).given(conditions.sequence)
+        if conditions.sets and site in self.sites:
+            self.sites[site].unknown -= conditions.sets
+        if conditions.effect is not None:
+            self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))
+            self.version += 1
+
+    def following(self, site: str) -> Followed:
+        """The recorded session that it follows on a site: at first that of its own name, if there is one."""
+        return self.followed.get(site) or Followed(self.name, -1, "")
+
+    def known(self, site: str) -> bool:
+        """Whether a site has known it by a cookie."""
+        return site in self.given or site in self.brought
+
+    def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
+        """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
+        self.served.append(capture)
+        self.followed[site] = followed
+        if followed.page:
+            self.pages[site] = followed
+
+    def _meet(self, site: str, request: Request) -> None:
+        """A client that comes without the cookie it was given is a new one to the server."""
+        if site in self.given and not has_session(request.headers):
+            del self.sites[site]
+            self.version += 1
+
+    def missed(self, site: str, change: Change | None, cookies: frozenset[str] = frozenset()) -> None:
+        """A request was not in the snapshot that may have changed what the site answers from now on.
+
+        `cookies` are those that its answer would have set.
+        """
+        state = self._site(site)
+        state.unknown |= cookies
+        if change is not None:
+            state.lose(change.slot, Held(f"!{change.value}", change.strong))
+        self.version += 1
+
+    def _site(self, site: str) -> SiteState:
+        state = self.sites.get(site)
+        if state is None:
+            state = self.sites[site] = SiteState()
+        return state
+
+    def describe(self, site: str) -> str:
+        """The state of a site, as text for the ledger."""
+        state = self.sites.get(site)
+        return str(state) if state is not None else ""

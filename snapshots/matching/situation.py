@@ -1,0 +1,99 @@
+"""What decides the choice among captures beside the captures themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from snapshots.capture import Capture, Response
+from snapshots.http.fragments import HARD
+from snapshots.identity.keys import Key
+from snapshots.matching.peeking import Peek
+from snapshots.matching.sessions import Followed
+from snapshots.request import Request
+from snapshots.secrets.credentials import PSEUDONYM_TEXT
+from snapshots.secrets.proofs import split
+from snapshots.secrets.redact import MASK
+from snapshots.states.answers import by_head, spoken_of
+from snapshots.states.conditions import SiteState, short
+from snapshots.states.slots import CREDENTIALS, choices_of, has_session, logins_of
+
+
+@dataclass(slots=True)
+class Situation:
+    """All that decides beside the captures themselves."""
+
+    request: Request
+    key: Key
+    state: SiteState | None
+    followed: Followed | None
+    page: Followed | None = None  # the same as of the last page, whatever it brought in
+    name: str = ""  # of the session: where one of that name was recorded, its captures are the session's own
+    given: bool = False  # whether the session was given a cookie by which the site knows it
+    known: bool = False  # or came with one
+    served: Sequence[Capture] = ()  # what it was given last, the latest at the end
+    varies: bool = True  # whether another value of a Vary field is accepted
+    read_request: Callable[[Capture], Request] | None = None
+    read_response: Callable[[Capture], Response] | None = None
+    peek: Peek | None = None
+    unsure: bool = False
+    loose: bool = False  # whether a header field differs that did decide
+    header: str | None = None  # the Vary field in which the chosen capture differs
+    why: list[str] = field(default_factory=list)
+    _identified: bool | None = None
+    _cookies: dict[str, str] | None = None
+
+    def said(self, capture: Capture) -> str:
+        """What tells an answer from another one: its body, or where a redirect leads, or what a HEAD or 304 is of."""
+        if self.read_response is None or not by_head(capture):
+            return capture.digest
+        answer = self.read_response(capture)
+        return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
+
+    def stranger(self, capture: Capture) -> bool:
+        """Whether the request's Authorization proves to be another one than a capture's."""
+        asked, recorded = self.request.header("authorization") or "", self.who(capture)
+        found = PSEUDONYM_TEXT.search(recorded)
+        if found is None:  # as it was sent: of an archive that another program made
+            return bool(asked and recorded) and asked != recorded
+        return MASK in asked and split(found[0]) is not None
+
+    def who(self, capture: Capture) -> str:
+        """The Authorization that a capture was asked for with."""
+        return "" if self.read_request is None else self.read_request(capture).header("authorization") or ""
+
+    def bars(self, capture: Capture, name: str, recorded: str, asked: str) -> bool:
+        """Whether a field that differs bars a capture from standing in: a fragment's, or another password."""
+        return name in HARD or (
+            name == CREDENTIALS
+            and asked.startswith("basic ")
+            and recorded.startswith("basic")
+            and self.stranger(capture)
+        )
+
+    def own(self, captures: list[Capture]) -> str:
+        """The recorded session that this one follows among captures: of its own name, else of the last page or answer."""
+        if any(c.session == self.name for c in captures):
+            return self.name
+        followed = self.page or self.followed
+        return followed.session if followed is not None else self.name
+
+    @property
+    def identified(self) -> bool:
+        """Whether the request carries what the server knows its client by."""
+        if self._identified is None:
+            self._identified = has_session(self.request.headers)
+        return self._identified
+
+    @property
+    def signed_in(self) -> bool:
+        """Whether the request carries a login's cookie that no answer of this replay gave."""
+        return not self.given and bool(logins_of(self.request.headers))
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """The request's cookies that may be choices, names and values as 8 hex digits."""
+        if self._cookies is None:
+            choices = choices_of(self.request.headers)
+            self._cookies = {short(name): short(value) for name, value in choices.items()}
+        return self._cookies

@@ -1,0 +1,52 @@
+"""The request fields that tell captures of one request apart: what any of their answers names in Vary, and Origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snapshots.capture import Capture
+from snapshots.matching.peeking import Peek
+from snapshots.request import Headers, Request
+from snapshots.states.evidence import vary_of
+from snapshots.states.slots import CREDENTIALS, credentials_of
+
+Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
+ORIGIN = "origin"
+ANYTHING = "*"  # of a Vary that names no field: more than requests say decides
+
+
+def counted(captures: Sequence[Capture], request: Request, peek: Peek | None) -> list[Fields]:
+    """For each capture, the fields that count and their values in its request.
+
+    Many servers leave Vary out of a 304, an error or what is asked for without Origin: what one answer names counts for
+    all. Origin does where answers let different origins read them, for one who sends it.
+    """
+    told = [vary_of(c) for c in captures]
+    names = {name for fields in told for name, _ in fields}
+    if peek is None or len(captures) < 2:
+        return told
+    if ORIGIN not in names and request.header(ORIGIN) and len({peek.readers(c) for c in captures}) > 1:
+        names.add(ORIGIN)
+    return [
+        fields if len(fields) == len(names) else _completed(fields, names, peek.fields(capture))
+        for fields, capture in zip(told, captures, strict=True)
+    ]
+
+
+def _completed(fields: Fields, names: set[str], sent: Headers) -> Fields:
+    own = dict(fields)
+    return tuple((name, own.get(name, _recorded(sent, name))) for name in sorted(names))
+
+
+def _recorded(sent: Headers, name: str) -> str:
+    value = asked_of(sent, name)
+    return (
+        value.partition(" ")[0] if name == CREDENTIALS else value
+    )  # whose they are is seen by those that say it
+
+
+def asked_of(headers: Headers, name: str) -> str:
+    """The value of a field that counts in a request."""
+    if name == CREDENTIALS:
+        return credentials_of(headers)
+    return ", ".join(v for n, v in headers if n.lower() == name)

@@ -1,0 +1,1 @@
+"""Secrets: what one is, how it is found, and what stands in its place."""

@@ -1,0 +1,129 @@
+"""Whether an answer is of a kind that a request accepts: `Accept` of RFC 9110, 12.5.1, as far as it bears on identity.
+
+Many servers choose between HTML and JSON by Accept and send no Vary. So an answer of a kind that a client did not ask
+for is not surely the one it would have got, unless it was recorded for the same Accept.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from snapshots.capture import Capture
+from snapshots.http.weighted import items_of
+from snapshots.request import Request
+from snapshots.states.conditions import ANY
+
+
+def accepts(request: Request, capture: Capture) -> bool:
+    """Whether it is plain from its kind that an answer is the one for a request's Accept, whatever it was recorded for.
+
+    So is a page for who wants one, or anything, and data for who asks for its very kind first; a file is anybody's.
+    """
+    wanted = request.header("accept")
+    if wanted is None and capture.mime == "text/html":
+        return True
+    if capture.status not in _CHOSEN:
+        return wanted is None or capture.status in _ANYBODYS or not _clash(wanted, capture.mime)
+    return _plainly(wanted, capture.mime, _still(capture))
+
+
+def tolerates(accept: str, capture: Capture) -> bool:
+    """Whether an Accept does not leave out the kind of an answer. What says nothing accepts all.
+
+    Who asks for pages first takes JSON only for want of one, and the reverse: `*/*;q=0.8` is at the end of each browser's.
+    """
+    if capture.status not in _CHOSEN:
+        return capture.status in _ANYBODYS or not _clash(accept, capture.mime)
+    return not capture.mime or _within(accept, capture.mime)
+
+
+def may_be_chosen(recorded: str, asked: str, kind: str) -> bool:
+    """Whether an answer of a kind may have been sent for the Accept that it was recorded for, rather than for another one:
+    that asked for just that kind, or one of them for a variant or version of its own.
+    """
+    kind, firsts = kind.lower(), (first_kind(recorded), first_kind(asked))
+    if kind in _NEW:
+        return kind in _names(recorded) and kind not in _names(asked)
+    return any(map(special, firsts)) or (firsts[0] == kind and not _is_page(kind))
+
+
+_CHOSEN = (200, 206)
+_ANYBODYS = (301, 304, 308)  # what is told to whoever asks
+_NEW = frozenset({"image/webp", "image/avif", "image/jxl"})  # sent in place of an older kind
+
+
+def _still(capture: Capture) -> bool:
+    """Whether an answer is a file that stays what it is, and not one in place of another by its address."""
+    return capture.state.startswith(ANY) and (capture.mime not in _NEW or capture.mime[6:] in capture.url)
+
+
+@lru_cache(maxsize=4096)
+def _plainly(accept: str | None, mime: str, still: bool) -> bool:
+    if still or not mime:
+        return not accept or not mime or _within(accept, mime)
+    kind = mime.lower()
+    if accept is None or not accept.strip():
+        return _is_page(kind)
+    return _within(accept, mime) and (_is_page(kind) or first_kind(accept) == kind)
+
+
+@lru_cache(maxsize=4096)
+def _within(accept: str, mime: str) -> bool:
+    if not accept.strip():
+        return True
+    kind = mime.lower()
+    main, _, sub = kind.partition("/")
+    fits = {
+        "*/*",
+        "*",
+        kind,
+        f"{main}/*",
+        f"{main}/{sub.rpartition('+')[2]}",
+        f"application/{sub.rpartition('+')[2]}",
+    }
+    first = first_kind(accept).partition(";")[0]
+    return any(item.weight and item.name in fits for item in items_of(accept)) and not (
+        (_is_page(first) and _is_data(kind)) or (_is_data(first) and _is_page(kind))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _clash(accept: str, mime: str) -> bool:
+    """Whether a refusal or a redirect is of a page and data is asked for, or the reverse."""
+    first, kind = first_kind(accept).partition(";")[0], mime.lower()
+    return (_is_page(first) and _is_data(kind)) or (_is_data(first) and not _is_data(kind))
+
+
+def _names(accept: str) -> set[str]:
+    return {item.name for item in items_of(accept) if item.weight}
+
+
+def special(kind: str) -> bool:
+    """Whether a kind is a variant or version of another one: `application/json;odata=verbose`, `application/vnd.x+json`."""
+    return (
+        ";" in kind
+        or "/vnd." in kind
+        or ("+" in kind and not _is_page(kind) and not kind.startswith("image/"))
+    )
+
+
+def first_kind(accept: str) -> str:
+    """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
+    best = max(
+        items_of(accept), key=lambda item: item.weight, default=None
+    )  # the first of those that weigh most
+    if best is None or not best.weight:
+        return "*/*"
+    kept = sorted(p for p in best.parameters if not p.startswith("charset="))
+    return ";".join((_ALIKE.get(best.name, best.name), *kept))
+
+
+_ALIKE = dict.fromkeys(("text/json", "application/x-json"), "application/json")
+
+
+def _is_page(kind: str) -> bool:
+    return kind in ("text/html", "application/xhtml+xml")
+
+
+def _is_data(kind: str) -> bool:
+    return kind == "application/json" or kind.endswith("+json")

@@ -1,0 +1,332 @@
+"""When a capture is an answer: the state it was recorded in and what it changes, as one line of text.
+
+`Capture.state` is a line of items separated by spaces; "" means: nothing had been changed. A slot is a place
+that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are the values.
+
+    S=V       slot S held V
+    S/H       all that was written to S, as a hash: if something else was, then that S=V is only presumed
+    S:V|W     this answer was the same for these values of S ("-" is: never written), others are not known
+    S~V|W     likewise, and it may be given for others too, as ambiguous
+    S*        whatever S holds
+    c.N=V     the request had cookie N with value V ("-": did not have it); N and V as 8 hex digits
+    c.N~V     the request had cookie N with value V, and may not have it with another value
+    c.N?V     likewise, and its client came with it: without it, it is only presumed
+    !N        its answer sets cookie N
+    @         the order in which the `S=V` were written counts; they are listed oldest first
+    #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything)
+    $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
+    ?         recorded while a change was under way
+    any       the same in every state;    never   it can't be told in which state this was recorded
+    literal   only to the very same text: the order of the pairs mattered
+    k         the server knows its clients by a cookie: without it nothing has been changed
+    n         this answer gave a client without such a cookie one
+    b, u      its request had, or had not, a login's cookie that no recorded answer gave
+
+    >S=V  writes V to S   >S~V  likewise, presumed from one occurrence only   >S+V  adds V to what S holds
+    >S!   forgets all slots of the site      a leading w (>wS~V) says that it may not matter
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+UNSET = "-"
+ANY, NEVER, LITERAL, DURING = "any", "never", "literal", "?"
+KEYED, BEGINS = "k", "n"
+BROUGHT, UNBROUGHT = "b", "u"
+
+
+def short(*texts: str) -> str:
+    """8 hex digits for texts: names and values of slots."""
+    return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+class Held(NamedTuple):
+    """What a slot holds. `strong`: it surely matters; `doubtful`: it was overwritten, which is only presumed.
+
+    `history` is a hash of all values that were written to it, in order.
+    """
+
+    value: str
+    strong: bool = True
+    doubtful: bool = False
+    history: str = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an exchange does to the state. `op` is one of `= ~ + !`."""
+
+    slot: str
+    op: str
+    value: str = ""
+    weak: bool = False
+
+    def __str__(self) -> str:
+        return f">{'w' if self.weak else ''}{self.slot}{self.op}{self.value}"
+
+
+class Sequence(NamedTuple):
+    """The place of an answer among those to a key that changes by itself; `since` is the slot that begins it anew."""
+
+    key: str
+    place: int
+    since: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """A `Capture.state`, read."""
+
+    held: tuple[tuple[str, str], ...] = ()  # oldest first
+    histories: tuple[tuple[str, str], ...] = ()
+    ordered: bool = False
+    one_of: tuple[tuple[str, frozenset[str]], ...] = ()
+    mostly: tuple[tuple[str, frozenset[str]], ...] = ()
+    free: frozenset[str] = frozenset()
+    cookies: tuple[tuple[str, str], ...] = ()
+    not_other: tuple[tuple[str, str], ...] = ()  # cookies that may be missing, but not have another value
+    carried: tuple[tuple[str, str], ...] = ()  # likewise, though it is not sure then
+    sets: frozenset[str] = frozenset()
+    sequence: Sequence | None = None
+    issued: frozenset[str] = frozenset()
+    during: bool = False
+    any: bool = False
+    never: bool = False
+    literal: bool = False
+    keyed: bool = False
+    begins: bool = False
+    brought: bool | None = None
+    effect: Effect | None = None
+    named: frozenset[str] = field(default=frozenset())  # every slot that is mentioned
+
+    @property
+    def lasting(self) -> bool:
+        """Whether nothing that a session does can matter to this answer, nor this answer to the session."""
+        return self.any and self.effect is None and self.sequence is None
+
+
+_PLAIN = Conditions()
+
+
+def write(conditions: Conditions) -> str:
+    """The text of conditions; inverse of `read`."""
+    items: list[str] = []
+    if conditions.any:
+        items.append(ANY)
+    if conditions.never:
+        items.append(NEVER)
+    if conditions.literal:
+        items.append(LITERAL)
+    if conditions.keyed:
+        items.append(KEYED)
+    if conditions.begins:
+        items.append(BEGINS)
+    if conditions.brought is not None:
+        items.append(BROUGHT if conditions.brought else UNBROUGHT)
+    items += [f"{slot}={value}" for slot, value in conditions.held]
+    items += [f"{slot}/{history}" for slot, history in conditions.histories]
+    items += [f"{slot}:{'|'.join(sorted(values))}" for slot, values in sorted(conditions.one_of)]
+    items += [f"{slot}~{'|'.join(sorted(values))}" for slot, values in sorted(conditions.mostly)]
+    items += [f"{slot}*" for slot in sorted(conditions.free)]
+    items += [f"c.{name}={value}" for name, value in sorted(conditions.cookies)]
+    items += [f"c.{name}~{value}" for name, value in sorted(conditions.not_other)]
+    items += [f"c.{name}?{value}" for name, value in sorted(conditions.carried)]
+    items += [f"!{name}" for name in sorted(conditions.sets)]
+    if conditions.ordered and len(conditions.held) > 1:
+        items.append("@")
+    if conditions.sequence:
+        items.append("#{}.{}/{}".format(*conditions.sequence))
+    items += [f"${quote(item, safe=':')}" for item in sorted(conditions.issued)]
+    if conditions.during:
+        items.append(DURING)
+    if conditions.effect:
+        items.append(str(conditions.effect))
+    return " ".join(items)
+
+
+@lru_cache(maxsize=1 << 15)
+def read(text: str) -> Conditions:
+    """Conditions from their text. What it can't make sense of fits never."""
+    if not text:
+        return _PLAIN
+    held: list[tuple[str, str]] = []
+    histories: list[tuple[str, str]] = []
+    one_of: list[tuple[str, frozenset[str]]] = []
+    mostly: list[tuple[str, frozenset[str]]] = []
+    free: set[str] = set()
+    cookies: list[tuple[str, str]] = []
+    not_other: list[tuple[str, str]] = []
+    carried: list[tuple[str, str]] = []
+    sets: set[str] = set()
+    issued: set[str] = set()
+    flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS, BROUGHT, UNBROUGHT), False)
+    sequence: Sequence | None = None
+    effect: Effect | None = None
+    for item in text.split(" "):
+        kind = item[8:9]
+        if item in flags:
+            flags[item] = True
+        elif item.startswith("c."):
+            kept = {"=": cookies, "?": carried}.get(item[10:11], not_other)
+            kept.append((item[2:10], item[11:]))
+        elif item.startswith("#"):
+            place, _, since = item[10:].partition("/")
+            sequence = Sequence(item[1:9], int(place) if place.isdecimal() else 0, since)
+        elif item.startswith("!"):
+            sets.add(item[1:])
+        elif item.startswith("$"):
+            issued.add(unquote(item[1:]))
+        elif item.startswith(">"):
+            weak = item[1:2] == "w"
+            rest = item[2 if weak else 1 :]
+            effect = Effect(rest[:8], rest[8:9], rest[9:], weak)
+        elif kind == "=":
+            held.append((item[:8], item[9:]))
+        elif kind == "/":
+            histories.append((item[:8], item[9:]))
+        elif kind == ":":
+            one_of.append((item[:8], frozenset(item[9:].split("|"))))
+        elif kind == "~":
+            mostly.append((item[:8], frozenset(item[9:].split("|"))))
+        elif kind == "*":
+            free.add(item[:8])
+        else:
+            flags[NEVER] = True
+    named = frozenset([s for s, _ in held] + [s for s, _ in one_of] + [s for s, _ in mostly]) | free
+    return Conditions(
+        tuple(held),
+        tuple(histories),
+        flags["@"],
+        tuple(one_of),
+        tuple(mostly),
+        frozenset(free),
+        tuple(cookies),
+        tuple(not_other),
+        tuple(carried),
+        frozenset(sets),
+        sequence,
+        frozenset(issued),
+        flags[DURING],
+        flags[ANY],
+        flags[NEVER],
+        flags[LITERAL],
+        flags[KEYED],
+        flags[BEGINS],
+        flags[BROUGHT] if flags[BROUGHT] or flags[UNBROUGHT] else None,
+        effect,
+        named,
+    )
+
+
+class SiteState:
+    """What one session has told one site, as far as it was recorded."""
+
+    __slots__ = ("counts", "held", "unknown")
+
+    def __init__(self) -> None:
+        self.held: dict[str, Held] = {}  # oldest change first
+        self.unknown: set[str] = set()  # cookies that an answer which was not recorded would have set
+        self.counts: dict[str, Sequence] = {}  # by key of changing answers: how many were given
+
+    def apply(self, effect: Effect, *, doubted: bool = False) -> None:
+        """What follows from an exchange; if that was `doubted`, only presumably."""
+        self._begin_anew(effect.slot)
+        slot = effect.slot
+        if effect.op == "!":
+            self.held.clear()
+            return
+        before = self.held.pop(slot, None) or Held(UNSET)
+        history = added(before.history, f"?{effect.value}" if doubted else effect.value)
+        if effect.op == "+":
+            value = added(before.value, effect.value)
+            self.held[slot] = Held(value, not effect.weak, before.doubtful or doubted, history)
+        else:
+            doubtful = doubted or (effect.op == "~" and before.value != UNSET)
+            self.held[slot] = Held(effect.value, not effect.weak, doubtful, history)
+
+    def _begin_anew(self, slot: str) -> None:
+        for key, sequence in list(self.counts.items()):
+            if sequence.since in ("*", slot):
+                del self.counts[key]
+
+    def given(self, sequence: Sequence) -> None:
+        """One more answer of a key that changes by itself was given."""
+        before = self.counts.get(sequence.key)
+        self.counts[sequence.key] = sequence._replace(place=(before.place if before else 0) + 1)
+
+    def asked(self, sequence: Sequence) -> int:
+        """How many answers of such a key were given so far."""
+        before = self.counts.get(sequence.key)
+        return before.place if before else 0
+
+    def lose(self, slot: str, held: Held) -> None:
+        """Nothing is known any more of what a slot holds."""
+        self.held.pop(slot, None)
+        self.held[slot] = held
+        self._begin_anew(slot)
+
+    def __str__(self) -> str:
+        return " ".join(f"{slot}={h.value}" for slot, h in self.held.items())
+
+
+@lru_cache(maxsize=1 << 16)
+def added(before: str, value: str) -> str:
+    """What a slot holds after one more value was added to it."""
+    return short("add", before, value)
+
+
+FAILS, UNSURE, FITS = 0, 1, 2
+
+
+def fits(conditions: Conditions, state: SiteState | None, cookies: dict[str, str]) -> int:
+    """Whether a capture answers in a state: FITS, UNSURE (the evidence does not decide) or FAILS.
+
+    `cookies` are those of the request, names and values as 8 hex digits.
+    """
+    if conditions.any:
+        return FITS
+    if conditions.never:
+        return FAILS
+    for name, value in conditions.cookies:
+        if cookies.get(name, UNSET) != value or (state is not None and name in state.unknown):
+            return FAILS
+    for name, value in conditions.not_other:
+        if cookies.get(name, value) != value:
+            return FAILS
+    result = UNSURE if conditions.during else FITS
+    for name, value in conditions.carried:
+        sent = cookies.get(name)
+        if sent is None:
+            result = UNSURE
+        elif sent != value:
+            return FAILS
+    held = state.held if state is not None else {}
+    for slot, value in conditions.held:
+        found = held.get(slot)
+        if found is None or found.value != value:
+            return FAILS
+        if found.doubtful and (slot, found.history) not in conditions.histories:
+            result = UNSURE
+    for slot, values in conditions.one_of:
+        found = held.get(slot)
+        if (found.value if found else UNSET) not in values:
+            return FAILS
+    for slot, values in conditions.mostly:
+        found = held.get(slot)
+        if (found.value if found else UNSET) not in values:
+            result = UNSURE
+    for slot, found in held.items():
+        if slot not in conditions.named:
+            if found.strong:
+                return FAILS
+            result = UNSURE
+    if conditions.ordered:
+        asked = [slot for slot, _ in conditions.held]
+        if [slot for slot in held if slot in asked] != asked:
+            return FAILS
+    return result

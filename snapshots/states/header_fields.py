@@ -1,0 +1,175 @@
+"""Header fields that an application made up (`X-User: ann`), by which its answers may differ whatever Vary says.
+
+All fields are taken for such, but those of browsers, proxies and well-known libraries, and what is drawn for each request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from snapshots.request import Headers, Request
+from snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random, secret_header
+from snapshots.states.acceptance import first_kind, special
+
+# Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
+DECIDERS = (
+    "hx-request",
+    "hx-target",
+    "x-requested-with",
+    "x-pjax",
+    "x-inertia",
+    "rsc",
+    "next-router-state-tree",
+    "next-router-prefetch",
+    "turbo-frame",
+    "accept",
+    "accept-language",
+    "x-http-method-override",
+    "origin",
+    "user-agent",
+)
+ACCEPT = "accept"
+# In place of a value: that there is one counts, whichever it is.
+PRESENT = "(given)"
+
+
+class _Names:
+    """Names of fields: whole ones, what they begin and end with, and what is in them. A pattern takes long to make."""
+
+    def __init__(
+        self,
+        whole: frozenset[str],
+        starts: tuple[str, ...],
+        ends: tuple[str, ...] = (),
+        within: tuple[str, ...] = (),
+    ) -> None:
+        self.whole = whole
+        self.starts = starts
+        self.ends = ends
+        self.within = within
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (
+            name in self.whole
+            or name.startswith(self.starts)
+            or name.endswith(self.ends)
+            or any(part in name for part in self.within)
+        )
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Of the transport, and of proxies.
+_CARRIED = _Names(
+    _words(
+        "alt-used cdn-loop client-ip connection content-length expect forwarded host http2-settings keep-alive max-forwards"
+        " priority te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-forwarded-for x-forwarded-host"
+        " x-forwarded-path x-forwarded-port x-forwarded-prefix x-forwarded-proto x-forwarded-scheme x-forwarded-server"
+        " x-forwarded-ssl x-real-ip"
+    ),
+    ("proxy-", "cf-connecting-", "cf-ray", "cf-visitor", ":"),
+)
+# Drawn anew for each request, or made from it.
+_DRAWN = _Names(
+    _words(
+        "b3 baggage content-sha256 date digest idempotency-key newrelic sw8 x-amz-content-sha256 x-amz-date"
+    ),
+    ("amz-sdk-", "elastic-apm-", "sentry-", "uber-", "x-b3-", "x-datadog-", "x-instana-", "x-newrelic-"),
+    (
+        *(
+            f"{what}{dash}id"
+            for what in _words("request correlation transaction span invocation")
+            for dash in ("-", "")
+        ),
+        "-digest",
+    ),
+    ("trace", "nonce", "timestamp", "signature", "hmac", "checksum", "retry-count", "retry-attempt"),
+)
+# Of browsers and of libraries, which say with them what they are, or how they store what they get.
+_THEIRS = _Names(
+    _words(
+        "accept-charset accept-encoding accept-ranges age authorization available-dictionary content-disposition"
+        " content-encoding content-location content-md5 content-transfer-encoding content-type cookie cookie2 device-memory"
+        " dictionary-id dnt downlink dpr ect from ping-from ping-to pragma purpose range referer report-to rtt save-data"
+        " service-worker viewport-width width x-amz-user-agent x-client-data x-goog-api-client x-moz x-purpose x-user-agent"
+    ),
+    ("cache-", "if-", "sec-", "upgrade-", "warcprox-", "x-devtools-", "x-stainless-"),
+)
+# Tokens against forged requests: a new one for every visit, and the server looks whether it is there.
+_TOKENS = ("csrf", "xsrf", "verification-token", "verificationtoken", "authenticity")
+# What these hold names somebody or something even where it was drawn once.
+_NAMING = (  # compiled where there are fields of an application
+    r"(?:.*-)?(?:user|account|tenant|org|organi[sz]ation|workspace|project|customer|team|profile|member|owner|subject"
+    r"|principal|identity|role|store|shop|realm|impersonate|on-behalf-of)(?:-?(?:u?id|uuid|guid|key|name|email))?"
+    r"|last-event-id|(?:.*-)?client-(?:id|key)"
+)
+_TIME = re.compile(r"\d{9}|\d\d:\d\d")
+
+
+@lru_cache(maxsize=1024)
+def fields_of(headers: Headers) -> Mapping[str, str]:
+    """The first value of each field, by lower-case name. A client sends the same ones again and again."""
+    return {name.lower(): value for name, value in reversed(headers)}
+
+
+@lru_cache(maxsize=1024)
+def own_of(headers: Headers) -> Mapping[str, str]:
+    """Those of an application, by lower-case name: their values as one, `PRESENT` for a token.
+
+    An Accept is one where it asks for a variant or version of a kind.
+    """
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if (low := own_name(name)) and value.strip() and not _drawn(low, value):
+            found[low] = PRESENT if is_token(low) else f"{found[low]}, {value}" if low in found else value
+        elif len(name) == len(ACCEPT) and name.lower() == ACCEPT and special(first_kind(value)):
+            found[ACCEPT] = value
+    return found
+
+
+def own_fields(requests: list[Request]) -> list[str]:
+    """The header fields of an application in some requests, but those that hold something drawn in any."""
+    found, drawn = set[str](), set[str]()
+    for headers in {request.headers for request in requests}:
+        for name, value in headers:
+            if low := own_name(name):
+                (drawn if _drawn(low, value) else found).add(low)
+    return sorted(found - drawn)
+
+
+def all_of(headers: Headers) -> tuple[tuple[str, str], ...]:
+    """All that the fields of a request say but how it is carried and what is drawn for each one, to be compared."""
+    return tuple(sorted((n.lower(), v) for n, v in headers if not _mute(n.lower())))
+
+
+@lru_cache(maxsize=4096)
+def own_name(name: str) -> str:
+    """The name of a field in lower case if an application may have made it up; else nothing."""
+    low = name.lower()
+    return "" if low in DECIDERS or low in _THEIRS or _mute(low) else low
+
+
+def _mute(name: str) -> bool:
+    """Whether a field says nothing but how a request is carried, or what is drawn for each one."""
+    return name == "accept-encoding" or name in _CARRIED or name in _DRAWN
+
+
+def is_token(name: str) -> bool:
+    """Whether a field of this name holds a token against forged requests."""
+    return any(part in name for part in _TOKENS)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a field holds a secret, or what stands for one."""
+    return PSEUDONYM_TEXT.search(value) is not None or secret_header(name, value)
+
+
+@lru_cache(maxsize=1024)
+def _drawn(name: str, value: str) -> bool:
+    if is_token(name) or re.fullmatch(_NAMING, name) or is_secret(name, value):
+        return False
+    return looks_random(value) or _TIME.search(value) is not None

@@ -1,0 +1,279 @@
+"""What an exchange may change on its server, judged from itself alone.
+
+A slot is a place that a request writes to: a form (its path and the names of its fields), or a resource
+(PUT, PATCH, DELETE). Two posts of one form write to the same slot; what they say are two values of it. This
+first judgement is a prior: the recording's own evidence confirms or overrules it (`snapshots.states.learning`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+from snapshots.archives.messages import set_cookies
+from snapshots.capture import Response
+from snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART
+from snapshots.identity.irrelevant import irrelevant, irrelevant_cookie
+from snapshots.identity.keys import METHODS, Parsed
+from snapshots.identity.sites import site_of
+from snapshots.request import Headers, Request
+from snapshots.secrets.credentials import looks_random, secret_cookie
+
+# How sure it is, before any evidence, that an exchange changes what is answered later.
+STRONG, WEAK, READ = "strong", "weak", "read"
+# In place of a Vary field: the request's Authorization, which servers mind without naming it (RFC 9111, 3.5).
+CREDENTIALS = "credentials"
+# What it does to its slot: put a new value there, or add to what is there.
+SET, APPEND = "set", "append"
+
+SAFE_METHODS = frozenset(
+    {"GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "SEARCH", "PROPFIND", "REPORT", "CONNECT"}
+)
+ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_APPENDING = _words(
+    "add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote"
+    " downvote like unlike follow increment inc decrement dec counter count comment comments reply upload toggle"
+    " undo redo transfer deposit withdraw pay move next advance roll push pop enqueue subscribe bid guess"
+)
+_SETTING = _words(
+    "set select choose login signin logon logout signout logoff authenticate auth session preference preferences"
+    " setting settings option options switch update save apply reset clear change edit profile register signup"
+)
+_LEAVING = _words("logout signout logoff login signin logon")
+_ACTION = re.compile(
+    r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
+)
+_MUTATION = re.compile(r"(?:^|\})\s*mutation\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What an exchange may write: the slot (readable), how, and how sure that is."""
+
+    slot: str
+    op: str
+    prior: str
+
+
+def words_of(path: str) -> frozenset[str]:
+    """The lower-case words of a path."""
+    return frozenset(w.lower() for w in _WORD.findall(unquote(path)))
+
+
+def field_names(parsed: Parsed) -> tuple[str, ...]:
+    """The names of what a request says, with the values of those that name an action; sorted."""
+    names = set()
+    for pair in parsed.query or ():
+        name, _, value = pair.partition("=")
+        names.add(f"{name}={value}" if _ACTION.match(name) else name)
+    body = parsed.body
+    if body.kind == FORM:
+        for item in body.value:
+            name = item.name.decode("utf-8", "replace")
+            names.add(f"{name}={item.value.decode('utf-8', 'replace')[:60]}" if _ACTION.match(name) else name)
+    elif body.kind == MULTIPART:
+        names.update(part.name for part in body.value)
+    elif body.kind == JSON and isinstance(body.value, dict):
+        for name, value in body.value.items():
+            said = isinstance(value, str) and (_ACTION.match(name) or name == "operationName")
+            names.add(f"{name}={value[:60]}" if said else name)
+    return tuple(sorted(names))
+
+
+def method_of(parsed: Parsed) -> str:
+    """The method by which a server acts: what a header field, or `_method` in a POST's form, puts in its place."""
+    for name, value in parsed.operation:
+        if name in METHODS and value:
+            return value.upper()
+    if parsed.method == "POST" and parsed.body.kind == FORM:
+        for pair in parsed.body.value:
+            if pair.name == b"_method" and pair.value.upper() in (b"PUT", b"PATCH", b"DELETE"):
+                return str(pair.value.upper().decode())
+    return parsed.method
+
+
+def slot_of(parsed: Parsed) -> str:
+    """The slot that a request writes to, in readable text."""
+    if method_of(parsed) in ("PUT", "PATCH", "DELETE"):
+        query = "" if parsed.query is None else "?" + "&".join(sorted(parsed.query))
+        return f"resource {parsed.url}{query}"
+    return f"{parsed.method} {parsed.url} {' '.join(field_names(parsed))}".rstrip()
+
+
+def touch_of(request: Request, parsed: Parsed, response: Response | None = None) -> Touch:
+    """What an exchange may change; without an answer, what its request alone says."""
+    words = words_of(parsed.url.partition("//")[2].partition("/")[2])
+    slot = slot_of(parsed)
+    op = APPEND if words & _APPENDING and not words & _LEAVING else SET
+    method = method_of(parsed)
+    if method in SAFE_METHODS or irrelevant(request) or (response is not None and response.status >= 400):
+        return Touch(slot, op, _safe_prior(request, parsed, response, words))
+    if method in ("PUT", "DELETE"):
+        return Touch(slot, SET, STRONG)
+    if method != "POST":
+        return Touch(slot, APPEND, STRONG)
+    said = _graphql(parsed)
+    if said is not None:
+        return Touch(slot, op, said)
+    if _callback(parsed):  # the words of its one address say nothing of what it asks
+        return Touch(slot, op, READ)
+    if response is None:
+        form = parsed.body.kind in (FORM, MULTIPART) or words & (_APPENDING | _SETTING)
+        return Touch(slot, op, STRONG if form else WEAK)
+    if response.status == 201:
+        return Touch(slot, APPEND, STRONG)
+    # a first cookie is given to whoever has none; another one means that the client became somebody else
+    renewed = has_session(request.headers) and sets_session(set_cookies(response.headers))
+    if 300 <= response.status < 400 or words & (_APPENDING | _SETTING) or renewed:
+        return Touch(slot, op, STRONG)
+    return Touch(slot, op, _page_prior(request, parsed, response))
+
+
+def _page_prior(request: Request, parsed: Parsed, response: Response) -> str:
+    """A POST that is answered by content: a question, or a change whose result is shown at once?"""
+    media = (response.header("content-type") or "").partition(";")[0].strip().lower()
+    if parsed.body.kind in (FORM, MULTIPART) and media in ("text/html", "application/xhtml+xml"):
+        if any(p.name.startswith(b"__VIEWSTATE") for p in parsed.body.value if parsed.body.kind == FORM):
+            return WEAK
+        return STRONG if has_session(request.headers) else WEAK
+    if parsed.body.kind == BYTES and not parsed.body.label and not response.body:
+        return READ  # a string or blob without a type, answered by nothing: navigator.sendBeacon
+    if len(response.body) < ACKNOWLEDGEMENT or response.status == 204:
+        return WEAK
+    return READ
+
+
+def _safe_prior(request: Request, parsed: Parsed, response: Response | None, words: frozenset[str]) -> str:
+    if parsed.method != "GET" or response is None or not 300 <= response.status < 400 or irrelevant(request):
+        return READ
+    target = response.header("location") or ""
+    if "://" in target and site_of(target) != site_of(parsed.url):
+        return READ
+    if words & _LEAVING:
+        return STRONG
+    # "/set?filter=x" sends the reader back to where the choice shows
+    dropped = parsed.query is not None and "=" in "".join(parsed.query) and "?" not in target
+    return STRONG if dropped or words & (_APPENDING | _SETTING) else READ
+
+
+def _graphql(parsed: Parsed) -> str | None:
+    """For a GraphQL body: READ where every operation is a query, else STRONG; None for anything else."""
+    if parsed.body.kind != JSON:
+        return None
+    items = parsed.body.value if isinstance(parsed.body.value, list) else [parsed.body.value]
+    texts = [str(item.get("query", "")) for item in items if isinstance(item, dict)]
+    if not texts or len(texts) != len(items) or not all("{" in text for text in texts):
+        return None
+    return STRONG if any(_MUTATION.search(t) for t in texts) else READ
+
+
+def _callback(parsed: Parsed) -> bool:
+    """Whether a body calls a function of what the page shows, with all that it may depend on (dash.plotly.com)."""
+    body = parsed.body.value if parsed.body.kind == JSON else None
+    return isinstance(body, dict) and {"output", "outputs", "inputs", "changedPropIds"} <= body.keys()
+
+
+def sets_session(given: Iterable[str]) -> bool:
+    """Whether an answer that sets these cookies hands out or takes away one by which the server knows its client."""
+    for value in given:
+        cookie, _, text = value.partition(";")[0].partition("=")
+        if not irrelevant_cookie(cookie.strip()) and (is_session(cookie.strip(), text.strip()) or not text):
+            return True
+    return False
+
+
+def is_session(name: str, value: str) -> bool:
+    """Whether a cookie identifies its client rather than telling a choice."""
+    return "stillweb-secret-" in value or secret_cookie(name, value)
+
+
+_LOGIN = re.compile(
+    r"sess(?!ion_?(?:start|count|time))|(?:^|[-_.])(?:sid|ssid|auth|jwt|login|remember|(?<!csrf.)(?<!xsrf.)token|sso)(?:$|[-_.\d])"
+    r"|logged_?in|identity|authcookie|aspxauth|(?:access|refresh|id|user)_?token",
+    re.I,
+)
+
+
+def logins_of(headers: Headers) -> list[str]:
+    """The names of cookies by which a server knows its client, and not only a counter of visits does."""
+    return [
+        n
+        for n, v in cookies_of(headers)
+        if _LOGIN.search(n) and is_session(n, v) and not irrelevant_cookie(n)
+    ]
+
+
+_TELLING = (  # compiled where there are such cookies
+    r"(?i)(?:^|[-_.])(?:lang|language|locale|i18n|currency|country|region|city|location|zip|postal|market|edition|store|shop"
+    r"|cart|basket|sort|order|filters?|page_?size|per_?page|user|user_?name|uid|user_?id|account|tenant|role|member|customer"
+    r"|admin|premium|plan|age|verified|group|preview)(?:$|[-_.\d])"
+)
+
+
+@lru_cache(maxsize=4096)
+def is_telling(name: str) -> bool:
+    """Whether a cookie by its name tells a server what to show, or to whom."""
+    return re.search(_TELLING, name) is not None
+
+
+def telling_of(headers: Headers) -> list[tuple[str, str]]:
+    """The cookies of a request that are such; others may be a script's own memory."""
+    return [(n, v) for n, v in choices_of(headers).items() if is_telling(n)]
+
+
+def has_session(headers: Headers) -> bool:
+    """Whether a request carries a cookie by which the server knows its client, or credentials."""
+    return any(is_session(n, v) for n, v in cookies_of(headers)) or any(
+        n.lower() == "authorization" for n, _ in headers
+    )
+
+
+@lru_cache(maxsize=1024)
+def credentials_of(headers: Headers) -> str:
+    """What a request's Authorization is: "" for none, else its scheme and, as 8 hex digits, who it names."""
+    for name, value in headers:
+        if name.lower() == "authorization" and value.strip():
+            return f"{value.split()[0].lower()} {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return ""
+
+
+def cookies_of(headers: Headers) -> list[tuple[str, str]]:
+    """The cookies of a request in order."""
+    found = []
+    for name, value in headers:
+        if name.lower() == "cookie":
+            for item in value.split(";"):
+                cookie, equals, text = item.strip().partition("=")
+                if equals and cookie:
+                    found.append((cookie, text.strip('"')))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def is_choice(name: str, value: str) -> bool:
+    """Whether a cookie can be a choice that pages are made from: no tracker, no identity, no clock."""
+    if not value or len(value) > 400 or irrelevant_cookie(name) or is_session(name, value):
+        return False
+    return re.search(r"\d{10}", value) is None and not looks_random(value) and "csrf" not in name.lower()
+
+
+def choices_of(headers: Headers) -> dict[str, str]:
+    """The cookies of a request that may be choices."""
+    return dict(_choices(headers))
+
+
+@lru_cache(maxsize=1024)
+def _choices(headers: Headers) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in cookies_of(headers) if is_choice(name, value))

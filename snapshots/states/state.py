@@ -1,0 +1,334 @@
+"""Gives each capture the state it was recorded in: when it is an answer, and what follows from it.
+
+A happened before B in a session if A.end < B.begin. What the exchanges before a capture wrote is its state; how
+they write is learnt from the recording itself (`snapshots.states.learning`). The result is one line of text for each
+capture (`snapshots.states.conditions`), so that an index is all that replay needs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+from snapshots.capture import Capture, Stated, with_state
+from snapshots.identity.sites import site_of
+from snapshots.states.coarsening import Coarsener, free_slots
+from snapshots.states.conditions import UNSET, Conditions, Effect, Sequence, short, write
+from snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
+from snapshots.states.learning import EACH, Item, Learner, Model, State, clean
+from snapshots.states.parting import Parting
+from snapshots.states.slots import APPEND, SET, WEAK, cookies_of, is_choice
+
+MANY = 6  # so many values of a slot that made no difference show that none does
+SEEN = (
+    3  # so many values of a slot must have been seen to make no difference before others may be thought alike
+)
+
+Listed = dict[str, frozenset[str]]
+
+
+def assign_states(
+    captures: Iterable[Capture],
+    read_request: ReadRequest,
+    read_response: ReadResponse,
+) -> list[Capture]:
+    """The captures, in the same order, with `vary`, `cookies`, `state` and `changes` filled in.
+
+    Needs `key`, `session`, `begin` and `end`. Reads the requests of all that is not plainly a static file, and
+    the answers where one request was answered in several ways or may have changed something.
+    """
+    captures = list(captures)
+    by_site: dict[str, list[Capture]] = defaultdict(list)
+    for capture in captures:
+        by_site[site_of(capture.url)].append(capture)
+    found: dict[tuple[str, int], Capture] = {}
+    for site in sorted(by_site):  # one after the other, so that not all of them have to be in memory
+        for capture, stated in site_states(by_site[site], read_request, read_response):
+            found[capture.place] = with_state(capture, stated)
+    return [found[capture.place] for capture in captures]
+
+
+def site_states(
+    captures: Iterable[Capture],
+    read_request: ReadRequest,
+    read_response: ReadResponse,
+    read_cookies: ReadCookies | None = None,
+) -> Iterator[tuple[Capture, Stated]]:
+    """As `assign_states` of captures of one site: each with what is to be filled in, in no order of theirs.
+
+    By `read_cookies`, where that is given, answers of which nothing else matters need not be read.
+    """
+    evidence = Evidence(captures, read_request, read_response, read_cookies)
+    for item, conditions, vary in _Site(evidence).results():
+        changes = conditions.effect is not None
+        yield item.capture, (vary, item.sender.chosen, write(conditions), changes)
+
+
+class _Site:
+    """The captures of one site on their way to their conditions."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        items = list(evidence.items.values())
+        self.keyed = evidence.keyed
+        self.evidence = evidence
+        self.items = items
+        self.parting = Parting(evidence, items)
+        self.recording = self.parting.recording
+        learner = Learner(self.recording, self._chosen_cookies())
+        self.model = learner.learn()
+        self.states = self.recording.states(self.model)
+        self.orders = {
+            key: self._sequence(self.recording.groups[key]) for key in sorted(self.recording.volatile)
+        }
+        coarsener = Coarsener(self.recording, self.model, self._pinned())
+        self.model = coarsener.coarsen()
+        self.proven = coarsener.proven()
+        self.commuting = coarsener.commuting()
+        strong = set(self.model.modes)
+        neutral = learner.neutral()
+        foreign = all(not item.capture.session for item in items)
+        self.weak = {
+            slot
+            for slot, prior in self.recording.priors.items()
+            if slot not in strong and prior == WEAK and slot not in neutral
+        }
+        # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
+        self.doubted = strong if foreign and not self.recording.telling else set()
+        self.states = self.recording.states(self.model)
+        self.weak_states = self.recording.states(Model(dict.fromkeys(self.weak, SET)))
+
+    def results(self) -> Iterable[tuple[Item, Conditions, tuple[tuple[str, str], ...]]]:
+        """Each capture with its conditions and the request fields that count."""
+        for key in sorted(self.recording.groups):
+            members = self.recording.groups[key]
+            for item, conditions in zip(members, self._conditions(key, members), strict=True):
+                yield item, conditions, self.parting.vary.get(item.place, item.capture.vary)
+        for item in self.items:
+            if item.static:
+                issued = self.evidence.issued.get(item.place, frozenset())
+                yield item, Conditions(any=True, issued=issued), item.capture.vary
+
+    # -- cookies
+
+    def _chosen_cookies(self) -> set[str]:
+        """Cookies that are surely choices: set by an answer to a request that chose (a form, a link with it)."""
+        names = {name for item in self.items for name in item.choices}
+        if not names:
+            return set()
+        found: set[str] = set()
+        for item in self.items:
+            if item.static or not self._may_set(item):
+                continue
+            for name, value in self._set_cookies(item):
+                if name in names and (item.capture.method != "GET" or f"={value}" in item.capture.url):
+                    found.add(name)
+        return found
+
+    def _set_cookies(self, item: Item) -> list[tuple[str, str]]:
+        found = []
+        for given in self.evidence.cookies_given(item.capture):
+            found += cookies_of((("cookie", given.partition(";")[0]),))
+        return [(name, value) for name, value in found if is_choice(name, value)]
+
+    # -- conditions
+
+    def _conditions(self, key: str, members: list[Item]) -> list[Conditions]:
+        states = [self._state(m) for m in members]
+        dropped = self._dropped(key, members, states)
+        sequences: list[Sequence | None] = [None] * len(members)
+        if key in self.recording.volatile:
+            since, places = self.orders[key]
+            name = short(key)
+            sequences = [Sequence(name, place, since) for place in places]
+            if since != "*":  # nothing else that was written matters to these answers
+                states = [tuple(item for item in state if item[0] == since) for state in states]
+                dropped = {s: frozenset() for s in self.model.modes if s != since}
+        ordered = any(s is not None and s.since != "*" for s in sequences)
+        indifferent = (
+            {n for m in members for n in m.choices} if ordered else self._indifferent_cookies(members)
+        )
+        alike = len({m.label for m in members}) == 1
+        constant = alike and key not in self.recording.volatile
+        decided = self.model.cookies | indifferent
+        parted = _by_values(dropped)
+        held_before: dict[str, frozenset[str]] = {}
+        out = []
+        for item, state, sequence in zip(members, states, sequences, strict=True):
+            effect = self._effect(item)
+            one_of, mostly, free = (values.copy() for values in parted)
+            held = [(s, v) for s, v in state if s not in dropped and not s.startswith("c.")]
+            cookies = [(s[2:], v) for s, v in state if s not in dropped and s.startswith("c.")]
+            own = effect.slot if effect else ""
+            if effect and item.plain and effect.op in "=~!" and alike:
+                # a bare redirect tells nothing of what its own slot held before
+                held = [(s, v) for s, v in held if s != own]
+                for listed in (one_of, mostly, free):
+                    listed.pop(own, None)
+                if effect.op in "=!":
+                    free[own] = frozenset()
+                else:
+                    if own not in held_before:
+                        held_before[own] = self._held_before(own, members)
+                    mostly[own] = held_before[own]
+            for slot in self.doubted:
+                if any(s == slot for s, _ in held):
+                    mostly[slot] = frozenset({v for s, v in held if s == slot})
+                    held = [(s, v) for s, v in held if s != slot]
+            for slot, value in self.weak_states[item.line][item.before]:
+                mostly.setdefault(slot, frozenset({value}))
+            kept = [(n, v) for name, n, v in item.sender.hashes if name not in decided]
+            came = {n for n, v in kept if (n, v) in self.evidence.carried.get(item.capture.session, ())}
+            during = not clean(item, self.model)
+            named = {s for s, _ in held} | set(one_of)
+            relevant = during and any(s in self.model.modes and s not in dropped for s in item.during)
+            out.append(
+                Conditions(
+                    held=tuple(held),
+                    ordered=len(held) > 1
+                    and any(
+                        frozenset((a, b)) not in self.commuting for (a, _), (b, _) in combinations(held, 2)
+                    ),
+                    one_of=tuple(sorted(one_of.items())),
+                    mostly=tuple(sorted([(s, v) for s, v in mostly.items() if s not in named])),
+                    free=frozenset(free),
+                    cookies=tuple(
+                        [
+                            (short(name), short(value) if name in item.choices else UNSET)
+                            for name, value in cookies
+                        ]
+                    ),
+                    not_other=tuple([(n, v) for n, v in kept if n not in came]),
+                    carried=tuple([(n, v) for n, v in kept if n in came]),
+                    histories=self._histories(item, held),
+                    sets=self._sets(item),
+                    sequence=sequence,
+                    issued=self.evidence.issued.get(item.place, frozenset()),
+                    during=relevant,
+                    never=relevant and not constant and len(members) > 1,
+                    keyed=self.keyed,
+                    begins=item.place in self.evidence.begins,
+                    brought=self.parting.brought.get(item.place),
+                    literal=item.place in self.parting.literal,
+                    effect=effect,
+                )
+            )
+        return out
+
+    def _state(self, item: Item) -> State:
+        state = self.states[item.line][item.before]
+        return self.model.brought(item) + state if self.model.cookies else state
+
+    def _sets(self, item: Item) -> frozenset[str]:
+        """The deciding cookies that an answer sets, as names of 8 hex digits."""
+        if not self.model.cookies or not self._may_set(item):
+            return frozenset()
+        return frozenset(short(n) for n, _ in self._set_cookies(item) if n in self.model.cookies)
+
+    @staticmethod
+    def _may_set(item: Item) -> bool:
+        return item.capture.method != "GET" or "?" in item.capture.url or 300 <= item.capture.status < 400
+
+    def _indifferent_cookies(self, members: list[Item]) -> set[str]:
+        """The cookies with different values of which the answers were the same."""
+        if len({m.label for m in members}) > 1:
+            return set()
+        names = {n for m in members for n in m.choices}
+        return {n for n in names if len({m.choices.get(n) for m in members} - {None}) > 1}
+
+    def _histories(self, item: Item, held: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """For slots that are only presumed to hold the last value: a hash of all that was written there."""
+        modes, sure = self.model.modes, self.proven
+        presumed = [s for s, _ in held if modes[s] != APPEND and s not in sure]
+        written = self.recording.written(item) if presumed else {}
+        return tuple([(s, written[s][1]) for s in presumed if s in written])
+
+    def _held_before(self, slot: str, members: list[Item]) -> frozenset[str]:
+        return frozenset(dict(self.states[m.line][m.before]).get(slot, UNSET) for m in members)
+
+    def _dropped(self, key: str, members: list[Item], states: list[State]) -> Listed:
+        """The slots that make no difference to these answers, with the values seen."""
+        if key in self.recording.volatile:
+            return {}
+        if len(members) < 2:
+            return {}
+        solid = {(m.label, state) for m, state in zip(members, states, strict=True) if clean(m, self.model)}
+        return free_slots([(label, dict(state)) for label, state in solid], self.recording.near(key))
+
+    def _pinned(self) -> set[str]:
+        """The slots that answers which change by themselves may hang on."""
+        found: set[str] = set()
+        for key, (since, _) in self.orders.items():
+            if since == "*":
+                members = self.recording.groups[key]
+                found |= {e.slot for m in members for e in self._before(m)} & set(self.model.modes)
+            else:
+                found.add(since)
+        return found
+
+    def _effect(self, item: Item) -> Effect | None:
+        slot = item.slot
+        if item.touch is None or (slot, item.label) in self.model.void:
+            return None
+        mode = self.model.modes.get(slot)
+        if mode is None:
+            return Effect(slot, "~", item.value, weak=True) if slot in self.weak else None
+        if slot in self.model.forgets:
+            return Effect(slot, "!")
+        if mode == APPEND or (mode == EACH and item.touch.op == APPEND):
+            return Effect(slot, "+", item.value, weak=slot in self.doubted)
+        sure = slot in self.proven or item.capture.method in ("PUT", "DELETE")
+        return Effect(slot, "=" if sure else "~", item.value, weak=slot in self.doubted)
+
+    def _sequence(self, members: list[Item]) -> tuple[str, list[int]]:
+        """Where each of some answers that change by themselves is in their order, and what begins it anew.
+
+        Best is a slot (or none, "-") since whose last writing the n-th answer was always the same, in at least
+        two runs. Otherwise the order begins anew with every change, and only the same state has the same order.
+        """
+        slots = sorted(set(self.model.modes) & {e.slot for m in members for e in self._before(m)})
+        near = self.recording.near(members[0].key)
+        for since in [*sorted(slots, key=lambda s: s not in near), "-"]:
+            runs = [self._run(m, since) for m in members]
+            places = _counted(runs)
+            labels: dict[tuple[str, int], set[str]] = defaultdict(set)
+            lines: dict[tuple[str, int], set[object]] = defaultdict(set)
+            for member, run, place in zip(members, runs, places, strict=True):
+                labels[run[2], place].add(member.label)
+                lines[run[2], place].add(run)
+            if (
+                all(len(found) == 1 for found in labels.values())
+                and sum(len(r) > 1 for r in lines.values()) >= 2
+            ):
+                return since, places
+        return "*", _counted([self._run(m, "*") for m in members])
+
+    def _before(self, item: Item) -> list[Item]:
+        return self.recording.events[item.line][: item.before]
+
+    def _run(self, item: Item, since: str) -> tuple[str, int, str]:
+        """The line, the last event that begins a run, and what it wrote."""
+        for number in range(item.before - 1, -1, -1):
+            event = self.recording.events[item.line][number]
+            if event.slot == since or (since == "*" and event.slot in self.model.modes):
+                return item.line, number, event.value if since != "*" else ""
+        return item.line, -1, UNSET
+
+
+def _by_values(dropped: Listed) -> tuple[Listed, Listed, Listed]:
+    """The slots that make no difference by how many values they were seen with: some, enough to presume it, many."""
+    parted: tuple[Listed, Listed, Listed] = {}, {}, {}
+    for slot, values in dropped.items():
+        if not slot.startswith("c."):
+            count = len(values) or MANY
+            parted[(count >= SEEN) + (count >= MANY)][slot] = values
+    return parted
+
+
+def _counted(runs: list[tuple[str, int, str]]) -> list[int]:
+    counts: dict[tuple[str, int, str], int] = defaultdict(int)
+    out = []
+    for run in runs:
+        out.append(counts[run])
+        counts[run] += 1
+    return out

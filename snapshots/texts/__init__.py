@@ -1,0 +1,1 @@
+"""What pages and PDFs say: extracted, frozen, shown and searched."""

@@ -1,0 +1,250 @@
+"""Freezing the texts of a whole snapshot, at sealing: all pages, PDFs and views, on all cores, in one order.
+
+Bodies are read here and extracted in worker processes, a bounded number ahead, so that memory stays flat. The
+records come out in the order of their addresses, whichever process was quicker.
+
+Addresses: a URL's first successful GET is frozen under the URL; another answer of the same URL, and the answer to
+any other method, under `URL#text=<16 hex digits of its payload digest>`; a view under `URL#view=<id>`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from snapshots.capture import Capture, Response
+from snapshots.http.spans import is_whole
+from snapshots.machine.processes import Pool, Worker, WorkerDied
+from snapshots.texts.text import HTML, FrozenText, extract, extract_html
+from snapshots.view import View
+
+IN_PROCESS = 24  # below this many pages, starting workers takes longer than the work
+CHUNK_BYTES = 1 << 20  # jobs sent to a worker together
+CHUNK_JOBS = 8
+AHEAD = 3  # such chunks for each worker
+NO_TEXT = "none"  # the extractor of a text that could not be made
+UNTOLD = ("", "application/octet-stream", "binary/octet-stream", "application/download", "unk")
+
+
+class Source(Protocol):
+    """What is needed of a snapshot."""
+
+    def captures(self) -> Iterator[Capture]: ...
+    def read(self, capture: Capture) -> Response: ...
+    def views(self) -> list[View]: ...
+    def resource(self, kind: str, address: str) -> bytes | None: ...
+    def text(self, address: str) -> FrozenText | None: ...
+
+
+class Sink(Protocol):
+    """What is needed of a writer."""
+
+    def conversion(
+        self,
+        target_uri: str,
+        text: str,
+        *,
+        refers_to: Capture | None,
+        extractor: str,
+        version: str,
+        options: dict[str, Any],
+        timestamp: str,
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class FreezeReport:
+    """How many texts were frozen, by extractor, and what is to be known about single ones (address, warning)."""
+
+    texts: int = 0
+    extractors: dict[str, int] = field(default_factory=dict)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)  # texts that could not be made, and why
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A text to be made: of a capture's answer, or of a view's DOM (`view` set, `capture` None)."""
+
+    address: str
+    capture: Capture | None = None
+    view: View | None = None
+
+
+def text_address(capture: Capture) -> str:
+    """The address of the text of an answer that is not the first one of its URL."""
+    return f"{capture.url}#text={capture.digest.rpartition(':')[2][:16].lower()}"
+
+
+def view_text_address(view: View) -> str:
+    """The address of a view's text, which for a view without steps is not that of its page."""
+    return f"{view.url.partition('#')[0]}#view={view.id}"
+
+
+def jobs(source: Source) -> list[Job]:
+    """What there is to freeze in a snapshot, sorted by address. An address occurs once."""
+    found: dict[str, Job] = {}
+    digests: set[tuple[str, str, bool]] = set()
+    candidates = [
+        c for c in source.captures() if _may_have_text(c) and (c.status != 206 or _all_of_it(source, c))
+    ]
+    for capture in sorted(candidates, key=lambda c: (c.url, c.timestamp, c.begin, c.place)):
+        get = capture.method == "GET"
+        if (capture.url, capture.digest, get) in digests:
+            continue
+        digests.add((capture.url, capture.digest, get))
+        address = capture.url if get and capture.url not in found else text_address(capture)
+        found.setdefault(address, Job(address, capture))
+    for view in source.views():
+        found.setdefault(view_text_address(view), Job(view_text_address(view), None, view))
+    return [found[address] for address in sorted(found)]
+
+
+def _may_have_text(capture: Capture) -> bool:
+    if not 200 <= capture.status < 300 or capture.status in (204, 205) or not capture.length:
+        return False
+    mime = capture.mime.partition(";")[0].strip().lower()
+    if mime in (HTML, "application/xhtml+xml", "application/pdf"):
+        return capture.method != "HEAD"
+    return mime in UNTOLD and capture.method == "GET"
+
+
+def _all_of_it(source: Source, capture: Capture) -> bool:
+    """Whether a part (206) is all of a file."""
+    answer = source.read(capture)
+    return is_whole(answer.header("content-range"), answer.header("content-length"))
+
+
+def freeze(
+    source: Source,
+    sink: Sink,
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    again: bool = False,
+) -> FreezeReport:
+    """Extracts every text of `source` and hands it to `sink` as a conversion record.
+
+    `workers` defaults to the number of cores; 1 works in this process. What is frozen already stays as it is,
+    unless `again` asks for all to be extracted anew.
+    """
+    todo = jobs(source)
+    if not again:
+        todo = [job for job in todo if source.text(job.address) is None]
+    report = FreezeReport()
+    for done, (job, text) in enumerate(extract_all(source, todo, workers=workers), 1):
+        if text is not None:
+            sink.conversion(
+                text.address,
+                text.markdown,
+                refers_to=job.capture,
+                extractor=text.extractor,
+                version=text.version,
+                options=text.to_record(),
+                timestamp=job.view.timestamp if job.view else "",
+            )
+            if text.extractor == NO_TEXT:
+                report.missing += [(text.address, warning) for warning in text.warnings]
+            else:
+                report.texts += 1
+                report.warnings += [(text.address, warning) for warning in text.warnings]
+            report.extractors[text.extractor] = report.extractors.get(text.extractor, 0) + 1
+        if progress is not None:
+            progress(done, len(todo))
+    return report
+
+
+Sent = tuple[
+    str, Capture | None, Response | None, str, dict[str, Any]
+]  # address, capture, response, DOM, meta
+
+
+def extract_all(
+    source: Source, todo: list[Job], *, workers: int | None = None
+) -> Iterator[tuple[Job, FrozenText | None]]:
+    """The text of each job, in the order given. None where the bytes turn out to be neither HTML nor PDF."""
+    workers = workers or os.cpu_count() or 1
+    if workers == 1 or len(todo) < IN_PROCESS:
+        for job in todo:
+            yield job, work(_load(source, job))
+        return
+    waiting: deque[tuple[list[Job], list[Sent], Future[list[FrozenText | None]]]] = deque()
+    with Pool(workers) as pool:
+        for batch, sent in _chunks(source, todo, workers):
+            if len(waiting) >= workers * AHEAD:
+                yield from _finished(*waiting.popleft())
+            waiting.append((batch, sent, pool.submit(work_all, sent)))
+        while waiting:
+            yield from _finished(*waiting.popleft())
+
+
+def _finished(
+    batch: list[Job], sent: list[Sent], future: Future[list[FrozenText | None]]
+) -> Iterator[tuple[Job, FrozenText | None]]:
+    try:
+        results = future.result()
+    except WorkerDied:  # one of the pages is to blame: only its text is missing
+        results = [_alone(one) for one in sent]
+    yield from zip(batch, results, strict=True)
+
+
+def _alone(sent: Sent) -> FrozenText | None:
+    """One job in a process of its own."""
+    worker = Worker()
+    try:
+        return worker.call(work, sent)
+    except WorkerDied:
+        return _no_text(sent, "the extractor died of this page; it has no text")
+    finally:
+        worker.close()
+
+
+def _no_text(sent: Sent, why: str) -> FrozenText:
+    return FrozenText(sent[0], "", extractor=NO_TEXT, version="0", warnings=(why,), meta=sent[4])
+
+
+def _chunks(source: Source, todo: Sequence[Job], workers: int) -> Iterator[tuple[list[Job], list[Sent]]]:
+    """Small ones towards the end, so that all workers finish together."""
+    batch: list[Job] = []
+    sent: list[Sent] = []
+    size = 0
+    for number, job in enumerate(todo):
+        data = _load(source, job)
+        batch.append(job)
+        sent.append(data)
+        size += len(data[2].body) if data[2] else len(data[3])
+        most = min(CHUNK_JOBS, 1 + (len(todo) - number) // (4 * workers))
+        if size >= CHUNK_BYTES or len(batch) >= most:
+            yield batch, sent
+            batch, sent, size = [], [], 0
+    if batch:
+        yield batch, sent
+
+
+def _load(source: Source, job: Job) -> Sent:
+    if job.view is not None:
+        dom = source.resource("dom", job.view.address) or b""
+        meta = {"url": job.view.final_url.partition("#")[0] or job.view.url, "view": job.view.address}
+        return job.address, None, None, dom.decode("utf-8", "replace"), meta
+    assert job.capture is not None
+    return job.address, job.capture, source.read(job.capture), "", {"url": job.capture.url}
+
+
+def work_all(sent: list[Sent]) -> list[FrozenText | None]:
+    """Runs in a worker process."""
+    return [work(one) for one in sent]
+
+
+def work(sent: Sent) -> FrozenText | None:
+    """The text of one job; runs in a worker process."""
+    address, capture, response, dom, meta = sent
+    try:
+        if response is None:
+            return extract_html(address, dom, meta=meta)
+        return extract(capture, response, address=address)
+    except Exception as error:  # noqa: BLE001 -- a fault of a library costs one text, which is named
+        return _no_text(sent, f"the extractor failed ({type(error).__name__}: {error}); it has no text")

@@ -1,0 +1,270 @@
+"""Frozen text: what a page or PDF says, extracted once and stored with who extracted it and how.
+
+HTML: trafilatura, as markdown with tables and links. Where it finds nothing, or loses a table, the result names what
+was done instead: extractor `stillweb-plain`, or `trafilatura+tables`. PDF: pypdfium2 page by page, pypdf where
+that fails. The same bytes give the same text under the same versions; replay reads what was stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshots.capture import Capture, Response
+from snapshots.http import charsets, encodings
+from snapshots.texts import html_text, pdf_text
+
+HTML = "text/html"
+PDF = "application/pdf"
+OPTIONS: dict[str, Any] = {
+    "output_format": "markdown",
+    "include_links": True,
+    "include_tables": True,
+    "include_comments": True,
+    "favor_recall": True,  # a missing fact costs more here than a menu too much; quicker, too
+}
+LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; plain text is taken
+BROKEN = "content encoding: "  # a warning that begins so: the body could not be unpacked whole
+PAGE_BREAK = "\n\n"
+
+_HTML_START = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    re.I | re.S,
+)
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenText:
+    """The text of one address.
+
+    `markdown` is the whole text; `pages` are a PDF's pages in order, None for anything else. `media` is what
+    the bytes are (`text/html` or `application/pdf`), whatever the label said. `options` are the extractor's.
+    `warnings` are for people: scanned, encrypted, mislabelled, badly encoded. `meta` holds `url`, `digest` (of the
+    payload) and what else is known: `encoding` for pages; `info`, `num_pages`, `encrypted`, `scanned` for PDFs.
+    """
+
+    address: str
+    markdown: str
+    pages: tuple[str, ...] | None = None
+    title: str = ""
+    media: str = HTML
+    extractor: str = ""
+    version: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_record(self) -> dict[str, Any]:
+        """What `Writer.conversion` stores beside the text as `options`; inverse of `from_record`."""
+        record: dict[str, Any] = {"media": self.media, "options": dict(self.options)}
+        if self.title:
+            record["title"] = self.title
+        if self.warnings:
+            record["warnings"] = list(self.warnings)
+        if self.meta:
+            record["meta"] = dict(self.meta)
+        if self.pages is not None:
+            record["pages"] = [len(page) for page in self.pages]  # code points
+        return record
+
+    @classmethod
+    def from_record(
+        cls, address: str, text: str, extractor: str, version: str, record: Mapping[str, Any]
+    ) -> FrozenText:
+        """A frozen text from a conversion record. Records of other tools have no `media`: their text is kept whole.
+
+        Raises ValueError when the page lengths don't fit the text.
+        """
+        if "media" not in record:
+            return cls(address, text, None, "", "text/plain", extractor, version, dict(record))
+        pages: tuple[str, ...] | None = None
+        if "pages" in record:
+            parts: list[str] = []
+            at = 0
+            for length in record["pages"]:
+                parts.append(text[at : at + length])
+                at += length + len(PAGE_BREAK)
+            if at and at - len(PAGE_BREAK) != len(text):
+                raise ValueError(f"{address}: the page lengths don't add up to the text")
+            pages = tuple(parts)
+        return cls(
+            address,
+            text,
+            pages,
+            record.get("title", ""),
+            record["media"],
+            extractor,
+            version,
+            record.get("options", {}),
+            tuple(record.get("warnings", ())),
+            record.get("meta", {}),
+        )
+
+
+def sniff(body: bytes) -> str | None:
+    """`application/pdf` or `text/html` if the (content-decoded) bytes plainly are; None if they don't tell.
+
+    A PDF has its mark in the first 1024 bytes, as readers allow (ISO 32000-1, implementation note 13).
+    """
+    head = body[:1024]
+    if head.startswith(_UTF16):
+        head = head.decode("utf-16", "ignore").encode()
+    if _HTML_START.match(head):
+        return HTML
+    return PDF if b"%PDF-" in head else None
+
+
+def kind_of(body: bytes, content_type: str | None) -> tuple[str | None, str | None]:
+    """What the bytes are (`text/html`, `application/pdf` or None for neither), and a warning if mislabelled."""
+    label = (content_type or "").partition(";")[0].strip().lower()
+    seen = sniff(body)
+    labelled = HTML if label in (HTML, "application/xhtml+xml") else PDF if label == PDF else None
+    if seen and labelled and seen != labelled:
+        what = "a PDF" if seen == PDF else "HTML"
+        return seen, f"labelled {label}, but the bytes are {what}"
+    if labelled == PDF and seen is None:
+        return PDF, "labelled application/pdf, but the bytes are no PDF"
+    if (
+        seen
+        and labelled is None
+        and label in ("", "application/octet-stream", "binary/octet-stream", "application/download")
+    ):
+        return seen, None
+    return labelled, None
+
+
+@functools.cache
+def _versions() -> tuple[str, str]:
+    import lxml.etree
+    import trafilatura
+
+    return trafilatura.__version__, ".".join(map(str, lxml.etree.LXML_VERSION[:3]))
+
+
+def extract(capture: Capture | None, response: Response, *, address: str | None = None) -> FrozenText | None:
+    """The text of a response; None when it is neither HTML nor PDF.
+
+    `address` defaults to the capture's URL, and is what relative links are resolved against. Never raises for what
+    is in a page: `warnings` say what was wrong with it.
+    """
+    url = address or (capture.url if capture else "")
+    meta: dict[str, Any] = {"url": url.partition("#")[0]}
+    if capture is not None:
+        meta["digest"] = capture.digest
+    warnings: list[str] = []
+    body, problem = unpacked(response)
+    if problem:
+        warnings.append(f"{BROKEN}{problem}")
+    label = response.header("content-type")
+    kind, warning = kind_of(body, label)
+    if warning:
+        warnings.append(warning)
+    if kind == PDF:
+        return _pdf(url, body, warnings, meta)
+    if kind == HTML:
+        return _html(url, body, label, warnings, meta)
+    return None
+
+
+def unpacked(response: Response) -> tuple[bytes, str]:
+    """A body without its content encoding, as far as it goes where that is broken, and what is wrong with it ("")."""
+    try:
+        return encodings.decode(response.body, response.header("content-encoding")), ""
+    except encodings.EncodingProblem as error:
+        return _as_far_as_it_goes(response), str(error)
+
+
+def _as_far_as_it_goes(response: Response) -> bytes:
+    """The part of a broken body that can be unpacked; the body itself where it plainly was never packed; else nothing."""
+    found = bytearray()
+    try:
+        for piece in encodings.decode_pieces([response.body], response.header("content-encoding")):
+            found += piece
+    except encodings.EncodingProblem:
+        if not found and sniff(response.body):
+            return response.body
+    return bytes(found)
+
+
+def extract_html(
+    address: str, html: str, *, warnings: tuple[str, ...] = (), meta: Mapping[str, Any] | None = None
+) -> FrozenText:
+    """The text of HTML that is text already, such as a view's DOM."""
+    import trafilatura
+
+    notes = list(warnings)
+    version, lxml_version = _versions()
+    options: dict[str, Any] = {**OPTIONS, "lxml": lxml_version}
+    known = dict(meta or {})
+
+    def result(markdown: str, title: str, extractor: str, by: str) -> FrozenText:
+        if not markdown.strip():
+            notes.append("no text in it")
+        given = options if extractor != html_text.NAME else {"lxml": lxml_version}
+        return FrozenText(address, markdown, None, title, HTML, extractor, by, given, tuple(notes), known)
+
+    tree = html_text.parse(html)
+    if tree is None:
+        return result("", "", html_text.NAME, html_text.VERSION)
+    title = html_text.title_of(tree)
+    base = address.partition("#")[0]
+    if base.startswith(("http://", "https://")):
+        html_text.make_links_absolute(tree, base)
+    if len(html) > LARGE:
+        notes.append(f"too large for trafilatura ({len(html)} characters): plain text")
+        return result(html_text.markdown(tree), title, html_text.NAME, html_text.VERSION)
+    markdown = trafilatura.extract(tree, **OPTIONS)
+    if not markdown:
+        plain = html_text.markdown(tree)
+        if not plain and (plain := html_text.without_tags(html)):
+            notes.append("too deeply nested to be parsed: tags removed")
+        elif plain:
+            notes.append("trafilatura found no text: plain text")
+        return result(plain, title, html_text.NAME, html_text.VERSION)
+    if lost := html_text.lost_tables(tree, markdown):
+        notes.append(f"{len(lost)} tables that trafilatura left out were added at the end")
+        return result(
+            "\n\n".join([markdown.rstrip("\n"), *lost]),
+            title,
+            "trafilatura+tables",
+            f"{version}+{html_text.VERSION}",
+        )
+    return result(markdown, title, "trafilatura", version)
+
+
+def _html(url: str, body: bytes, label: str | None, warnings: list[str], meta: dict[str, Any]) -> FrozenText:
+    decoded = charsets.decode(body, label)
+    meta["encoding"] = decoded.encoding
+    return extract_html(url, decoded.text, warnings=(*warnings, *decoded.warnings), meta=meta)
+
+
+def _pdf(url: str, body: bytes, warnings: list[str], meta: dict[str, Any]) -> FrozenText:
+    found = pdf_text.extract_pdf(body)
+    meta["info"] = found.info
+    meta["num_pages"] = len(found.pages)
+    if found.encrypted:
+        meta["encrypted"] = True
+    if not found.readable:
+        meta["readable"] = False
+    if found.images:
+        meta["scanned"] = found.images
+    if found.labels:
+        meta["labels"] = found.labels
+    if found.tagged:
+        meta["tagged"] = True
+    return FrozenText(
+        url,
+        PAGE_BREAK.join(found.pages),
+        tuple(found.pages),
+        found.title,
+        PDF,
+        found.extractor,
+        found.version,
+        {},
+        (*warnings, *found.warnings),
+        meta,
+    )

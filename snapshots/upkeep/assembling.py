@@ -1,0 +1,162 @@
+"""A new snapshot from records of another, copied byte for byte, and some of its own.
+
+Each archive file of the source gets one of the same name that begins with what the source says of itself
+(`warcinfo`). Records that are no gzip members are packed as such. The index is then made from the records.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from snapshots.archives import members, warc
+from snapshots.archives.appending import AppendFile
+from snapshots.archives.container import Container, open_directory
+from snapshots.archives.scan import Damage, scan
+from snapshots.errors import UsageError
+from snapshots.index.cdxj import Index, is_capture, parse_line
+from snapshots.machine.places import Place, chunks
+from snapshots.profile import Profile
+from snapshots.snapshot import Snapshot
+from snapshots.wacz import pack
+from snapshots.writer import OURS, Writer
+
+Range = tuple[int, int]  # offset and length of a record, of stored bytes
+
+
+class Assembly:
+    """Writes the archive files of a new snapshot at `out`: a directory, or a sealed file if it ends in `.wacz`.
+
+    Raises UsageError when something is there already. Nothing is left at `out` unless `finish` was reached.
+    """
+
+    def __init__(self, out: str | os.PathLike[str], source: Container) -> None:
+        self.out = Path(out)
+        if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
+            raise UsageError(f"{self.out}: exists; name another one")
+        self.root = self.out.with_name(f".{self.out.name.removesuffix('.wacz')}.new")
+        shutil.rmtree(self.root, ignore_errors=True)
+        (self.root / "archive").mkdir(parents=True)
+        self._source = source
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def copy(self, name: str, records: Iterable[Range]) -> None:
+        """Copies records of one of the source's archive files, in their order there."""
+        place = self._source.archives[name]
+        out = AppendFile(self._path(name))
+        try:
+            for offset, length in sorted(set(records)):
+                if place.read(offset, 2) == warc.GZIP_MAGIC:
+                    for piece in chunks(place, offset, offset + length):
+                        out.append(piece)
+                else:
+                    out.append(_as_member(place, offset, length))
+        finally:
+            out.close()
+
+    def copy_all(self, name: str, without: Iterable[Range] = ()) -> None:
+        """Copies one of the source's archive files, all but some records of it."""
+        place = self._source.archives[name]
+        out = AppendFile(self._path(name, as_is=True))
+        try:
+            at = 0
+            for offset, length in [*sorted(without), (place.size, 0)]:
+                for piece in chunks(place, at, offset):
+                    out.append(piece)
+                at = offset + length
+        finally:
+            out.close()
+
+    def append(self, records: Iterable[bytes]) -> None:
+        """Appends packed records to the last file that a writer goes on with, or begins one."""
+        files = sorted(p for p in (self.root / "archive").iterdir() if OURS.fullmatch(p.name))
+        out = AppendFile(files[-1] if files else self._path("data-00000.warc.gz"))
+        try:
+            out.append(*records)
+        finally:
+            out.close()
+
+    def _path(self, name: str, *, as_is: bool = False) -> Path:
+        if name.startswith("data-") and not OURS.fullmatch(name):
+            name = f"from-{name}"  # names that begin so are the writer's, and numbered
+        if not as_is:
+            name = name.removesuffix(".gz").removesuffix(".zst") + ".gz"
+        path = self.root / "archive" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def finish(
+        self, rules: Any, profile: Profile | None, check: Callable[[Snapshot], None] | None = None
+    ) -> str:
+        """Makes the index, seals if asked to, and moves all to its place; gives the new snapshot's id.
+
+        `check` is shown the new snapshot before that, and may raise.
+        """
+        with Writer.open(self.root, profile=profile) as writer:
+            writer.rules = rules
+        with Snapshot.open(self.root) as snapshot:
+            made = snapshot.id
+            if check is not None:
+                check(snapshot)
+        if self.out.suffix == ".wacz":
+            container = open_directory(self.root)
+            try:
+                pack(container, self.out)
+            finally:
+                container.close()
+        else:
+            if self.out.exists():
+                self.out.rmdir()
+            os.replace(self.root, self.out)
+        return made
+
+
+def _as_member(place: Place, offset: int, length: int) -> bytes:
+    """A plain or zstd record as one gzip member."""
+    data = warc.unpack(place.read(offset, length), place, offset)
+    if not data.startswith(b"WARC/"):
+        raise UsageError(f"{place.name}: has no WARC records to copy; first 'stillweb import' it")
+    head = warc.parse_head(data)
+    if head is None:
+        raise UsageError(f"{place.name}: no WARC record at offset {offset}")
+    fields, start = head
+    declared = warc.declared_length(fields)
+    end = start + declared if declared >= 0 else len(data)
+    return members.pack(data[:start], data[start:end])
+
+
+def ranges(index: Index) -> dict[str, list[Range]]:
+    """All records that an index knows, by archive file, in order."""
+    found: dict[str, set[Range]] = defaultdict(set)
+    for line in index.lines():
+        entry = parse_line(line)[2]
+        found[entry["filename"]].add((int(entry["offset"]), int(entry["length"])))
+        if is_capture(entry) and "req" in entry:
+            found[entry["filename"]].add((entry["req"][0], entry["req"][1]))
+    return {name: sorted(places) for name, places in found.items()}
+
+
+def introductions(container: Container, known: dict[str, list[Range]]) -> dict[str, list[Range]]:
+    """The `warcinfo` records of each archive file: they lie where the index knows nothing."""
+    found: dict[str, list[Range]] = {}
+    for name, place in container.archives.items():
+        at = 0
+        for offset, length in [*known.get(name, ()), (place.size, 0)]:
+            if offset > at:
+                for item in scan(place, at, offset):
+                    if not isinstance(item, Damage) and item.kind == "warcinfo":
+                        found.setdefault(name, []).append((item.offset, item.length))
+            at = max(at, offset + length)
+    return found

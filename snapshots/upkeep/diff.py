@@ -1,0 +1,299 @@
+"""What differs between two snapshots: captures, views, frozen texts, profile and rules.
+
+Captures are the same if their canonical key and their state are; they have changed if what they answered (status,
+payload, and where a redirect leads) has. A request that both hold in states of other names, with the same answers, has only been learnt anew: it
+is counted as `restated` and is no difference of what an agent is served.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from snapshots.texts.freezing import text_address
+from snapshots.view import RESOURCES, View
+
+if TYPE_CHECKING:
+    from snapshots.capture import Capture
+    from snapshots.profile import Profile
+    from snapshots.snapshot import Snapshot
+    from snapshots.texts.text import FrozenText
+
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+CONTEXT = 2  # lines around a change in a text
+Place = tuple[str, int]
+Answer = tuple[int, str]  # status, payload digest; of a redirect with where it leads
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureChange:
+    """A request that only one snapshot answers in this state, or that they answer differently.
+
+    `before` and `after` are the different answers (status, payload digest); `text` is the unified difference of
+    their frozen texts, "" where there is none to show; `same_text` says that both have one, and it is the same.
+    `places` are the captures of the first snapshot.
+    """
+
+    kind: str
+    method: str
+    url: str
+    state: str
+    before: tuple[Answer, ...]
+    after: tuple[Answer, ...]
+    text: str = ""
+    same_text: bool = False
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChange:
+    """A view that only one has, or of which `parts` (kinds of resource, "title", "final_url") differ."""
+
+    kind: str
+    address: str
+    title: str
+    parts: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """A frozen text that only one has, or that differs. `cause` is "source" (other bytes), "extractor" or "both"."""
+
+    kind: str
+    address: str
+    cause: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Diff:
+    """What differs from snapshot `a` to snapshot `b` (their ids)."""
+
+    a: str
+    b: str
+    captures: list[CaptureChange] = field(default_factory=list)
+    restated: int = 0
+    views: list[ViewChange] = field(default_factory=list)
+    texts: list[TextChange] = field(default_factory=list)
+    profile: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    rules: list[str] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Whether both answer alike: nothing but the names of states differs."""
+        return not (self.captures or self.views or self.texts or self.profile or self.rules)
+
+    def count(self, what: str, kind: str) -> int:
+        """How many captures, views or texts were added, removed or changed."""
+        return sum(1 for change in getattr(self, what) if change.kind == kind)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        value = asdict(self)
+        value["profile"] = {name: list(pair) for name, pair in self.profile.items()}
+        return {"same": self.same, **value}
+
+
+def diff(a: Snapshot, b: Snapshot) -> Diff:
+    """Compares two snapshots; lists are sorted by address. Bodies are read only where digests can't be compared."""
+    found = Diff(a.id, b.id)
+    found.captures, found.restated = _captures(a, b)
+    found.views = _views(a, b)
+    found.texts = _texts(a, b)
+    found.profile = _profile(a.profile, b.profile)
+    found.rules = _rules(a, b)
+    return found
+
+
+def unified(before: str, after: str, old: str = "before", new: str = "after") -> str:
+    """The unified difference of two texts, with line breaks; "" if they are equal."""
+    if before == after:
+        return ""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, n=CONTEXT, lineterm="")
+    return "".join(line + "\n" for line in lines)
+
+
+def counts(text: str) -> tuple[int, int]:
+    """How many lines a unified difference adds and removes."""
+    lines = text.splitlines()[2:]  # below the names of the two
+    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+# -- captures
+
+
+class _Side:
+    """The captures of one snapshot, by request and state."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.groups: dict[tuple[str, str], list[Capture]] = defaultdict(list)
+        for capture in snapshot.captures():
+            self.groups[capture.key, capture.state].append(capture)
+        self.algorithms = {
+            c.digest.partition(":")[0] for members in self.groups.values() for c in members if c.digest
+        }
+
+    def answers(self, captures: Iterable[Capture], anew: bool) -> tuple[Answer, ...]:
+        """The different answers of captures, sorted; `anew` hashes the bodies."""
+        return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
+
+    def _payload(self, capture: Capture, anew: bool) -> str:
+        digest = self._sha256(capture) if anew else capture.digest
+        if 300 <= capture.status < 400 and capture.status != 304:
+            return f"{digest} to {self.snapshot.head(capture).header('location')}"
+        return digest
+
+    def _sha256(self, capture: Capture) -> str:
+        if capture.digest.startswith("sha256:"):
+            return capture.digest
+        value = hashlib.sha256()
+        with self.snapshot.open_body(capture) as body:
+            while piece := body.read(1 << 20):
+                value.update(piece)
+        return "sha256:" + value.hexdigest()
+
+
+def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
+    old, new = _Side(a), _Side(b)
+    # archives of others name SHA-1 digests, some without a digest at all
+    anew = (old.algorithms | new.algorithms) - {"sha256"} != set()
+    found: list[CaptureChange] = []
+    for key in old.groups.keys() & new.groups.keys():
+        before, after = old.groups.pop(key), new.groups.pop(key)
+        answers = old.answers(before, anew), new.answers(after, anew)
+        if answers[0] != answers[1]:
+            found.append(
+                _change(CHANGED, before[0], key[1], *answers, before, *_text_of(a, before, b, after))
+            )
+    restated = _match_by_answer(old, new, anew)
+    for key, members in old.groups.items():
+        found.append(_change(REMOVED, members[0], key[1], old.answers(members, anew), (), members))
+    for key, members in new.groups.items():
+        found.append(_change(ADDED, members[0], key[1], (), new.answers(members, anew), ()))
+    found.sort(key=lambda c: (c.url, c.method, c.state, c.kind, c.before, c.after))
+    return found, restated
+
+
+def _match_by_answer(old: _Side, new: _Side, anew: bool) -> int:
+    """Takes away the groups of one request whose answers are equal though their states have other names."""
+    named: dict[tuple[str, tuple[Answer, ...]], list[tuple[str, str]]] = defaultdict(list)
+    for key in sorted(new.groups):
+        named[key[0], new.answers(new.groups[key], anew)].append(key)
+    matched = 0
+    for key in sorted(old.groups):
+        rivals = named.get((key[0], old.answers(old.groups[key], anew)))
+        if rivals:
+            del old.groups[key], new.groups[rivals.pop(0)]
+            matched += 1
+    return matched
+
+
+def _change(
+    kind: str,
+    capture: Capture,
+    state: str,
+    before: tuple[Answer, ...],
+    after: tuple[Answer, ...],
+    places: Iterable[Capture],
+    text: str = "",
+    same_text: bool = False,
+) -> CaptureChange:
+    at = tuple(sorted(c.place for c in places))
+    return CaptureChange(kind, capture.method, capture.url, state, before, after, text, same_text, at)
+
+
+def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Capture]) -> tuple[str, bool]:
+    """The difference of the texts of the first answers that are not the same, and whether there is none."""
+    kept = {c.digest for c in before} & {c.digest for c in after}
+    old = next((c for c in before if c.digest not in kept), before[0])
+    new = next((c for c in after if c.digest not in kept), after[0])
+    texts = frozen_of(a, old), frozen_of(b, new)
+    if texts[0] is None or texts[1] is None:
+        return "", False
+    change = unified(texts[0].markdown, texts[1].markdown, old.url, new.url)
+    return change, not change
+
+
+def frozen_of(snapshot: Snapshot, capture: Capture) -> FrozenText | None:
+    """The frozen text of just this answer, None if there is none."""
+    for address in (capture.url, text_address(capture)):
+        text = snapshot.text(address)
+        if text is not None and text.meta.get("digest", capture.digest) == capture.digest:
+            return text
+    return None
+
+
+# -- views, texts, profile, rules
+
+
+def _views(a: Snapshot, b: Snapshot) -> list[ViewChange]:
+    old, new = ({view.address: view for view in snapshot.views()} for snapshot in (a, b))
+    found = [ViewChange(REMOVED, address, old[address].title) for address in old.keys() - new.keys()]
+    found += [ViewChange(ADDED, address, new[address].title) for address in new.keys() - old.keys()]
+    for address in old.keys() & new.keys():
+        parts = _view_parts(a, old[address], b, new[address])
+        if parts:
+            words = [(s.resource("text", address) or b"").decode(errors="replace") for s in (a, b)]
+            found.append(ViewChange(CHANGED, address, new[address].title, parts, unified(*words)))
+    return sorted(found, key=lambda v: (v.address, v.kind))
+
+
+def _view_parts(a: Snapshot, old: View, b: Snapshot, new: View) -> tuple[str, ...]:
+    parts = [name for name in ("title", "final_url") if getattr(old, name) != getattr(new, name)]
+    for kind in RESOURCES:
+        # pageinfo lists captures with their digests: those are compared as captures
+        if kind != "pageinfo" and a.resource(kind, old.address) != b.resource(kind, new.address):
+            parts.append(kind)
+    return tuple(parts)
+
+
+def _texts(a: Snapshot, b: Snapshot) -> list[TextChange]:
+    """Two texts are in memory at a time."""
+    found: list[TextChange] = []
+    for after in b.texts():
+        before = a.text(after.address)
+        if before is None:
+            found.append(TextChange(ADDED, after.address))
+        elif before.markdown != after.markdown or before.pages != after.pages:
+            change = unified(before.markdown, after.markdown)
+            found.append(TextChange(CHANGED, after.address, _cause(before, after), change))
+    for record in a.conversions():
+        if b.record_of("conversion", record.uri) is None:
+            found.append(TextChange(REMOVED, record.uri))
+    return sorted(found, key=lambda t: (t.address, t.kind))
+
+
+def _cause(before: FrozenText, after: FrozenText) -> str:
+    """What made a text another: its source's bytes (a view's DOM has no digest), or who extracted it."""
+    digests = before.meta.get("digest"), after.meta.get("digest")
+    source = digests[0] != digests[1]
+    makers = [(t.extractor, t.version, dict(t.options)) for t in (before, after)]
+    if makers[0] != makers[1]:
+        return "both" if source else "extractor"
+    return "source"
+
+
+def _profile(a: Profile | None, b: Profile | None) -> dict[str, tuple[Any, Any]]:
+    old, new = ((p.to_json() if p else {}) for p in (a, b))
+    names = [*old, *(name for name in new if name not in old)]
+    return {n: (old.get(n), new.get(n)) for n in names if old.get(n) != new.get(n)}
+
+
+def _rules(a: Snapshot, b: Snapshot) -> list[str]:
+    """Rules that only one has or refuses, in words."""
+
+    def told(value: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str]]]:
+        return set(value["rules"]), {(r["rule"], r["path"]) for r in value["refused"]}
+
+    (old, old_off), (new, new_off) = told(a.rules.to_json()), told(b.rules.to_json())
+    found = [f"rule {name} is in the first only" for name in sorted(old - new)]
+    found += [f"rule {name} is in the second only" for name in sorted(new - old)]
+    found += [f"rule {name} is off for {path} in the first only" for name, path in sorted(old_off - new_off)]
+    found += [f"rule {name} is off for {path} in the second only" for name, path in sorted(new_off - old_off)]
+    return found

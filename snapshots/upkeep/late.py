@@ -1,0 +1,97 @@
+"""Secrets that became known only after something that holds them had been stored.
+
+The recorder replaces a secret from the moment it learns it. What was written before that can hold it still: a page
+that showed a token which a later answer gave a name. Nothing is rewritten (offsets and digests stand); it is found at the
+recording's end, noted in the snapshot's directory, and sealing refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snapshots.errors import DamagedInput
+from snapshots.upkeep.leaks import VIEWED, body_pieces, said, shown
+
+if TYPE_CHECKING:
+    from snapshots.capture import Capture
+    from snapshots.secrets.redact import Redactor
+    from snapshots.snapshot import Snapshot
+
+FILE = "stillweb/late.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A record with a secret in it: whose URL (without query), where it lies, and which part of it."""
+
+    url: str
+    record: str  # "FILE:OFFSET" of a capture, or the URI of a view's resource
+    part: str
+
+    def __str__(self) -> str:
+        return f"{self.record}: a secret that became known only later, in the {self.part} of {self.url}"
+
+
+def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
+    """Records that hold a secret which the redactor knows by now, in recorded order; then views and web sockets."""
+    if not redactor.count:
+        return []
+    found: list[Late] = []
+    for capture in snapshot.captures():
+        place = f"{capture.filename}:{capture.offset}"
+        for part, pieces in _parts(snapshot, capture):
+            if redactor.knows(pieces):
+                found.append(Late(shown(capture.url), place, part))
+    for view in snapshot.views():
+        for kind in VIEWED:
+            data = snapshot.resource(kind, view.address)
+            if data and redactor.knows([data]):
+                found.append(Late(shown(view.url), f"urn:{kind}:{view.address}", f"view's {kind}"))
+    for address, value in snapshot.conversations():
+        if redactor.knows([b"\n".join(data for _, data in said(value))]):
+            found.append(Late(shown(address), f"metadata of {shown(address)}", "web socket's messages"))
+    return list(dict.fromkeys(found))
+
+
+def _parts(snapshot: Snapshot, capture: Capture) -> Iterator[tuple[str, Iterator[bytes]]]:
+    yield "url", iter([capture.url.encode("utf-8", "replace")])
+    if capture.request_offset >= 0:
+        request = snapshot.read_request(capture)
+        yield "request", iter([_text(request.headers), request.body])
+    headers = snapshot.head(capture).headers
+    yield "response header", iter([_text(headers)])
+    yield "response body", body_pieces(snapshot, capture, headers)
+
+
+def _text(headers: tuple[tuple[str, str], ...]) -> bytes:
+    return "\n".join(f"{name}: {value}" for name, value in headers).encode("latin-1", "replace")
+
+
+def note(path: Path, found: list[Late]) -> None:
+    """Keep what was found beside an open snapshot, with what was found before."""
+    if not found:
+        return
+    all_of_it = list(dict.fromkeys([*noted(path), *found]))
+    target = path / FILE
+    target.parent.mkdir(exist_ok=True)
+    temporary = target.with_name(f".late-{os.getpid()}.json")
+    temporary.write_text(json.dumps([asdict(one) for one in all_of_it], indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, target)
+
+
+def noted(path: Path) -> list[Late]:
+    """What was found in an open snapshot's directory. Raises DamagedInput."""
+    target = path / FILE
+    try:
+        return [Late(**one) for one in json.loads(target.read_text(encoding="utf-8"))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (ValueError, TypeError) as error:
+        raise DamagedInput(
+            f"{target}: is no list of records ({error}); delete it if you know them"
+        ) from error

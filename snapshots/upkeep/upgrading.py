@@ -1,0 +1,200 @@
+"""What today's extractors would make of the pages whose texts are frozen, and taking that over, on request only.
+
+Frozen texts stay as they are whatever is installed. `changes` extracts all of them anew and compares; `accept` writes
+another snapshot, or a layer to lie over the first, in which the new texts stand. The first is never touched.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from snapshots.archives import warc
+from snapshots.archives.container import Container
+from snapshots.archives.warc import Record
+from snapshots.contents.package import pack_options, page_time
+from snapshots.contents.records import Packer
+from snapshots.dates import iso_date
+from snapshots.errors import UsageError
+from snapshots.index.build import open_index
+from snapshots.index.cdxj import parse_line
+from snapshots.opening import open_container
+from snapshots.snapshot import Snapshot
+from snapshots.software import software_name
+from snapshots.texts.freezing import NO_TEXT, Job, extract_all, jobs
+from snapshots.texts.text import FrozenText
+from snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
+from snapshots.upkeep.diff import counts, unified
+
+CHANGED = "changed"  # the words, pages or title
+SAME = "same"  # the words are, but another extractor or version made them
+ADDED = "added"  # nothing was frozen
+LOST = "lost"  # nothing comes out any more; what is frozen stays
+KINDS = (CHANGED, ADDED, LOST, SAME)
+MEDIA = "text/markdown;charset=utf-8"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TextUpgrade:
+    """What would become of one frozen text. `text` is the unified difference, old to new."""
+
+    kind: str
+    job: Job
+    before: FrozenText | None
+    after: FrozenText | None
+
+    @property
+    def address(self) -> str:
+        """The text's address."""
+        return self.job.address
+
+    @property
+    def text(self) -> str:
+        """The unified difference; "" where the words are the same."""
+        old, new = (t.markdown if t else "" for t in (self.before, self.after))
+        return "" if self.kind == LOST else unified(old, new, _maker(self.before), _maker(self.after))
+
+    @property
+    def acceptable(self) -> bool:
+        """Whether there is a new text to take over."""
+        return self.after is not None and self.kind != LOST
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        more, fewer = counts(self.text)
+        warnings = list(self.after.warnings) if self.after else []
+        return {
+            "address": self.address,
+            "kind": self.kind,
+            "before": _maker(self.before),
+            "after": _maker(self.after),
+            "lines_added": more,
+            "lines_removed": fewer,
+            "warnings": warnings,
+            "text": self.text,
+        }
+
+
+def _maker(text: FrozenText | None) -> str:
+    return f"{text.extractor}/{text.version}" if text else "nothing"
+
+
+def changes(
+    snapshot: Snapshot, *, workers: int | None = None, progress: Progress | None = None
+) -> Iterator[TextUpgrade]:
+    """The texts that would differ in anything if they were frozen now, by address."""
+    todo = jobs(snapshot)
+    for done, (job, after) in enumerate(extract_all(snapshot, todo, workers=workers), 1):
+        found = _compared(job, snapshot.text(job.address), after)
+        if found is not None:
+            yield found
+        if progress is not None:
+            progress(done, len(todo))
+
+
+def _compared(job: Job, before: FrozenText | None, after: FrozenText | None) -> TextUpgrade | None:
+    if before is None:
+        return (
+            TextUpgrade(ADDED, job, None, after) if after is not None and after.extractor != NO_TEXT else None
+        )
+    if after is None or (after.extractor == NO_TEXT and before.extractor != NO_TEXT):
+        return TextUpgrade(LOST, job, before, after)
+    if _words(before) != _words(after):
+        return TextUpgrade(CHANGED, job, before, after)
+    if _made(before) != _made(after):
+        return TextUpgrade(SAME, job, before, after)
+    return None
+
+
+def _words(text: FrozenText) -> tuple[Any, ...]:
+    return text.markdown, text.pages, text.title
+
+
+def _made(text: FrozenText) -> tuple[Any, ...]:
+    return text.extractor, text.version, dict(text.options), text.warnings, dict(text.meta)
+
+
+def accept(
+    path: str | os.PathLike[str],
+    found: Iterable[TextUpgrade],
+    out: str | os.PathLike[str],
+    *,
+    layer: bool = False,
+) -> str:
+    """Writes the new texts to `out` and gives the id of what is there.
+
+    A whole snapshot in which they stand in place of the old ones, or, as a `layer`, only the texts, to be opened
+    over the first. A directory, or a sealed file where `out` ends in `.wacz`. Records keep the dates of their sources, so
+    that the same upgrade has the same id. Raises UsageError for an `out` that exists, and for a whole of an archive
+    that Stillweb didn't write (its page lists are its own; take a layer).
+    """
+    taken = {one.address: one for one in found if one.acceptable}
+    with Snapshot.open(path) as snapshot:
+        container = open_container(path)
+        try:
+            if not layer and container.kind != "directory" and not container.own:
+                raise UsageError(
+                    f"{path}: was not written by Stillweb; take a layer, or 'stillweb import' it first"
+                )
+            packer = Packer(software_name(), Path())
+            packer.serial = itertools.count(container.size)  # no number is given twice
+            records = [_record(packer, container, snapshot, taken[a]) for a in sorted(taken)]
+            index, _ = open_index(container)
+            with Assembly(out, container) as new:
+                if layer:
+                    for name, places in introductions(container, ranges(index)).items():
+                        new.copy(name, places)
+                else:
+                    dropped = _places(index.lines(), taken.keys())
+                    for name in container.archives:
+                        new.copy_all(name, dropped.get(name, ()))
+                new.append(records)
+                return new.finish(snapshot.rules.to_json(), snapshot.profile)
+        finally:
+            container.close()
+
+
+def _places(lines: Iterable[bytes], addresses: Iterable[str]) -> dict[str, list[Range]]:
+    """Where the frozen texts of addresses lie."""
+    wanted = set(addresses)
+    found: dict[str, list[Range]] = {}
+    for line in lines:
+        entry = parse_line(line)[2]
+        if entry.get("kind") == "conversion" and entry["url"] in wanted:
+            found.setdefault(entry["filename"], []).append((int(entry["offset"]), int(entry["length"])))
+    return found
+
+
+def _record(packer: Packer, container: Container, snapshot: Snapshot, one: TextUpgrade) -> bytes:
+    """The new text as a record: of the same source and date as the old one."""
+    text, job = one.after, one.job
+    assert text is not None
+    old = snapshot.record_of("conversion", one.address)
+    extra = [
+        ("WARC-Refers-To", _refers_to(container, old, job)),
+        ("WARC-Stillweb-Extractor", f"{text.extractor}/{text.version}"),
+        ("WARC-Stillweb-Options", pack_options(text.to_record())),
+        ("WARC-Stillweb-Identity", "2"),
+    ]
+    if old is not None and "warc-date" in old.fields:
+        date = old.fields["warc-date"]
+    elif job.capture is not None:
+        date = iso_date(job.capture.timestamp)
+    else:
+        date = page_time(job.view.timestamp if job.view else "")
+    block = text.markdown.encode(errors="surrogatepass")
+    return packer.plain("conversion", one.address, date, MEDIA, block, extra)[0]
+
+
+def _refers_to(container: Container, old: Record | None, job: Job) -> str:
+    if old is not None:
+        return old.fields.get("warc-refers-to", "")
+    if job.capture is None:
+        return ""
+    place = container.archives[job.capture.filename]
+    return warc.read_record(place, job.capture.offset, job.capture.length).fields.get("warc-record-id", "")

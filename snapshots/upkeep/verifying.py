@@ -1,0 +1,406 @@
+"""Is a snapshot sound? Every record, digest, offset, index line and listed file is read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshots.archives import warc
+from snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, Container
+from snapshots.archives.reading import Archives
+from snapshots.archives.scan import Damage, NotSeekable, Scanned
+from snapshots.contents.package import all_files, identities, snapshot_id
+from snapshots.errors import DamagedInput
+from snapshots.index import build
+from snapshots.index.cdxj import parse_line
+from snapshots.index.changing import table_of
+from snapshots.index.gathering import Part, gathered
+from snapshots.index.indexing import find
+from snapshots.index.pairing import settle
+from snapshots.machine.places import Place, Reader, chunks, hash_place
+from snapshots.opening import open_container
+from snapshots.profile import Profile
+from snapshots.upkeep.digests import algorithm_of, declared_digests, same_dechunked, same_digest
+from snapshots.upkeep.signatures import check_signature
+
+Progress = Callable[[int, int], None]
+_OURS = "warc-stillweb-session"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a check found. `check` names it; `offset` is -1 where there is none."""
+
+    check: str  # zip, package, signature, pages, record, digest, revisit, pair, index, id, text
+    file: str
+    offset: int
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.offset < 0 else f"{self.file}: offset {self.offset}"
+        return f"{place}: {self.check}: {self.message}"
+
+
+def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Problem]:
+    """The problems of a snapshot or archive; an empty list means that it is sound.
+
+    Raises UsageError when nothing is there. What can't be opened at all is one problem, too.
+    """
+    try:
+        container = open_container(path)
+    except DamagedInput as error:
+        return [Problem("open", str(path), -1, str(error))]
+    try:
+        return _Check(container, progress).run()
+    finally:
+        container.close()
+
+
+@dataclass(slots=True)
+class _Check:
+    container: Container
+    progress: Progress | None
+    problems: list[Problem] = field(default_factory=list)
+    ids: dict[str, tuple[str, int]] = field(default_factory=dict)
+    total: int = 0
+    done: int = 0
+
+    def run(self) -> list[Problem]:
+        self.total = sum(p.size for p in self.container.archives.values()) * (
+            2 if self.container.package else 1
+        )
+        if self.container.whole is not None:
+            self.zip_entries(self.container.whole)
+        if self.container.kind != "archive":
+            self.package()
+            self.pages()
+        built = self.records()
+        self.index(built)
+        self.identity(built)
+        self.texts(built)
+        return self.problems
+
+    def found(self, check: str, file: str, offset: int, message: str) -> None:
+        self.problems.append(Problem(check, file, offset, message))
+
+    def advance(self, size: int) -> None:
+        self.done += size
+        if self.progress is not None:
+            self.progress(min(self.done, self.total), self.total)
+
+    # -- the zip
+
+    def zip_entries(self, whole: Place) -> None:
+        """Entries are stored, have the CRC they say, one name each, and stay inside."""
+        with zipfile.ZipFile(Reader(whole)) as listing:
+            seen: set[str] = set()
+            for entry in listing.infolist():
+                name, at = entry.filename, entry.header_offset
+                if name in seen:
+                    self.found("zip", name, at, "the name is there twice")
+                seen.add(name)
+                if name.startswith("/") or ".." in name.split("/") or "\\" in name:
+                    self.found("zip", name, at, "the name leads out of the snapshot")
+                if entry.compress_type != zipfile.ZIP_STORED and name.startswith("archive/"):
+                    self.found("zip", name, at, "is compressed; archives must be stored to be read in place")
+                try:
+                    with listing.open(entry) as data:
+                        while data.read(1 << 20):
+                            pass
+                except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+                    self.found("zip", name, at, str(error))
+
+    # -- the package
+
+    def package(self) -> None:
+        """datapackage.json lists every file with its size and hash, and has the digest it should have."""
+        data = self.container.member(PACKAGE)
+        if data is None:
+            if self.container.kind == "wacz":
+                self.found("package", PACKAGE, -1, "is missing")
+            return
+        package = self.container.package
+        if not package:
+            self.found("package", PACKAGE, -1, "is no JSON object")
+            return
+        digest = self.container.member(DIGEST)
+        if digest is not None:
+            self.package_digest(digest, data)
+        listed = package.get("resources")
+        if not isinstance(listed, list):
+            self.found("package", PACKAGE, -1, "has no list of resources")
+            return
+        files = all_files(self.container)
+        named: set[str] = set()
+        for number, resource in enumerate(listed):
+            name = resource.get("path") if isinstance(resource, dict) else None
+            if not isinstance(name, str):
+                self.found("package", PACKAGE, -1, f"resource {number} has no path")
+                continue
+            named.add(name)
+            self.resource(name, resource, files.get(name))
+        for name in sorted(files.keys() - named):
+            self.found("package", name, -1, "is not listed in datapackage.json")
+
+    def package_digest(self, digest: bytes, data: bytes) -> None:
+        try:
+            value = json.loads(digest)
+            wanted = str(value["hash"])
+        except (ValueError, TypeError, KeyError):
+            self.found("package", DIGEST, -1, "has no hash")
+            return
+        actual = "sha256:" + hashlib.sha256(data).hexdigest()
+        if wanted != actual:
+            self.found("package", DIGEST, -1, "datapackage.json has another hash")
+        signature = check_signature(value, actual)
+        if signature is not None and signature.sound is False:
+            self.found("signature", DIGEST, -1, signature.words)
+
+    def resource(self, name: str, resource: dict[str, Any], place: Place | None) -> None:
+        if place is None:
+            self.found("package", name, -1, "is listed in datapackage.json but not there")
+            return
+        if resource.get("bytes") != place.size:
+            self.found("package", name, -1, f"has {place.size} bytes, not {resource.get('bytes')}")
+        wanted = str(resource.get("hash", ""))
+        if wanted.startswith("sha256:") and wanted != hash_place(place):
+            self.found("package", name, -1, "has another hash than datapackage.json says")
+        elif not wanted:
+            self.found("package", name, -1, "has no hash in datapackage.json")
+        if name.startswith("archive/"):
+            self.advance(place.size)
+
+    def pages(self) -> None:
+        """Page lists are JSON lines with a header; every page has a URL and a time."""
+        for name, place in self.container.members.items():
+            if not (name.startswith("pages/") and name.endswith(".jsonl")):
+                continue
+            for number, line in enumerate(place.read(0, place.size).split(b"\n"), 1):
+                if not line.strip():
+                    continue
+                try:
+                    page = json.loads(line)
+                except ValueError:
+                    self.found("pages", name, -1, f"line {number} is no JSON")
+                    continue
+                if number == 1:
+                    if not isinstance(page, dict) or page.get("format") != "json-pages-1.0":
+                        self.found("pages", name, -1, "line 1 is no header of format json-pages-1.0")
+                elif not isinstance(page, dict) or not page.get("url") or not page.get("ts"):
+                    self.found("pages", name, -1, f"line {number} has no url or no ts")
+
+    # -- the records
+
+    def records(self) -> build.Built:
+        """Every record has the form, length and digests that it says; revisits and requests find their partners."""
+        parts: list[list[Part]] = []
+        for name in sorted(self.container.archives):
+            try:
+                parts.append(self.archive(name))
+            except NotSeekable:
+                self.found(
+                    "record",
+                    name,
+                    -1,
+                    "its records are not packed one by one; it is used from an unpacked copy, and `stillweb import` makes a sound one",
+                )
+                self.container.make_plain(name)
+                parts.append(self.archive(name))
+        before = sum(len(part.notes) for of_file in parts for part in of_file)
+        built = build.assemble(parts, Archives(self.container.archives))
+        for note in built.notes[before:]:
+            name, _, rest = note.partition(": offset ")
+            offset, _, message = rest.partition(": ")
+            self.found("revisit", name, int(offset), message)
+        return built
+
+    def archive(self, name: str) -> list[Part]:
+        def inspect(item: Scanned | Damage) -> None:
+            if isinstance(item, Damage):
+                self.found("record", name, item.offset, item.message)
+                return
+            if item.note:
+                self.found("record", name, item.offset, item.note)
+            self.record(name, item)
+
+        found = find(
+            self.container.archives[name],
+            name,
+            progress=self.advance,
+            inspect=inspect,
+            hashes=declared_digests,
+        )
+        found.answers += settle([(found.questions, found.alone)])
+        found.questions, found.alone = [], []
+        for answer in found.answers:
+            if answer.session and answer.request_offset < 0:
+                self.found("pair", name, answer.offset, "the request of this response is missing")
+        return [gathered(found, Part(name))]
+
+    def record(self, name: str, item: Scanned) -> None:
+        kind = item.kind
+        if not kind:
+            self.found("record", name, item.offset, "has no WARC-Type")
+        record_id = item.fields.get("warc-record-id")
+        if record_id:
+            first = self.ids.setdefault(record_id, (name, item.offset))
+            if first != (name, item.offset):
+                self.found("record", name, item.offset, f"has the id of the record at {first[0]}: {first[1]}")
+        if kind in ("response", "request", "revisit", "resource", "conversion") and not item.uri:
+            self.found("record", name, item.offset, "has no WARC-Target-URI")
+        if len(item.fields.get("warc-date", "")) < 14:
+            self.found("record", name, item.offset, "has no WARC-Date")
+        for part in ("block", "payload"):
+            declared = item.fields.get(f"warc-{part}-digest")
+            if declared is None:
+                if _OURS in item.fields:
+                    self.found("digest", name, item.offset, f"has no {part} digest")
+                continue
+            algorithm = algorithm_of(declared)
+            value = (item.hashes or {}).get(f"{part}:{algorithm}")
+            if value is None or (kind == "revisit" and part == "payload"):
+                continue
+            if not same_digest(declared, value) and not (
+                part == "payload" and same_dechunked(item, declared)
+            ):
+                self.found("digest", name, item.offset, f"the {part} digest is wrong")
+
+    # -- the index
+
+    def index(self, built: build.Built) -> None:
+        """Index lines are sorted, point at the records they describe, and none is missing."""
+        if INDEX in self.container.members and self.container.own:
+            if build.fits(self.container):
+                self.own_index(built)
+            elif not build.by_another_version(self.container):  # which is never read
+                self.found("index", INDEX, -1, "does not fit the archives; rebuild it: stillweb index")
+            return
+        for name in sorted(self.container.members):
+            if name.startswith("indexes/") and name.endswith((".cdxj", ".cdxj.gz", ".cdx.gz", ".cdx")):
+                self.foreign_index(name)
+
+    def own_index(self, built: build.Built) -> None:
+        place = self.container.members[INDEX]
+        crc = 0
+        for piece in chunks(place):
+            crc = zlib.crc32(piece, crc)
+        if crc != self.container.own["index"].get("crc32"):
+            self.found("index", INDEX, -1, "has another checksum than datapackage.json says")
+        lines = place.read(0, place.size).split(b"\n")
+        if lines.pop() != b"":
+            self.found("index", INDEX, place.size, "ends within a line")
+        before = b""
+        wanted = {_key(line): line for line in built.lines}
+        for number, line in enumerate(lines, 1):
+            if line <= before:
+                self.found("index", INDEX, -1, f"line {number} is out of order")
+            before = line
+            try:
+                key = _key(line)
+            except (ValueError, KeyError, TypeError):
+                self.found("index", INDEX, -1, f"line {number} can't be read")
+                continue
+            right = wanted.pop(key, None)
+            if right is None:
+                self.found("index", INDEX, -1, f"line {number}: no such record at {key[0]}: {key[1]}")
+            elif right != line:
+                self.found(
+                    "index", INDEX, -1, f"line {number} differs from its record in {_difference(line, right)}"
+                )
+        for name, offset in wanted:
+            self.found("index", name, int(offset), "the record is not in the index")
+        table = self.container.member(CHANGING)
+        if table is not None and table != table_of(built.lines):
+            self.found("index", CHANGING, -1, "is not made from these records; rebuild it: stillweb index")
+
+    def foreign_index(self, name: str) -> None:
+        place = self.container.members[name]
+        for number, line in enumerate(_plain_lines(place), 1):
+            if line.startswith((b"!meta", b" CDX")) or not line.strip():
+                continue
+            try:
+                _, _, entry = parse_line(line)
+                file, offset = str(entry["filename"]), int(entry["offset"])
+                length = int(entry.get("length", 0))
+            except (ValueError, KeyError, TypeError):
+                self.found("index", name, -1, f"line {number} can't be read")
+                continue
+            archive = self.container.archives.get(file)
+            if archive is None:
+                self.found("index", name, -1, f"line {number}: {file} is not in the snapshot")
+                continue
+            try:
+                record = warc.read_record(archive, offset, length or 1 << 20)
+            except DamagedInput as error:
+                self.found("index", name, -1, f"line {number}: {error}")
+                continue
+            if record.uri != warc.clean_uri(str(entry.get("url", ""))):
+                self.found(
+                    "index", name, -1, f"line {number}: the record at {file}: {offset} is of {record.uri}"
+                )
+
+    def identity(self, built: build.Built) -> None:
+        """The id is that of the records, rules and profile."""
+        from snapshots.snapshot import rules_from
+
+        own = self.container.own
+        if not own:
+            return
+        profile = own.get("profile")
+        if (built.profile.to_json() if built.profile else None) != profile:
+            self.found("id", PACKAGE, -1, "the profile is not that of the records")
+        made = Profile.from_json(profile) if isinstance(profile, dict) else None
+        if own.get("id") != snapshot_id(built.lines, made, rules_from([own.get("rules")]).to_json()):
+            self.found("id", PACKAGE, -1, "the snapshot's id is not that of its records, rules and profile")
+        if sum(1 for _ in identities(built.lines)) != len(built.lines):
+            self.found("id", INDEX, -1, "a record has no identity")
+
+    def texts(self, built: build.Built) -> None:
+        """Frozen texts can be read."""
+        from snapshots.snapshot import frozen_text
+
+        archives = Archives(self.container.archives)
+        for line in built.lines:
+            if not line.startswith(b"urn:conversion:"):
+                continue
+            entry = parse_line(line)[2]
+            place = entry["filename"], int(entry["offset"]), int(entry["length"])
+            try:
+                frozen_text(archives.record(*place))
+            except (ValueError, DamagedInput) as error:
+                self.found("text", place[0], place[1], str(error))
+
+
+def _key(line: bytes) -> tuple[str, str]:
+    entry = parse_line(line)[2]
+    return entry["filename"], entry["offset"]
+
+
+def _difference(line: bytes, right: bytes) -> str:
+    """The members in which two lines differ."""
+    (key, time, entry), (right_key, right_time, right_entry) = parse_line(line), parse_line(right)
+    names = [n for n in {**right_entry, **entry} if entry.get(n) != right_entry.get(n)]
+    names += ["urlkey"] * (key != right_key) + ["timestamp"] * (time != right_time)
+    return ", ".join(names) or "its form"
+
+
+def _plain_lines(place: Place) -> Iterator[bytes]:
+    """The lines of an index that may be compressed (ZipNum: gzip members one after the other)."""
+    data = place.read(0, place.size)
+    if data[:2] == warc.GZIP_MAGIC:
+        parts = []
+        while data[:2] == warc.GZIP_MAGIC:
+            unpacker = zlib.decompressobj(31)
+            try:
+                parts.append(unpacker.decompress(data))
+            except zlib.error:
+                break
+            data = unpacker.unused_data
+        data = b"".join(parts)
+    yield from data.split(b"\n")

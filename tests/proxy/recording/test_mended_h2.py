@@ -1,0 +1,263 @@
+"""HTTP/2 origins that end connections softly or break the rules: each exchange has the end that browsers give it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from hpack import Decoder, Encoder
+from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame
+
+from proxy.recording.heads import Refused
+from proxy.recording.mended_h2 import plain_fields, trailing_fields
+from proxy.recording.recorder import Recorder
+from proxy.wire.certificates import Authority
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
+from tests.support.waiting import HANG
+
+STATUS = (b":status", b"200")
+REFUSED_STREAM = 7
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ([(b"upgrade", b"h2,h2c"), (b"connection", b"Upgrade"), (b"x", b"1")], [(b"x", b"1")]),
+        ([(b"x", b" 1\t"), (b":odd", b"1")], [(b"x", b"1")]),
+        ([(b"content-length", b"5"), (b"x", b""), (b"content-length", b"5")], [(b"x", b""), (b"content-length", b"5")]),
+        ([(b"content-length", b"5"), (b"content-length", b"6")], []),
+        ([(b"content-length", b"five")], []),
+    ],
+)  # fmt: skip
+def test_fields_that_browsers_take(more: list[tuple[bytes, bytes]], kept: list[tuple[bytes, bytes]]) -> None:
+    assert plain_fields([STATUS, *more]) == [STATUS, *kept]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(b"x", b"1"), STATUS], [STATUS, STATUS], [(b":status", b"20")], [(b":status", b"200 OK")], [],
+        [STATUS, (b"X", b"1")], [STATUS, (b"a b", b"1")], [STATUS, (b"", b"1")], [STATUS, (b"transfer-encoding", b"chunked")],
+        [STATUS, (b"x", b"a\nb")], [STATUS, (b"x", b"a\0b")],
+    ],
+)  # fmt: skip
+def test_fields_that_browsers_refuse(fields: list[tuple[bytes, bytes]]) -> None:
+    with pytest.raises(Refused):
+        plain_fields(fields)
+    if fields[:1] == [STATUS] and fields[-1] != STATUS:
+        with pytest.raises(Refused):
+            trailing_fields(fields[1:])
+
+
+@dataclass
+class Stream:
+    """A request that a connection has got, and what can be said to it."""
+
+    say: Callable[[bytes], None]
+    encoder: Encoder
+    number: int
+    method: str
+    path: str
+
+    def head(self, *more: tuple[bytes, bytes]) -> None:
+        self.say(
+            HeadersFrame(self.number, self.encoder.encode([STATUS, *more]), flags=["END_HEADERS"]).serialize()
+        )
+
+    def body(self, data: bytes, *, end: bool = True) -> None:
+        self.say(DataFrame(self.number, data, flags=["END_STREAM"] if end else []).serialize())
+
+    def go_away(self, last: int) -> None:
+        self.say(GoAwayFrame(0, last_stream_id=last).serialize())
+
+    def refuse(self) -> None:
+        self.say(RstStreamFrame(self.number, REFUSED_STREAM).serialize())
+
+
+@dataclass
+class Origin:
+    """Hands each whole request to `answer(connection's number, stream)`."""
+
+    answer: Callable[[int, Stream], None]
+    context: ssl.SSLContext
+    got: list[tuple[int, str, str]] = field(default_factory=list)  # connection, method, path
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[int]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        threads = [threading.Thread(target=self._accept, args=(listener,), daemon=True)]
+        threads[0].start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+            threads[0].join(HANG)
+
+    def _accept(self, listener: socket.socket) -> None:
+        number = 0
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(number, connection), daemon=True).start()
+            number += 1
+
+    def _serve(self, number: int, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), self.context.wrap_socket(connection, server_side=True) as secure:
+            reader = secure.makefile("rb")
+            reader.read(24)
+            secure.sendall(SettingsFrame(0).serialize())
+            encoder, decoder = Encoder(), Decoder()
+            asked: dict[int, Stream] = {}
+            while head := reader.read(9):
+                frame, length = Frame.parse_frame_header(memoryview(head))
+                frame.parse_body(memoryview(reader.read(length)))
+                if isinstance(frame, SettingsFrame) and "ACK" not in frame.flags:
+                    secure.sendall(SettingsFrame(0, flags=["ACK"]).serialize())
+                if isinstance(frame, HeadersFrame):
+                    fields = dict(decoder.decode(frame.data))
+                    asked[frame.stream_id] = Stream(
+                        secure.sendall, encoder, frame.stream_id, fields[":method"], fields[":path"]
+                    )
+                if "END_STREAM" in frame.flags:
+                    stream = asked.pop(frame.stream_id)
+                    self.got.append((number, stream.method, stream.path))
+                    self.answer(number, stream)
+
+
+Recording = Callable[
+    [Callable[[int, Stream], None]], contextlib.AbstractContextManager[tuple[Recorder, Origin]]
+]
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    origin_ca = Authority.load_or_create(tmp_path / "origin")
+
+    @contextlib.contextmanager
+    def start(answer: Callable[[int, Stream], None]) -> Iterator[tuple[Recorder, Origin]]:
+        origin = Origin(answer, origin_ca.context_for("x.test", ("h2",)))
+        with (
+            origin.serving() as port,
+            Writer.open(tmp_path / "site") as writer,
+            Recorder(
+                writer,
+                resolve={"x.test": ("127.0.0.1", port)},
+                upstream_ca=origin_ca.certificate_path,
+                authority=Authority.load_or_create(tmp_path / "state"),
+            ) as recorder,
+        ):
+            yield recorder, origin
+            recorder.wait_quiet(seconds=0)
+
+    return start
+
+
+@contextlib.contextmanager
+def browsing(recorder: Recorder) -> Iterator[httpx.Client]:
+    context = ssl.create_default_context(cafile=recorder.ca_path)
+    with httpx.Client(
+        proxy=recorder.url, verify=context, http2=True, trust_env=False, timeout=HANG
+    ) as client:
+        yield client
+
+
+def bodies(path: Path) -> dict[str, bytes]:
+    with Snapshot.open(path) as snapshot:
+        return {c.url.rpartition("/")[2]: snapshot.read(c).body for c in snapshot.captures()}
+
+
+def test_what_is_under_way_when_a_connection_is_ended_softly_is_answered(
+    recording: Recording, tmp_path: Path
+) -> None:
+    held: list[Stream] = []
+    both = threading.Event()
+
+    def answer(number: int, stream: Stream) -> None:
+        if number:
+            stream.head()
+            stream.body(b"again")
+            return
+        held.append(stream)
+        if stream.path == "/begun":
+            stream.head((b"content-length", b"11"))
+            stream.body(b"begun", end=False)
+            both.set()
+        else:  # the second of both: not looked at
+            held[0].go_away(held[0].number)
+            held[0].body(b", done")
+
+    with recording(answer) as (recorder, origin), browsing(recorder) as client:
+        found: list[bytes] = []
+        first = threading.Thread(target=lambda: found.append(client.get("https://x.test/begun").content))
+        first.start()
+        assert both.wait(HANG)
+        assert client.post("https://x.test/order", content=b"1").content == b"again"
+        first.join(HANG)
+        assert client.get("https://x.test/later").content == b"again"
+        assert found == [b"begun, done"]
+        assert recorder.failures == []
+        assert origin.got == [
+            (0, "GET", "/begun"),
+            (0, "POST", "/order"),
+            (1, "POST", "/order"),
+            (1, "GET", "/later"),
+        ]
+    assert bodies(tmp_path / "site") == {"begun": b"begun, done", "order": b"again", "later": b"again"}
+
+
+def test_a_request_that_was_refused_unseen_is_sent_again(recording: Recording, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def answer(_: int, stream: Stream) -> None:
+        seen.append(stream.path)
+        if seen.count("/order") == 1:
+            stream.refuse()
+        else:
+            stream.head()
+            stream.body(b"taken")
+
+    with recording(answer) as (recorder, _), browsing(recorder) as client:
+        assert client.post("https://x.test/order", content=b"1").content == b"taken"
+        assert recorder.failures == []
+    assert seen == ["/order", "/order"]
+    assert bodies(tmp_path / "site") == {"order": b"taken"}
+
+
+BROKEN = {
+    "/field": ([(b"a b", b"1")], b"", "it has a field that HTTP/2 has not: 'a b'"),
+    "/break": ([(b"x", b"a\nb")], b"", "there is a line break or NUL in its field x"),
+    "/less": ([(b"content-length", b"5")], b"1234", "its body has 1 bytes less than it says"),
+    "/more": ([(b"content-length", b"3")], b"1234", "its body has 1 bytes more than it says"),
+}
+
+
+def test_a_broken_answer_breaks_no_other(recording: Recording, tmp_path: Path) -> None:
+    def answer(_: int, stream: Stream) -> None:
+        if stream.path in BROKEN:
+            stream.head(*BROKEN[stream.path][0])
+            stream.body(BROKEN[stream.path][1])
+        else:
+            stream.head((b"upgrade", b"h2,h2c"), (b"x", b" 1 "))
+            stream.body(b"whole")
+
+    with recording(answer) as (recorder, origin), browsing(recorder) as client:
+        for path in BROKEN:
+            with contextlib.suppress(httpx.TransportError):
+                assert client.get(f"https://x.test{path}").status_code == 502
+        response = client.get("https://x.test/page")
+        assert (response.content, response.headers["x"]) == (b"whole", "1")
+        told = {url.removeprefix("https://x.test"): why for url, why in recorder.failures}
+        assert {number for number, _, _ in origin.got} == {0}  # one connection for all
+    assert told == {path: why for path, (_, _, why) in BROKEN.items()}
+    assert bodies(tmp_path / "site") == {"page": b"whole"}

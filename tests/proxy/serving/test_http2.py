@@ -1,0 +1,79 @@
+"""One HTTP/2 connection, spoken to frame by frame."""
+
+from __future__ import annotations
+
+import ssl
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from proxy.serving.gateway import Gateway
+from tests.proxy.gateways import PAGE, tunnel
+from tests.support.waiting import until
+
+
+def asked(connection: h2.connection.H2Connection, stream: int, path: str) -> None:
+    fields = [(":method", "GET"), (":authority", "two.example"), (":scheme", "https"), (":path", path)]
+    connection.send_headers(stream, fields, end_stream=True)
+
+
+def answers(sock: ssl.SSLSocket, connection: h2.connection.H2Connection, stream: int) -> bytes:
+    """The body that comes on a stream; what has come when the gateway closes."""
+    body = b""
+    while data := sock.recv(1 << 16):
+        for event in connection.receive_data(data):
+            if isinstance(event, h2.events.DataReceived) and event.stream_id == stream:
+                body += event.data or b""
+            elif isinstance(event, h2.events.StreamEnded) and event.stream_id == stream:
+                return body
+    return body
+
+
+def test_a_request_taken_back_at_once_harms_no_other(gateway: Gateway) -> None:
+    """A browser that leaves a page does so; on a busy machine all of it comes in one piece."""
+    before = gateway.stats
+    with tunnel(gateway, "two.example", ("h2",), session="taken-back") as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/big")
+        mine.reset_stream(1)
+        asked(mine, 3, "/big")
+        mine.reset_stream(3)
+        asked(mine, 5, "/")
+        sock.sendall(mine.data_to_send())
+        assert answers(sock, mine, 5) == PAGE
+    told = [e for e in gateway.ledger.entries() if e["session"] == "taken-back"]
+    assert [e["url"] for e in told] == [f"https://two.example/{name}" for name in ("big", "big", "")]
+    assert (gateway.stats.malformed, gateway.stats.failures) == (before.malformed, before.failures)
+
+
+def test_a_client_that_says_goodbye_with_its_last_request_is_answered(gateway: Gateway) -> None:
+    with tunnel(gateway, "two.example", ("h2",), session="goodbye") as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/")
+        sent = mine.data_to_send()
+        sock.sendall(sent + b"\x00\x00\x08\x07" + bytes(5) + bytes(8))
+        assert answers(sock, mine, 1) == PAGE
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_was_asked_before_a_protocol_error_is_answered_and_in_the_ledger(
+    gateway: Gateway, at_once: bool
+) -> None:
+    """Though all of it came in one piece, or byte after byte."""
+    before, session = gateway.stats, f"malformed-{at_once}"
+    with tunnel(gateway, "two.example", ("h2",), session=session) as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/")
+        asked(mine, 3, "/nowhere")
+        sent = mine.data_to_send() + b"\x00\x00\x08\x06\x00\x00\x00\x00\x01" + bytes(8)  # a ping of a stream
+        for piece in [sent] if at_once else [sent[n : n + 1] for n in range(len(sent))]:
+            sock.sendall(piece)
+        assert answers(sock, mine, 1) == PAGE
+        assert until(lambda: gateway.stats.malformed == before.malformed + 1)
+    told = [(e["url"], e["status"]) for e in gateway.ledger.entries() if e["session"] == session]
+    assert told == [("https://two.example/", 200), ("https://two.example/nowhere", 504)]

@@ -1,0 +1,281 @@
+"""Web sockets and event streams: recorded, said again in order, and missed when the client strays."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import wsproto
+from wsproto.connection import ConnectionState
+from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
+
+from proxy.checking.check import check
+from proxy.pages.browser import complete
+from proxy.pages.freeze import Patience
+from proxy.pages.steps import parse_steps
+from proxy.pages.views import Fetcher
+from proxy.recording.recorder import Recorder
+from proxy.recording.redacting import ExchangeRedactor
+from proxy.serving.gateway import Gateway
+from proxy.wire.conversations import Conversation, Player, conversation, conversations, same
+from snapshots.profile import Profile
+from snapshots.secrets.redact import Redactor
+from snapshots.snapshot import Snapshot
+from snapshots.wacz import seal
+from snapshots.writer import Writer
+from tests.proxy.recordings import recorded
+from tests.proxy.streaming import streaming_site
+from tests.support.waiting import HANG
+
+
+@dataclass
+class Recorded:
+    base: str
+    path: Path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    path = tmp_path_factory.mktemp("streams") / "s"
+    profile = complete(Profile())
+    with streaming_site() as base, Writer.open(path, profile=profile) as writer, Recorder(writer) as recorder:
+        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG))
+        (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
+        assert result.ok, result.error
+        assert len(result.views) == 2
+        told = [note for note in result.notes if "streams" in note]
+        assert told == [f"open streams: {base}/events, ws:{base[5:]}/talk"]  # once for both views
+        assert not [failure for failure in recorder.failures if "favicon" not in failure[0]]
+    return Recorded(base, path)
+
+
+def test_a_secret_in_a_sockets_address_is_in_no_view(tmp_path: Path) -> None:
+    """It is known before the view is stored, and not only when the socket has ended."""
+    secret = "22110971-91ff-4340-9680-2b561439a6ce"
+    page = f"<h1>Live</h1><script>new WebSocket(`ws://${{location.host}}/talk?session_id={secret}`)</script>"
+    path, profile = tmp_path / "s", complete(Profile())
+    with (
+        streaming_site(page + "<p>" + "A mill and its wheel. " * 9) as base,
+        Writer.open(path, profile=profile) as writer,
+        Recorder(writer) as recorder,
+    ):
+        (result,) = Fetcher(recorder, writer, profile).fetch([f"{base}/"])
+    with Snapshot.open(path) as snapshot:
+        told = json.loads(snapshot.resource("pageinfo", result.views[0]) or b"")["streams"]
+    assert len(told) == 1
+    assert "session_id=stillweb-secret-" in told[0]
+
+
+def test_views_with_streams_are_reached_again(site: Recorded) -> None:
+    with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
+        report = check(snapshot, gateway, patience=Patience(stuck=HANG))
+        assert [view.text_changes for view in report.views] == [[], []]
+        assert [(v.text, v.aria, v.missed, v.error) for v in report.views] == [(1.0, 1.0, [], None)] * 2
+        texts = [(snapshot.resource("text", view.address) or b"").decode() for view in snapshot.views()]
+        assert "welcome\nto the room\nthe list: a, b" in texts[0].replace("open\n", "")
+        assert "7 first\nspecial of two lines\n7 third" in texts[0]
+        assert texts[1].count("one more") == 1
+        talks = [entry for entry in gateway.ledger.entries() if "/talk" in entry["url"]]
+        assert [(entry["url"], entry["verdict"], entry["status"]) for entry in talks] == [
+            (f"{site.base}/talk?room=1", "exact", 101)
+        ]
+
+
+def talk(gateway: Gateway, base: str, messages: list[str]) -> list[str]:
+    """What a plain client hears."""
+    heard: list[str] = []
+    host = base.removeprefix("http://")
+    with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as peer:
+        peer.settimeout(HANG)
+        peer.sendall(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert b" 200 " in peer.recv(4096)
+        ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host=host, target="/talk?room=1")))
+        waiting = list(messages)
+        while True:
+            data = peer.recv(4096)
+            ws.receive_data(data or None)
+            for event in ws.events():
+                heard += told(event)
+                if isinstance(event, CloseConnection):
+                    return heard
+                if waiting and (len(heard) in (2, 3)):
+                    peer.sendall(ws.send(TextMessage(waiting.pop(0))))
+                elif not waiting and len(heard) > 1 and ws.state is ConnectionState.OPEN:
+                    peer.sendall(ws.send(CloseConnection(1000)))
+            if not data:
+                return heard
+
+
+def told(event: Event) -> list[str]:
+    match event:
+        case TextMessage():
+            return [event.data]
+        case CloseConnection():
+            return [f"closed {event.code} {event.reason}"]
+        case AcceptConnection():
+            return []
+    return [repr(event)]
+
+
+def test_what_was_not_recorded_is_a_miss(site: Recorded) -> None:
+    with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
+        heard = talk(gateway, site.base, ["something else"])
+        assert heard[:2] == ["welcome", "to the room"]
+        assert heard[-1] == "closed 1011 stillweb: miss: this message was not recorded here"
+        (missed,) = gateway.ledger.misses()
+        assert missed["url"] == f"{site.base}/talk?room=1"
+        assert missed["why"] == "a message of the web socket was not recorded; another one was"
+        assert missed["body"] == "something else"
+    with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
+        recorded = conversations(snapshot, f"{site.base}/talk?room=1")[0]
+        first = next(str(what) for mine, what in recorded.messages if mine)
+        respaced = first.replace(",", " , ")  # another writing of the same JSON
+        assert talk(gateway, site.base, [respaced])[2] == "the list: a, b"
+        assert not gateway.ledger.misses()
+
+
+def test_no_socket_is_a_miss(site: Recorded) -> None:
+    with Snapshot.open(site.path) as snapshot:
+        assert conversations(snapshot, f"{site.base}/other") == []
+
+
+def said(*words: str, session: str = "s", begin: int = 1) -> Conversation:
+    """Words that begin with > are the client's."""
+    messages = tuple((word.startswith(">"), word.lstrip(">")) for word in words)
+    return Conversation("http://h/", session, begin, messages)
+
+
+def test_a_player_releases_what_follows_the_clients_words() -> None:
+    player = Player([said("a", ">b", ">c", "d", "e", ">f")], 0)
+    assert player.opened() == ["a"]
+    assert player.client("http://h/", "b") == []
+    assert player.client("http://h/", "c") == ["d", "e"]
+    assert player.expected() == "f"
+    assert player.client("http://h/", "g") is None
+    assert not player.ambiguous
+
+
+def test_several_conversations_are_told_apart_by_what_is_said() -> None:
+    known = [said("a", ">x", "1"), said("a", ">y", "2", begin=5), said("a", ">y", "3", begin=9)]
+    player = Player(known, 0)
+    assert player.opened() == ["a"]
+    assert player.client("http://h/", "y") == ["2"]
+    assert player.ambiguous  # the third said otherwise
+    second = Player(known, 2)
+    assert (second.opened(), second.client("http://h/", "y")) == (["a"], ["3"])
+
+
+@pytest.mark.parametrize(
+    ("told", "sent", "found"),
+    [
+        ({"a": [1, "x"]}, {"a": [1, "x"]}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"login": "ann", "password": "correct horse"}, {"password": "correct horse", "login": "ann"}, True),
+        ({"login": "ann", "password": "correct horse"}, {"login": "ann", "password": "wrong horse"}, False),
+        ({"login": "ann", "password": "correct horse"}, {"login": "bob", "password": "correct horse"}, False),
+        ({"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, {"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, True),
+        ({"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, {"api_key": "Aw1Zk3qP9xT2vLm8Rw1Z"}, None),
+    ],
+)
+def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
+    told: object, sent: object, found: bool | None
+) -> None:
+    stored = ExchangeRedactor(Redactor(b"key"), None).message("http://h/", json.dumps(told), from_client=True)
+    assert same("http://h/", stored, json.dumps(sent)) is found
+    player = Player([said(f">{stored}", "welcome")], 0)
+    assert player.opened() == []
+    assert player.client("http://h/", json.dumps(sent)) == (None if found is False else ["welcome"])
+    assert player.ambiguous is (found is None)
+
+
+def test_a_doubt_is_in_the_ledger_and_can_be_refused(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for number, text in enumerate(("to the room", "to another room")):
+            messages = [{"from": "server", "text": "welcome"}, {"from": "server", "text": text}]
+            said = {
+                "url": "http://h.example/talk?room=1",
+                "session": "s",
+                "begin": number,
+                "messages": messages,
+            }
+            writer.metadata("http://h.example/talk?room=1", said)
+    for accept, heard in (("rule", ["welcome", "to the room"]), ("rule+unambiguous", [])):
+        with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot, accept=accept) as gateway:
+            told = talk(gateway, "http://h.example", [])
+            assert told[: len(heard)] == heard
+            assert [entry["ambiguous"] for entry in gateway.ledger.entries()] == [False, True]
+            assert len(gateway.ledger.misses()) == (0 if heard else 1)
+
+
+def test_a_conversation_that_was_cut_is_none() -> None:
+    base = {"url": "http://h/", "messages": [{"from": "server", "text": "a"}]}
+    whole = conversation(base | {"close": [4001, "bye"]})
+    assert whole is not None
+    assert Player([whole], 0).opened() == ["a"]
+    assert conversation(base | {"left_out": 3}) is None
+    binary = conversation(base | {"messages": [{"from": "client", "base64": "AAE="}]})
+    assert binary is not None
+    assert binary.messages == ((True, b"\0\1"),)
+
+
+def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
+    messages = [{"from": who, "text": text} for who, text in
+                [("server", "a"), ("server", "late"), ("client", "b"), ("server", "c")]]  # fmt: skip
+    found = conversation({"url": "http://h/", "messages": messages, "looked": 1})
+    assert found is not None
+    assert [what for _, what in found.messages] == ["a", "b", "c"]
+
+
+def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Writer.open(tmp_path / "s") as writer,
+        Recorder(writer, resolve={"h.example": ("127.0.0.1", listener.getsockname()[1])}) as recorder,
+        socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as client,
+    ):
+        client.sendall(b"GET http://h.example/events HTTP/1.1\r\nHost: h.example\r\n\r\n")
+        origin, _ = listener.accept()
+        with origin:
+            origin.recv(4096)
+            origin.sendall(head + b"9\r\ndata: 0\n\n\r\n")
+            heard = b""
+            while b"data: 0" not in heard:
+                heard += client.recv(4096)
+            recorder.looked()
+            origin.sendall(b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
+            while b"data: 1" not in heard:
+                heard += client.recv(4096)
+        assert recorder.wait_quiet(seconds=0.2)
+    (one,) = recorded(tmp_path / "s")
+    assert one.body == b"data: 0\n\n"
+    assert one.warc["WARC-Truncated"] == "time"
+    for path in (tmp_path / "s", seal(tmp_path / "s").path):
+        for accept, status in (("rule", 200), ("rule+unambiguous", 504)):
+            with Snapshot.open(path) as snapshot, Gateway(snapshot, accept=accept) as gateway:
+                for _ in range(2):  # nor is a repeated one more sure
+                    answer = httpx.get(
+                        "http://h.example/events", proxy=gateway.url, trust_env=False, timeout=60
+                    )
+                    assert answer.status_code == status
+                    assert gateway.ledger.entries()[-1]["ambiguous"] is (status == 200)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"messages": [{"text": "hello"}]},
+        {"messages": ["hello"]},
+        {"messages": [{"from": "client", "base64": "@@@"}]},
+        {"close": [1000]},
+        {"begin": "first"},
+        {"looked": "3"},
+    ],
+)
+def test_metadata_that_is_no_conversation_is_none(more: dict[str, object]) -> None:
+    assert conversation({"url": "http://a.test/", "messages": [], **more}) is None

@@ -1,0 +1,35 @@
+"""Sessions and hosts in addresses."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.addresses import host_port, session_name, with_session
+from snapshots.errors import UsageError
+
+NAMES = st.text(min_size=1).filter(
+    lambda name: name.isprintable() and name == name.strip() and not set(name) & set(":%")
+)
+
+
+@given(NAMES)
+def test_a_session_is_read_back_from_what_a_client_sends(name: str) -> None:
+    address = with_session("http://[::1]:8080", name)
+    user, _, place = address.removeprefix("http://").rpartition("@")
+    assert place == "[::1]:8080"
+    assert session_name(f"Basic {base64.b64encode(user.encode()).decode()}") == name
+
+
+@pytest.mark.parametrize("name", ["", " a", "a\n", "a:b", "a%b"])
+def test_names_that_no_client_could_send(name: str) -> None:
+    with pytest.raises(UsageError, match="can't be a session's name"):
+        with_session("http://127.0.0.1:8080", name)
+
+
+def test_hosts_with_ports() -> None:
+    assert host_port("127.0.0.1", 80) == "127.0.0.1:80"
+    assert host_port("::1", 80) == "[::1]:80"

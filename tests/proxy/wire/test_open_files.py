@@ -1,0 +1,126 @@
+"""A machine's small limit of open files is no limit of the gateway's connections; one that stays is survived."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from proxy.serving import handing
+from proxy.wire import open_files
+from tests.harness.small_site import make
+from tests.proxy.gateways import drained, head
+from tests.support.command_line import Started
+from tests.support.waiting import HANG, until
+
+_, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+@pytest.mark.skipif(0 <= HARD < 1000, reason="this machine allows few open files")
+def test_more_connections_than_the_limit_at_the_start(tmp_path: Path) -> None:
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, HARD))}
+    started = Started("replay", make(tmp_path / "s"), **few)
+    port = int(started.line().rpartition(":")[2])
+    socks = []
+    try:
+        for _ in range(150):
+            socks.append(socket.create_connection(("127.0.0.1", port), timeout=HANG))
+        for sock in socks:
+            sock.sendall(b"GET http://a.test/none HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        assert {head(sock)[:12] for sock in socks} == {b"HTTP/1.1 504"}
+    finally:
+        for sock in socks:
+            sock.close()
+        started.process.terminate()
+        assert started.end().code == 0
+
+
+def begun(sock: socket.socket) -> bytes:
+    """An answer's first bytes, b"" if it was closed."""
+    with contextlib.suppress(ConnectionResetError):
+        return head(sock)[:12]
+    return b""
+
+
+def test_a_process_that_may_open_no_more_loses_connections_not_itself(tmp_path: Path) -> None:
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))}
+    started = Started("replay", make(tmp_path / "s"), "--workers", "2", **few)
+    port = int(started.line().rpartition(":")[2])
+    request = b"GET http://a.test/none HTTP/1.1\r\nHost: a.test\r\n\r\n"
+    with contextlib.ExitStack() as many:
+        socks = [many.enter_context(socket.create_connection(("127.0.0.1", port), HANG)) for _ in range(150)]
+        for sock in socks:
+            sock.sendall(request)
+        answers = [begun(sock) for sock in socks]
+    assert set(answers) == {b"HTTP/1.1 504", b""}  # all are of one session, which one process has
+
+    def told() -> bytes:
+        with socket.create_connection(("127.0.0.1", port), HANG) as sock:
+            sock.sendall(b"GET http://stillweb.local/ HTTP/1.1\r\nHost: stillweb.local\r\n\r\n")
+            sock.shutdown(socket.SHUT_WR)
+            return drained(sock)
+
+    assert until(lambda: b"too many open files" in told()), told()
+    with socket.create_connection(("127.0.0.1", port), HANG) as sock:
+        sock.sendall(request)
+        assert head(sock).startswith(b"HTTP/1.1 504")
+    started.process.terminate()
+    done = started.end()
+    assert done.code == 0, done
+    assert f"{answers.count(b'HTTP/1.1 504') + 1} requests were not in the snapshot" in done.err
+
+
+def test_a_message_whose_descriptor_is_lost_is_no_end() -> None:
+    one, other = handing.channel()
+    other.setblocking(False)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with one, other, socket.socket() as client:
+        handing.hand(one, client.fileno(), "s", b"lost")
+        handing.hand(one, client.fileno(), "s", b"kept")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay
+        try:
+            with pytest.raises(OSError, match="too many open files"):
+                handing.taken(other)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        taken = handing.taken(other)
+        assert taken is not None
+        assert taken[1:] == ("s", b"kept")
+        taken[0].close()
+        assert handing.taken(other) is None
+        one.close()
+        with pytest.raises(EOFError):
+            handing.taken(other)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "granted", "becomes"),
+    [
+        (1024, 4096, 1 << 20, 4096),
+        (1024, 1 << 20, 1 << 20, 65536),
+        (256, resource.RLIM_INFINITY, 1 << 20, 65536),
+        (256, resource.RLIM_INFINITY, 10240, 10240),
+        (256, resource.RLIM_INFINITY, 9999, 256),
+        (4096, 4096, 1 << 20, 4096),
+        (1 << 17, 1 << 20, 1 << 20, 1 << 17),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1 << 20, resource.RLIM_INFINITY),
+        (20480, resource.RLIM_INFINITY, 10240, 20480),
+    ],
+)
+def test_the_soft_limit_is_raised_as_far_as_granted_and_never_lowered(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, granted: int, becomes: int
+) -> None:
+    now = [soft, hard]
+
+    def set_(_: int, limits: tuple[int, int]) -> None:
+        if limits[0] > granted:
+            raise ValueError("current limit exceeds maximum limit")
+        now[:] = limits
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
+    monkeypatch.setattr(resource, "setrlimit", set_)
+    open_files.allow_many_open_files()
+    assert now == [becomes, hard]

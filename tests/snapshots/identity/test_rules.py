@@ -1,0 +1,139 @@
+"""Each rule joins its examples, keeps the others apart, and is off where captures speak against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshots.errors import UsageError
+from snapshots.identity.rules import Rule, RuleSet, builtin, example, joining, load
+from snapshots.states.groups import check_rules
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+
+RULES = builtin().rules
+JOIN = [pytest.param(r, *pair, id=f"{r.id}-{n}") for r in RULES for n, pair in enumerate(r.join)]
+APART = [pytest.param(r, *pair, id=f"{r.id}-{n}") for r in RULES for n, pair in enumerate(r.apart)]
+
+
+@pytest.mark.parametrize(("rule", "one", "other"), JOIN)
+def test_a_rule_joins_its_examples(rule: Rule, one: str, other: str) -> None:
+    assert joining(example(one), example(other), [rule], rule.issued) == rule.id
+
+
+@pytest.mark.parametrize(("rule", "one", "other"), APART)
+def test_a_rule_keeps_its_examples_apart(rule: Rule, one: str, other: str) -> None:
+    assert joining(example(one), example(other), [rule], rule.issued) is None
+
+
+@pytest.mark.parametrize(("rule", "one", "other"), APART)
+def test_all_rules_together_keep_them_apart(rule: Rule, one: str, other: str) -> None:
+    assert joining(example(one), example(other), RULES, rule.issued) is None
+
+
+@pytest.mark.parametrize("rule", [pytest.param(r, id=r.id) for r in RULES])
+def test_without_the_rule_its_examples_are_apart(rule: Rule) -> None:
+    others = builtin().without(rule.id).rules
+    assert any(joining(example(a), example(b), others, rule.issued) is None for a, b in rule.join)
+
+
+def test_the_fewest_rules_are_named() -> None:
+    one = get("http://a.test/%7Ex?utm_source=a&_=1700000000000")
+    assert joining(one, get("http://a.test/~x?_=1700000000009"), RULES) == "tracking+cache-buster+encoding"
+    assert joining(one, one, RULES) == ""
+
+
+def test_a_rule_is_off_where_it_would_join_different_answers() -> None:
+    busted = [(get(f"http://a.test/d?_=170000000000{n}"), html(f"page {n}")) for n in range(2)]
+    replay = Replay(matcher(*busted))
+    assert replay.ask(get("http://a.test/d?_=1700000000001")) == "page 1"
+    assert replay.ask(get("http://a.test/d?_=1700000000009")) == "miss"
+    same = [(get(f"http://a.test/d?_=170000000000{n}"), html("page")) for n in range(2)]
+    assert Replay(matcher(*same)).ask(get("http://a.test/d?_=1700000000009")) == "page"
+
+
+def test_other_paths_keep_the_rule() -> None:
+    store = MemoryStore(
+        [
+            Recorded(get("http://a.test/d?ts=1700000000000"), html("1")),
+            Recorded(get("http://a.test/d?ts=1700000000001"), html("2")),
+            Recorded(get("http://a.test/e?ts=1700000000000"), html("3")),
+        ]
+    )
+    rules = check_rules(store.captures(), store.read_request, store.read, builtin())
+    assert [(r.rule, r.path) for r in rules.refused] == [("timestamp", "GET http://a.test/d")]
+    assert rules.refused[0].examples == (
+        "http://a.test/d?ts=1700000000000",
+        "http://a.test/d?ts=1700000000001",
+    )
+    assert RuleSet.from_json(rules.to_json()).refused == rules.refused
+    assert "timestamp" not in {r.id for r in rules.on("GET http://a.test/d")}
+    assert "timestamp" in {r.id for r in rules.on("GET http://a.test/e")}
+
+
+def test_answers_told_apart_by_the_state_leave_the_rule_on() -> None:
+    replay = Replay(
+        matcher(
+            (get("http://a.test/d?_=1700000000000"), html("all")),
+            (post("http://a.test/filter", "by=x"), redirect("/d")),
+            (get("http://a.test/d?_=1700000000001"), html("x only")),
+        )
+    )
+    assert replay.ask(get("http://a.test/d?_=1700000000005")) == "all"
+    assert replay.last.verdict == "rule:cache-buster"
+    replay.ask(post("http://a.test/filter", "by=x"))
+    assert replay.ask(get("http://a.test/d?_=1700000000006")) == "x only"
+
+
+def test_a_password_that_was_replaced_fits_any() -> None:
+    name = "stillweb-secret-" + "0" * 24
+    replay = Replay(matcher((post("http://a.test/login", f"user=ann&password={name}"), redirect("/"))))
+    assert replay.ask(post("http://a.test/login", "user=ann&password=hunter2")) == ""
+    assert replay.last.verdict == "rule:redacted"
+    assert replay.ask(post("http://a.test/login", "user=bob&password=hunter2")) == "miss"
+
+
+def test_two_passwords_that_were_replaced_are_not_mixed_up() -> None:
+    names = ["stillweb-secret-" + c * 24 for c in "01"]
+    over = matcher(
+        (post("http://a.test/login", f"user=ann&password={names[0]}"), html("wrong password")),
+        (post("http://a.test/login", f"user=ann&password={names[1]}"), redirect("/")),
+    )
+    assert Replay(over).ask(post("http://a.test/login", "user=ann&password=hunter2")) == "miss"
+    assert Replay(over).ask(post("http://a.test/login", f"user=ann&password={names[0]}")) == "wrong password"
+
+
+GOOD = '[[rule]]\nid = "x"\ndrop = [{ in = "query", name = "a" }]\njoin = [["GET http://a.test/?a=1", "GET http://a.test/"]]\napart = [["GET http://a.test/?b=1", "GET http://a.test/"]]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[rule]\n", "rules.toml: "),
+        (GOOD.replace('"x"', '"X y"'), "lower-case words"),
+        (GOOD.replace("drop", "dorp"), "unknown field 'dorp'"),
+        (GOOD.replace('in = "query"', 'in = "header"'), "`in` must be one of"),
+        (GOOD.replace('name = "a"', 'name = "("'), "rule x.drop"),
+        (GOOD.replace("join =", 'kind = "magic"\njoin ='), "kind must be one of"),
+        (GOOD.partition("apart")[0], "needs examples"),
+        (GOOD + GOOD, "the same id"),
+    ],
+)
+def test_a_bad_rule_file_is_refused_in_a_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=r"^rules\.toml") as caught:
+        load(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_a_good_rule_file_is_read() -> None:
+    (rule,) = load(GOOD).rules
+    assert joining(example(rule.join[0][0]), example(rule.join[0][1]), [rule]) == "x"
+
+
+@pytest.mark.parametrize("text", ["GET", "GET http://a.test/ form", "POST http://a.test/ xml <a/>"])
+def test_a_bad_example_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"example|type is one of"):
+        example(text)
+
+
+def test_every_rule_has_a_word_about_it() -> None:
+    assert all(r.about.endswith(".") for r in RULES)

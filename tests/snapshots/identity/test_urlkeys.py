@@ -1,0 +1,49 @@
+"""Index keys are those of the surt package, quick way or not."""
+
+import ada_url
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from surt import surt as reference
+
+from snapshots.identity.urlkeys import surt
+
+HOSTS = [
+    "example.com",
+    "www.example.com",
+    "www2.example.com",
+    "www.com",
+    "a.b.c.example.co",
+    "10.0.0.1",
+    "wwwx.example.com",
+    "1.2.3.com",
+    "localhost",
+    "example.com:8080",
+    "www.example.com:8443",
+    "example.com:80",
+    "example.com:443",
+    "127.0.0.2:44444",
+    "255.25.249.0",
+]
+PAIRS = [
+    "sid=0123456789abcdef0123456789abcdef",
+    "PHPSESSID=0123456789abcdef0123456789abcdef",
+    "cfid=1&cftoken=2",
+    "a",
+    "a=",
+    "a=1",
+    "A=1",
+    "b==",
+    "q=%20x",
+    "",
+]
+paths = st.lists(st.text("aAzZ09._~-%(", max_size=6), max_size=4).map(lambda parts: "/" + "/".join(parts))
+queries = st.none() | st.lists(st.text("aB09._~-=", max_size=6) | st.sampled_from(PAIRS), max_size=4).map(
+    "&".join
+)
+
+
+@settings(max_examples=1500)
+@given(st.sampled_from(["http", "https"]), st.sampled_from(HOSTS), paths, queries)
+def test_keys_are_those_of_the_surt_package(scheme: str, host: str, path: str, query: str | None) -> None:
+    url = ada_url.normalize_url(f"{scheme}://{host}{path}" + ("" if query is None else f"?{query}"))
+    assert surt(url) == reference(url)

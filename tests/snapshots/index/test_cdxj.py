@@ -1,0 +1,222 @@
+"""The index finds what is in it and nothing else, whatever the blocks cut through."""
+
+import json
+import os
+import threading
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshots.capture import Capture, with_state
+from snapshots.errors import DamagedInput
+from snapshots.index import cdxj
+from snapshots.index.cdxj import (
+    Index,
+    capture_line,
+    capture_of,
+    entry_line,
+    is_capture,
+    parse_line,
+    restated,
+    to_capture,
+)
+from snapshots.index.swift_lines import swift_line
+from snapshots.machine.places import BytesPlace, FilePlace
+
+SAMPLE = Capture(
+    "test,example)/",
+    "20250102030405678",
+    "http://example.test/",
+    "GET",
+    200,
+    "text/html",
+    "sha256:00",
+    "data-00000.warc.gz",
+    7,
+    8,
+)
+
+keys = st.lists(
+    st.one_of(
+        st.text("ab,)/?=é", min_size=1, max_size=6),
+        st.text("ab", min_size=60, max_size=90),
+    ),
+    max_size=40,
+)
+
+
+@given(keys, st.integers(16, 200), st.integers(16, 80), st.integers(0, 50))
+def test_finds_the_same_as_a_walk_over_all_lines(names: list[str], block: int, probe: int, top: int) -> None:
+    lines = sorted(
+        capture_line(replace(SAMPLE, urlkey=name, offset=n), "0" * 64) for n, name in enumerate(names)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cdxj, "BLOCK", block)
+        patch.setattr(cdxj, "PROBE", probe)
+        patch.setattr(cdxj, "TOP", top)
+        index = Index(BytesPlace(b"".join(line + b"\n" for line in lines)))
+        walked = [to_capture(*parse_line(line)) for line in lines]
+        assert list(index) == walked
+        assert len(index) == len(lines)
+        for name in [*names, "a", "b", "zz", "", "é", "ab" * 40]:
+            assert index.candidates(name) == [c for c in walked if c.urlkey == name]
+            wanted = [c for c in walked if c.urlkey.encode().startswith(name.encode())]
+            assert list(index.prefix(name)) == wanted
+
+
+captures = st.builds(
+    Capture,
+    urlkey=st.text(st.characters(min_codepoint=0x21, blacklist_categories=["Cs"]), min_size=1, max_size=20),
+    timestamp=st.sampled_from(["20250102030405", "20250102030405678"]),
+    url=st.text(max_size=30),
+    method=st.sampled_from(["GET", "POST", "PATCH"]),
+    status=st.integers(100, 599),
+    mime=st.text(max_size=10),
+    digest=st.text(max_size=10),
+    filename=st.text(max_size=10),
+    offset=st.integers(0, 1 << 40),
+    length=st.integers(0, 1 << 40),
+    request_offset=st.sampled_from([0, 5, 1 << 40]),
+    request_length=st.integers(0, 1 << 30),
+    key=st.text(max_size=5),
+    exact=st.text(max_size=5),
+    session=st.text(max_size=5),
+    begin=st.integers(0, 99),
+    end=st.integers(0, 99),
+    protocol=st.sampled_from(["http/1.1", "h2"]),
+    vary=st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=3).map(tuple),
+    cookies=st.text(max_size=5),
+    state=st.text(max_size=5),
+    changes=st.booleans(),
+    original=st.none() | st.tuples(st.text(max_size=5), st.integers(0, 99), st.integers(0, 99)),
+)
+
+
+@given(captures)
+def test_a_line_holds_all_of_a_capture(capture: Capture) -> None:
+    line = capture_line(capture, "f" * 64)
+    assert b"\n" not in line
+    assert to_capture(*parse_line(line)) == capture
+
+
+@given(
+    captures,
+    st.none() | st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2).map(tuple),
+    st.text(max_size=8),
+    st.text(max_size=8),
+    st.booleans(),
+)
+def test_a_line_restated_is_that_of_the_capture_with_its_state(
+    capture: Capture, vary: tuple[tuple[str, str], ...] | None, cookies: str, state: str, changes: bool
+) -> None:
+    stated = capture.vary if vary is None else vary, cookies, state, changes
+    line = capture_line(capture, "1" * 64)
+    assert restated(line, capture, stated) == capture_line(with_state(capture, stated), "1" * 64)
+    assert with_state(capture, stated) == replace(
+        capture, vary=stated[0], cookies=cookies, state=state, changes=changes
+    )
+
+
+def test_lines_have_the_members_that_other_tools_read() -> None:
+    _, _, entry = parse_line(capture_line(replace(SAMPLE, original=("a", 1, 2)), ""))
+    assert {k: entry[k] for k in ("url", "mime", "status", "digest", "length", "offset", "filename")} == {
+        "url": "http://example.test/",
+        "mime": "warc/revisit",
+        "status": "200",
+        "digest": "sha256:00",
+        "length": "8",
+        "offset": "7",
+        "filename": "data-00000.warc.gz",
+    }
+    with pytest.raises(ValueError, match="no object"):
+        parse_line(entry_line("a", "2025", {})[:-2] + b"[]")
+
+
+def test_other_records_are_no_captures() -> None:
+    other = entry_line("test,example)/", "20250102030405", {"kind": "resource", "url": "x"})
+    index = Index(BytesPlace(other + b"\n"))
+    assert index.candidates("test,example)/") == list(index) == []
+    assert len(index.entries("test,example)/")) == 1
+
+
+def test_reading_from_threads_and_after_a_fork(tmp_path: Path) -> None:
+    path = tmp_path / "i.cdxj"
+    names = [f"test,example)/{n:05d}" for n in range(3000)]
+    path.write_bytes(b"".join(capture_line(replace(SAMPLE, urlkey=n), "") + b"\n" for n in names))
+    index = Index(FilePlace(path))
+    wrong: list[str] = []
+
+    def run(seed: int) -> None:
+        for step in range(400):
+            name = names[(seed * 7919 + step * 104729) % len(names)]
+            if [c.urlkey for c in index.candidates(name)] != [name]:
+                wrong.append(name)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    child = os.fork()
+    if child == 0:
+        run(9)
+        os._exit(len(wrong))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@given(captures, st.booleans())
+def test_a_line_read_at_once_is_the_line_read_by_its_members(capture: Capture, escaped: bool) -> None:
+    line = capture_line(capture, "f" * 64)
+    if escaped:
+        urlkey, timestamp, block = line.split(b" ", 2)
+        line = b" ".join((urlkey, timestamp, json.dumps(json.loads(block)).encode()))
+    made = swift_line(line)
+    assert made == to_capture(*parse_line(line)) == capture
+    assert hash(made) == hash(capture)
+    with pytest.raises(FrozenInstanceError):
+        made.url = "another"  # type: ignore[union-attr, misc]
+
+
+VALUES = st.sampled_from([None, True, 0, 1.5, 1e999, "", "1", "x", "\ud800", [], [1], [1, 2], ["f", 1, 2], ["f", 1, 2, 3], [["a", "b"]], [["a", 1]], {}, "200 ", "٣"])  # fmt: skip
+MEMBERS = st.sampled_from(["url", "mime", "status", "digest", "length", "offset", "filename", "method", "type", "orig", "req", "key", "events", "protocol", "vary", "state", "changes", "truncated", "kind", "more"])  # fmt: skip
+
+
+@given(
+    st.dictionaries(MEMBERS, VALUES, max_size=3),
+    st.sets(MEMBERS, max_size=2),
+    st.sampled_from(["", " ", "x"]),
+)
+def test_odd_lines_are_read_alike(members: dict[str, object], missing: set[str], after: str) -> None:
+    """Whatever stands in a line: the quick way gives what the slow one gives, or leaves it to that."""
+    urlkey, timestamp, block = capture_line(SAMPLE, "f" * 64).split(b" ", 2)
+    entry = {n: v for n, v in (json.loads(block) | members).items() if n not in missing}
+    line = b" ".join((urlkey, timestamp, json.dumps(entry).encode() + after.encode()))
+
+    def slowly() -> Capture | None:
+        parsed = parse_line(line)
+        return to_capture(*parsed) if is_capture(parsed[2]) else None
+
+    try:
+        wanted = slowly()
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
+        with pytest.raises(type(error)):
+            capture_of(line)
+    else:
+        assert capture_of(line) == wanted
+
+
+@pytest.mark.parametrize("broken", [b"\xff", b"x", b"}", b" "])
+def test_a_damaged_line_is_told_with_its_file(broken: bytes) -> None:
+    whole = capture_line(SAMPLE, "0" * 64)
+    at = whole.index(b'"mime"')
+    line = whole[:at] + broken + whole[at + 1 :]
+    index = Index(BytesPlace(line + b"\n", "index.cdxj"))
+    key = SAMPLE.urlkey
+    for read in (lambda: index.candidates(key), lambda: index.entries(key), lambda: list(index),
+                 lambda: list(index.prefix(key))):  # fmt: skip
+        with pytest.raises(DamagedInput, match=r"^index\.cdxj: damaged index line"):
+            read()

@@ -1,0 +1,219 @@
+"""Pairs that are taken without being taken apart give the same as all other records do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from snapshots.archives import warc
+from snapshots.archives.reading import Archives
+from snapshots.archives.scan import scan
+from snapshots.capture import Exchange
+from snapshots.index import parallel
+from snapshots.index.build import assemble
+from snapshots.index.gathering import Part
+from snapshots.index.pairing import Pairing
+from snapshots.index.parallel import scan_file
+from snapshots.index.swift_pairs import SwiftPairs
+from snapshots.machine.places import BytesPlace, FilePlace
+from snapshots.request import Request
+from snapshots.writer import Writer
+
+MOMENT = datetime(2025, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+URLS = [
+    "https://example.test/",
+    "https://example.test/a?b=2&a=1",
+    "https://www.Example.test/%7Eme/../x",
+    'https://example.test/"quoted"',
+    "https://example.test/back\\slash",
+    "https://example.test/spaced out",
+    "https://example.test/ümlaut",
+    "http://10.0.0.1:8080/?q=abcdefghij",
+    "https://example.co.uk/page.html",
+]
+ASKED = [
+    ("User-Agent", "x"),
+    ("Cookie", "theme=dark; sid=0123456789abcdef"),
+    ("X-HTTP-Method-Override", "PUT"),
+    ("Accept-Language", "de"),
+    ("X-Requested-With", "XMLHttpRequest"),
+    ("Authorization", "Bearer abc"),
+]
+TOLD = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Content-Type", "image/png"),
+    ("Content-Type", 'odd/"type'),
+    ("Vary", "Accept-Encoding, Accept-Language"),
+    ("Vary", "Cookie"),
+    ("Location", "/x"),
+    ("ETag", "ü"),
+]
+exchanges = st.builds(
+    Exchange,
+    request=st.builds(
+        Request,
+        st.sampled_from(["GET", "GET", "GET", "HEAD", "POST"]),
+        st.sampled_from(URLS),
+        st.lists(st.sampled_from(ASKED), max_size=3).map(tuple),
+        st.sampled_from([b"", b"", b"", b"sent", b"\r\n\r\n"]),
+    ),
+    status=st.sampled_from([200, 200, 200, 302, 304, 404]),
+    reason=st.sampled_from(["OK", ""]),
+    headers=st.lists(st.sampled_from(TOLD), max_size=3).map(tuple),
+    body=st.sampled_from([b"", b"<p>one</p>", b"<p>two</p>", b"long " * 99_999, b"\r\n\r\n"]),
+    started=st.integers(0, 3).map(lambda n: MOMENT + timedelta(seconds=n)),
+    session=st.sampled_from(["default", "default", 'a "name"', "a name"]),
+    begin=st.just(1),
+    end=st.just(2),
+    protocol=st.sampled_from(["http/1.1", "h2"]),
+    ip=st.sampled_from(["", "127.0.0.1", "::1"]),
+    extra=st.sampled_from([{}, {}, {"WARC-Truncated": "length"}]),
+)
+
+
+def built(path: Path) -> tuple[list[bytes], list[str]]:
+    place = FilePlace(path)
+    found = assemble([scan_file(place, "x", lambda _: None, 1)], Archives({"x": place}))
+    return found.lines, found.notes
+
+
+def without(monkeypatch: pytest.MonkeyPatch, path: Path) -> tuple[list[bytes], list[str]]:
+    with monkeypatch.context() as patched:
+        patched.setattr(SwiftPairs, "take", lambda *_: False)
+        return built(path)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(exchanges, min_size=1, max_size=8))
+def test_the_lines_are_those_of_the_long_way(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, recorded: list[Exchange]
+) -> None:
+    root = tmp_path_factory.mktemp("swift") / "s"
+    with Writer.open(root) as writer:
+        for exchange in recorded:
+            writer.exchange(exchange)
+    path = root / "archive" / "data-00000.warc.gz"
+    lines, notes = built(path)
+    assert (lines, notes) == without(monkeypatch, path)
+    assert len(lines) == len(recorded)
+
+
+def simple(number: int = 0, body: bytes = b"<p>page</p>") -> Exchange:
+    request = Request("GET", f"https://example.test/{number}", (("User-Agent", "x"),))
+    headers = (("Content-Type", "text/html"),)
+    return Exchange(request, 200, "OK", headers, body, MOMENT, "default", 2 * number + 1, 2 * number + 2)
+
+
+def pair(tmp_path: Path, exchange: Exchange) -> list[bytes]:
+    """The two unpacked records of an exchange."""
+    with Writer.open(tmp_path / "s") as writer:
+        writer.exchange(exchange)
+    data = (tmp_path / "s" / "archive" / "data-00000.warc.gz").read_bytes()
+    place = BytesPlace(data)
+    found = list(scan(place))
+    return [warc.unpack(data[i.offset : i.offset + i.length], place, i.offset) for i in found[1:]]
+
+
+def test_a_plain_pair_is_taken_and_a_revisit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    take = SwiftPairs.take
+
+    def seen(*values: object) -> bool:
+        found.append(take(*values))  # type: ignore[arg-type]
+        return found[-1]
+
+    with Writer.open(tmp_path / "s") as writer:
+        for number in range(4):
+            writer.exchange(simple(number, b"<p>%d</p>" % (number // 2)))
+    monkeypatch.setattr(parallel.SwiftPairs, "take", seen)
+    lines, _ = built(tmp_path / "s" / "archive" / "data-00000.warc.gz")
+    assert found == [False, *[True] * 4]  # the first record is about the file
+    assert sum(b"warc/revisit" in line for line in lines) == 2
+
+
+def changed(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        assert old in data
+        return data.replace(old, new)
+
+    return change
+
+
+def longer(data: bytes) -> bytes:
+    return re.sub(
+        rb"Content-Length: ([0-9]+)\r\n\r\n",
+        lambda m: b"Content-Length: %d\r\n\r\n" % (int(m[1]) + 1),
+        data,
+        count=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [
+        (1, changed(b"Events: 1-2", b"Events: 01-2")),
+        (0, changed(b"User-Agent: x", b" folded: x")),
+        (0, changed(b"User-Agent: x\r\n", b"User-Agent: x\n")),
+        (0, changed(b"HTTP/1.1\r\n", b"HTTP/1.1 \r\n")),
+        (0, changed(b"GET /0", b"POST /0")),
+        (0, changed(b"WARC-Target-URI: https", b"WARC-Concurrent-To: <x>\r\nWARC-Target-URI: https")),
+        (0, changed(b"test/0\r\n", b"test/0#part\r\n")),
+        (0, longer),
+        (0, lambda data: data + b"\r\n"),
+        (1, changed(b"WARC-Target-URI: https", b"WARC-Target-URI: http")),
+        (1, changed(b"Concurrent-To: <urn:uuid:", b"Concurrent-To: <urn:uuid:0")),
+        (1, changed(b"Type: response\r\n", b"Type: revisit\r\n")),
+        (1, changed(b"Type: response\r\n", b"Type: resource\r\n")),
+        (1, changed(b"Events: 1-2", b"Events: 1-2\r\nWARC-Truncated: length")),
+        (1, changed(b"HTTP/1.1 200 OK", b"HTTP/1.1 no number")),
+        (1, changed(b"HTTP/1.1 200 OK", b"Content: x")),
+        (1, lambda data: data.replace(b"\r\n\r\n<p>page</p>", b"<p>page</p>1234")),
+        (1, longer),
+        (1, lambda data: data[:-2] + b"x\n"),
+    ],
+)  # fmt: skip
+def test_what_is_not_plainly_such_a_pair_goes_the_long_way(
+    tmp_path: Path, which: int, change: Callable[[bytes], bytes]
+) -> None:
+    records = pair(tmp_path, simple())
+    assert taken(records)
+    records[which] = change(records[which])
+    assert not taken(records)
+
+
+def test_a_revisit_that_says_that_nothing_changed_goes_the_long_way(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        writer.exchange(simple(0))
+        writer.exchange(simple(1))
+    data = (tmp_path / "s" / "archive" / "data-00000.warc.gz").read_bytes()
+    place = BytesPlace(data)
+    records = [warc.unpack(data[i.offset :], place, i.offset) for i in list(scan(place))[3:]]
+    assert b"WARC-Type: revisit" in records[1]
+    assert taken(records)
+    records[1] = changed(b"HTTP/1.1 200 ", b"HTTP/1.1 304 ")(records[1])
+    assert not taken(records)
+
+
+def taken(records: list[bytes], pairing: Pairing | None = None) -> bool:
+    one, two = ((data, 100, len(data)) for data in records)
+    return SwiftPairs(Part("x")).take(pairing or Pairing(), 0, one, two)
+
+
+def test_a_pair_whose_ids_are_known_already_goes_the_long_way(tmp_path: Path) -> None:
+    records = pair(tmp_path, simple())
+    asked_id, told_id = (re.search(rb"WARC-Record-ID: (\S+)", data)[1].decode() for data in records)  # type: ignore[index]
+    for known, record_id in (
+        ("questions", asked_id),
+        ("waiting", asked_id),
+        ("alone", told_id),
+        ("_asked", told_id),
+    ):
+        pairing = Pairing()
+        getattr(pairing, known)[record_id] = None
+        assert not taken(records, pairing)

@@ -1,0 +1,366 @@
+"""Pairs as other programs write them are taken too, and give the same as all other records do."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from snapshots.archives import warc
+from snapshots.archives.reading import Archives
+from snapshots.archives.scan import scan
+from snapshots.capture import Exchange
+from snapshots.index.build import assemble
+from snapshots.index.parallel import scan_file
+from snapshots.index.swift_pairs import SwiftPairs
+from snapshots.machine.places import BytesPlace, FilePlace
+from snapshots.request import Request
+from snapshots.writer import Writer
+
+MOMENT = datetime(2025, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+FIELD = re.compile(rb"([A-Za-z-]+): ([^\r]*)\r\n")
+
+
+@dataclass
+class Record:
+    fields: list[tuple[bytes, bytes]]
+    block: bytes
+
+    def value(self, name: bytes) -> bytes:
+        return next(v for n, v in self.fields if n == name)
+
+    def put(self, name: bytes, value: bytes) -> None:
+        assert any(n == name for n, _ in self.fields)
+        self.fields = [(n, value if n == name else v) for n, v in self.fields]
+
+    def drop(self, name: bytes) -> None:
+        self.fields = [(n, v) for n, v in self.fields if not n.startswith(name)]
+
+    def add(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name, value))
+
+
+Change = Callable[[Record, Record], None]
+changes: dict[str, Change] = {}
+
+
+def change(made: Change) -> Change:
+    changes[made.__name__] = made
+    return made
+
+
+@change
+def named_by_the_request(asked: Record, told: Record) -> None:
+    told.drop(b"WARC-Concurrent-To")
+    asked.add(b"WARC-Concurrent-To", told.value(b"WARC-Record-ID"))
+
+
+@change
+def naming_each_other(asked: Record, told: Record) -> None:
+    asked.add(b"WARC-Concurrent-To", told.value(b"WARC-Record-ID"))
+
+
+@change
+def naming_another(asked: Record, told: Record) -> None:
+    asked.add(b"WARC-Concurrent-To", b"<urn:uuid:another>")
+
+
+@change
+def naming_none(asked: Record, told: Record) -> None:
+    told.drop(b"WARC-Concurrent-To")
+
+
+@change
+def to_the_second(asked: Record, told: Record) -> None:
+    told.put(b"WARC-Date", b"2025-01-02T03:04:05Z")
+
+
+@change
+def to_the_microsecond(asked: Record, told: Record) -> None:
+    told.put(b"WARC-Date", b"2025-01-02T03:04:05.123456Z")
+
+
+@change
+def to_the_tenth(asked: Record, told: Record) -> None:
+    told.put(b"WARC-Date", b"2025-01-02T03:04:05.1Z")
+
+
+@change
+def in_another_zone(asked: Record, told: Record) -> None:
+    told.put(b"WARC-Date", b"2025-01-02T03:04:05+01:00")
+
+
+@change
+def in_lower_case(asked: Record, told: Record) -> None:
+    for record in (asked, told):
+        record.fields = [(n.lower(), v) for n, v in record.fields]
+
+
+@change
+def said_twice(asked: Record, told: Record) -> None:
+    told.fields.insert(0, (b"warc-protocol", b"H2"))
+    told.add(b"WARC-Protocol", b"tls/1.3")
+
+
+@change
+def typed_twice(asked: Record, told: Record) -> None:
+    told.add(b"warc-type", b"resource")
+
+
+@change
+def without_length(asked: Record, told: Record) -> None:
+    told.drop(b"Content-Length")
+
+
+@change
+def by_sha1(asked: Record, told: Record) -> None:
+    told.drop(b"WARC-Payload-Digest")
+    told.add(b"WARC-Payload-Digest", b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ")
+
+
+@change
+def without_digest(asked: Record, told: Record) -> None:
+    told.drop(b"WARC-Payload-Digest")
+
+
+@change
+def truncated(asked: Record, told: Record) -> None:
+    told.add(b"WARC-Truncated", b"length")
+
+
+@change
+def in_segments(asked: Record, told: Record) -> None:
+    told.add(b"WARC-Segment-Number", b"1")
+
+
+@change
+def with_a_folded_field(asked: Record, told: Record) -> None:
+    told.add(b"WARC-Payload", b"x\r\n WARC-Truncated: length")
+
+
+@change
+def with_odd_text(asked: Record, told: Record) -> None:
+    told.add(b"X-Crawler", "ü, \u00a0".encode())
+    asked.add(b"X-Crawler", b"\xfc ")
+
+
+@change
+def with_an_empty_field(asked: Record, told: Record) -> None:
+    told.add(b"WARC-Truncated", b"")
+
+
+@change
+def bracketed(asked: Record, told: Record) -> None:
+    for record in (asked, told):
+        record.put(b"WARC-Target-URI", b"<%b>" % record.value(b"WARC-Target-URI"))
+
+
+@change
+def of_another_address(asked: Record, told: Record) -> None:
+    asked.put(b"WARC-Target-URI", b"https://example.test/another")
+
+
+@change
+def of_another_type(asked: Record, told: Record) -> None:
+    told.put(b"WARC-Type", b"Response")
+
+
+@change
+def a_resource(asked: Record, told: Record) -> None:
+    told.put(b"WARC-Type", b"resource")
+
+
+@change
+def refers_to_a_record(asked: Record, told: Record) -> None:
+    told.add(b"WARC-Refers-To", b"<urn:uuid:first>")
+
+
+@change
+def of_old_http(asked: Record, told: Record) -> None:
+    asked.block = asked.block.replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1)
+    told.block = told.block.replace(b"HTTP/1.1 ", b"HTTP/1.0 ", 1)
+
+
+@change
+def of_new_http(asked: Record, told: Record) -> None:
+    told.block = told.block.replace(b"HTTP/1.1 ", b"HTTP/2 ", 1)
+
+
+@change
+def without_a_head(asked: Record, told: Record) -> None:
+    told.block = told.block.partition(b"\r\n\r\n")[2]
+    told.drop(b"Content-Length")
+    told.add(b"Content-Length", b"%d" % len(told.block))
+
+
+@change
+def with_the_whole_address(asked: Record, told: Record) -> None:
+    asked.block = asked.block.replace(b"GET /", b"GET https://example.test/", 1)
+    asked.drop(b"Content-Length")
+    asked.add(b"Content-Length", b"%d" % len(asked.block))
+
+
+@change
+def too_short(asked: Record, told: Record) -> None:
+    told.put(b"Content-Length", b"%d" % (len(told.block) - 1))
+
+
+@change
+def too_long(asked: Record, told: Record) -> None:
+    asked.put(b"Content-Length", b"%d" % (len(asked.block) + 1))
+
+
+def exchange(number: int, body: bytes = b"<p>page</p>", method: str = "GET") -> Exchange:
+    request = Request(
+        method, f"https://example.test/{number}?a=1", (("User-Agent", "x"), ("Cookie", "sid=1"))
+    )
+    moment = MOMENT + timedelta(seconds=number)
+    headers = (("Content-Type", "text/html"), ("Vary", "Cookie"))
+    return Exchange(request, 200, "OK", headers, body, moment, "default", 2 * number + 1, 2 * number + 2)
+
+
+def recorded(root: Path, exchanges: list[Exchange]) -> list[tuple[Record, Record]]:
+    """The requests and answers that our writer leaves, without what is ours in them."""
+    with Writer.open(root) as writer:
+        for one in exchanges:
+            writer.exchange(one)
+    place = FilePlace(root / "archive" / "data-00000.warc.gz")
+    records = []
+    for item in list(scan(place))[1:]:
+        data = warc.unpack(place.read(item.offset, item.length), place, item.offset)
+        head, _, block = data.partition(b"\r\n\r\n")
+        records.append(Record(FIELD.findall(head + b"\r\n", 10), block[:-4]))
+        records[-1].drop(b"WARC-Stillweb-")
+    place.close()
+    return list(zip(records[::2], records[1::2], strict=True))
+
+
+def archive(records: list[Record], version: bytes = b"1.1") -> BytesPlace:
+    """Records as gzip members of no special kind."""
+    out = b""
+    for record in records:
+        lines = b"".join(b"%b: %b\r\n" % field for field in record.fields)
+        out += gzip.compress(b"WARC/%b\r\n%b\r\n%b\r\n\r\n" % (version, lines, record.block), mtime=0)
+    return BytesPlace(out)
+
+
+def built(place: BytesPlace) -> tuple[list[bytes], list[str]]:
+    found = assemble([scan_file(place, "x", lambda _: None, 1)], Archives({"x": place}))
+    return found.lines, found.notes
+
+
+def told_by_both(monkeypatch: pytest.MonkeyPatch, place: BytesPlace) -> tuple[list[bytes], list[bool]]:
+    """The index lines, the same by both ways, and of each two records that were looked at whether they were taken."""
+    taken: list[bool] = []
+    take = SwiftPairs.take
+
+    def seen(*values: object) -> bool:
+        taken.append(take(*values))  # type: ignore[arg-type]
+        return taken[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SwiftPairs, "take", lambda *_: False)
+        expected = built(place)
+    with monkeypatch.context() as patched:
+        patched.setattr(SwiftPairs, "take", seen)
+        found = built(place)
+    assert found == expected
+    return found[0], taken
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("answer_first", [False, True])
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        ["to_the_second"],
+        ["to_the_microsecond"],
+        ["to_the_tenth"],
+        ["by_sha1"],
+        ["in_lower_case"],
+        ["said_twice"],
+        ["of_old_http"],
+        ["with_odd_text"],
+        ["named_by_the_request"],
+        ["naming_each_other"],
+    ],
+    ids=lambda names: "+".join(names) or "as_it_is",
+)
+def test_plain_pairs_are_taken_whoever_comes_first_and_names_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], answer_first: bool, version: bytes
+) -> None:
+    records = []
+    for asked, told in recorded(tmp_path / "s", [exchange(n, b"<p>%d</p>" % n) for n in range(4)]):
+        for name in names:
+            changes[name](asked, told)
+        records += [told, asked] if answer_first else [asked, told]
+    lines, taken = told_by_both(monkeypatch, archive(records, version))
+    assert len(lines) == 4
+    assert taken == [True] * 4
+
+
+@pytest.mark.parametrize(
+    "name", ["naming_another", "naming_none", "in_another_zone", "without_length", "without_digest", "truncated",
+             "in_segments", "with_a_folded_field", "with_an_empty_field", "bracketed",
+             "of_another_address", "of_another_type", "a_resource", "refers_to_a_record", "of_new_http",
+             "without_a_head", "with_the_whole_address", "too_short", "too_long"],
+)  # fmt: skip
+def test_what_is_not_plainly_a_pair_goes_the_long_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    ((asked, told),) = recorded(tmp_path / "s", [exchange(0)])
+    changes[name](asked, told)
+    _, taken = told_by_both(monkeypatch, archive([asked, told]))
+    assert taken == [False]
+
+
+def test_records_of_one_id_go_the_long_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first, second) = recorded(tmp_path / "s", [exchange(0), exchange(1, b"<p>more</p>")])
+    second[0].put(b"WARC-Record-ID", first[0].value(b"WARC-Record-ID"))
+    second[1].put(b"WARC-Concurrent-To", first[0].value(b"WARC-Record-ID"))
+    # the request is there already when the second pair comes
+    _, taken = told_by_both(monkeypatch, archive([first[0], *second, first[1]]))
+    assert True not in taken
+
+
+numbers = st.integers(0, 3)
+pairs = st.tuples(
+    numbers, st.sampled_from(["GET", "GET", "GET", "HEAD", "POST"]), st.sampled_from([b"a", b"b", b""])
+)
+edits = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(sorted(changes))), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(pairs, min_size=1, max_size=8),
+    edits,
+    st.randoms(use_true_random=False),
+    st.sampled_from(["asked first", "answers first", "mixed"]),
+)
+def test_the_lines_are_those_of_the_long_way(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: list[tuple[int, str, bytes]],
+    made: list[tuple[int, str]],
+    chance: object,
+    order: str,
+) -> None:
+    root = tmp_path_factory.mktemp("others") / "s"
+    found = recorded(root, [exchange(number, body, method) for number, method, body in asked])
+    for at, name in made:
+        try:
+            changes[name](*found[at % len(found)])
+        except (AssertionError, StopIteration):
+            continue  # what it would change was taken away by one before
+    records = [record for pair in found for record in (pair if order == "asked first" else pair[::-1])]
+    if order == "mixed":
+        chance.shuffle(records)  # type: ignore[attr-defined]
+    told_by_both(monkeypatch, archive(records))

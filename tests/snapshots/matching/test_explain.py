@@ -1,0 +1,158 @@
+"""A miss says what came nearest, what differs, which rule would join, and how to record it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from snapshots.matching.lookup import Lookup
+from snapshots.request import Request
+from tests.support.memory_store import Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+
+
+def miss(recorded: list[Request], asked: Request) -> Lookup:
+    over = matcher(*[(r, html("x")) for r in recorded])
+    lookup = over.lookup(asked, over.session())
+    assert lookup.capture is None
+    return lookup
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "differs"),
+    [
+        (get(f"{A}/p?page=2&q=a"), get(f"{A}/p?page=3&q=a"), ["query page: asked '3', recorded '2'"]),
+        (get(f"{A}/p"), get(f"{A}/p?x=1"), ["query x: asked '1', not recorded"]),
+        (get(f"{A}/p?x=1"), get(f"{A}/p"), ["query x: not asked, recorded '1'"]),
+        (get(f"{A}/p?a"), get(f"{A}/p?a="), ["query a: asked '', recorded '(no value)'"]),
+        (
+            get(f"{A}/p?s=1&s=2&t=1"),
+            get(f"{A}/p?t=2&s=2&s=1"),
+            ["query t: asked '2', recorded '1'"],
+        ),
+        (get(f"{A}/p"), Request("DELETE", f"{A}/p"), ["method: asked DELETE, recorded GET"]),
+        (get(f"{A}/p"), get("https://a.test/p"), ["scheme: asked https, recorded http"]),
+        (get(f"{A}/p/one"), get(f"{A}/p/two"), ["path: asked /p/two, recorded /p/one"]),
+        (
+            post(f"{A}/api", json.dumps({"q": {"name": "cats", "n": [1, 2]}}), "application/json"),
+            post(f"{A}/api", json.dumps({"q": {"name": "dogs", "n": [1, 3]}}), "application/json"),
+            [
+                "body member q.name: asked 'dogs', recorded 'cats'",
+                "body member q.n[1]: asked '3', recorded '2'",
+            ],
+        ),
+        (
+            post(f"{A}/api", '{"n": 1, "q": "1"}', "application/json"),
+            post(f"{A}/api", '{"n": "1", "q": "1"}', "application/json"),
+            ["body member n: asked '\"1\"', recorded '1'"],
+        ),
+        (post(f"{A}/f", "a=1&b=2"), post(f"{A}/f", "a=1&b=3"), ["body field b: asked '3', recorded '2'"]),
+        (post(f"{A}/f", "a=1"), post(f"{A}/f"), ["body: asked no body, recorded form"]),
+        (
+            post(f"{A}/f", b"\x00\x01", "image/png"),
+            post(f"{A}/f", b"\x00\x02x", "image/png"),
+            ["body: 3 bytes asked, 2 others recorded"],
+        ),
+    ],
+)
+def test_what_differs_is_named_with_both_values(
+    recorded: Request, asked: Request, differs: list[str]
+) -> None:
+    near = miss([recorded], asked).explain()
+    assert near[0].differs == differs
+
+
+def test_a_body_of_the_same_kind_is_nearer() -> None:
+    same, other = post(f"{A}/p", '{"q": 1}', "application/json"), post(f"{A}/p", "a=1")
+    lookup = miss([other, same], post(f"{A}/p", '{"q": 1, "n": 2, "m": 3}', "application/json"))
+    assert lookup.nearest[0].differs == [
+        "body member n: asked '2', not recorded",
+        "body member m: asked '3', not recorded",
+    ]
+
+
+def test_the_nearest_come_first_and_are_few() -> None:
+    lookup = miss([get(f"{A}/p?a={n}&b=1&c={n}") for n in range(8)], get(f"{A}/p?a=1&b=1&c=3"))
+    assert len(lookup.nearest) == 3
+    assert lookup.nearest[0].capture.url in (f"{A}/p?a=1&b=1&c=1", f"{A}/p?a=3&b=1&c=3")
+
+
+def test_the_rule_that_would_join_is_named() -> None:
+    busted = [(get(f"{A}/d?_=170000000000{n}"), html(f"page {n}")) for n in range(2)]
+    over = matcher(*busted)
+    (near, *_) = over.lookup(get(f"{A}/d?_=1700000000009"), over.session()).explain()
+    assert near.rule == "cache-buster"
+    strict = matcher((get(f"{A}/p"), html("x")))
+    assert strict.lookup(get(f"{A}/p?gclid=1"), accept="canonical").explain()[0].rule == "tracking"
+
+
+def test_another_state_is_told_in_words() -> None:
+    change = post(f"{A}/filter", "category=toys")
+    over = matcher(
+        (get(f"{A}/list"), html("all")), (change, redirect("/list")), (get(f"{A}/list"), html("toys"))
+    )
+    replay = Replay(over)
+    replay.ask(post(f"{A}/filter", "category=tools"))
+    replay.ask(get(f"{A}/list"))
+    told = [line for near in replay.last.explain() for line in near.differs]
+    assert "state: recorded before any change; this session did POST /filter" in told
+    assert "state: recorded after POST /filter (category=toys); this session did POST /filter" in told
+
+
+def test_a_header_and_a_cookie_are_told() -> None:
+    over = matcher((get(f"{A}/p", accept_language="en"), html("x", 200, ("Vary", "Accept-Language"))))
+    lookup = over.lookup(get(f"{A}/p", accept_language="fr"), accept="canonical")
+    assert lookup.explain()[0].differs == ["header accept-language: asked 'fr', recorded 'en'"]
+    over = matcher(*[(get(f"{A}/p", cookie=f"shelf={v}"), html(v)) for v in ("upper", "lower")])
+    told = over.lookup(get(f"{A}/p", cookie="shelf=third")).explain()[0].differs
+    assert told == ["cookie shelf: not as recorded"]
+
+
+def test_nothing_near_is_nothing_told() -> None:
+    assert miss([get("http://b.test/")], get(f"{A}/p")).explain() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        (get(f"{A}/p?x=1&y=2"), "stillweb record -o LAYER 'http://a.test/p?x=1&y=2'"),
+        (
+            post(f"{A}/f", "a=it's"),
+            "stillweb record -o LAYER -- curl -X POST -H 'Content-Type: application/x-www-form-urlencoded'"
+            " --data-raw 'a=it'\"'\"'s' http://a.test/f",
+        ),
+        (
+            post(f"{A}/f", b"\xff", "image/png"),
+            "stillweb record -o LAYER -- curl -X POST -H 'Content-Type: image/png' --data-binary @BODY"
+            " http://a.test/f",
+        ),
+    ],
+)
+def test_the_command_that_would_record_it(asked: Request, command: str) -> None:
+    assert miss([], asked).remedy == command
+
+
+@pytest.mark.parametrize(
+    ("request_", "marked"),
+    [
+        (get(f"{A}/favicon.ico"), True),
+        (post("https://www.google-analytics.com/g/collect?v=2"), True),
+        (post(f"{A}/api/telemetry", "{}", "application/json"), True),
+        (post(f"{A}/x", "", "text/ping"), True),
+        (get("https://notgoogle-analytics.com/p"), False),
+        (get(f"{A}/collection"), False),
+        (get(f"{A}/p?x=/favicon.ico"), False),
+    ],
+)
+def test_misses_that_do_not_matter_are_marked(request_: Request, marked: bool) -> None:
+    assert miss([], request_).irrelevant is marked
+
+
+def test_a_miss_that_does_not_matter_changes_no_state() -> None:
+    replay = Replay(matcher((get(f"{A}/p"), html("x"))))
+    replay.ask(post(f"{A}/collect", "n=1"))
+    assert replay.ask(get(f"{A}/p")) == "x"
+    replay.ask(post(f"{A}/order", "n=1"))
+    assert replay.ask(get(f"{A}/p")) == "miss"

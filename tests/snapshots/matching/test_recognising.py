@@ -1,0 +1,162 @@
+"""Replayed secrets find what was recorded with them, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from snapshots.identity.keys import request_key
+from snapshots.matching.ladder import Matcher
+from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from snapshots.request import Request
+from snapshots.secrets import proofs
+from snapshots.secrets.redact import MASK, PREFIX, Redactor
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post
+
+A = "http://a.test"
+KEY = "live-4f9a8b7c6d5e4f3a2b1c"
+PART = '--b\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+
+
+def recorded(*requests: Request, texts: tuple[str, ...] = ("one", "two", "three")) -> Matcher:
+    """A matcher of a recording of these requests, redacted as the recorder does."""
+    redactor = Redactor(b"k" * 32)
+    answers = (html(text, 200 + 201 * number) for number, text in enumerate(texts))
+    return matcher(*((redactor.request(r), a) for r, a in zip(requests, answers, strict=False)))
+
+
+def verdict(over: Matcher, request: Request) -> tuple[str, bool]:
+    found = over.lookup(request, over.session())
+    return found.verdict, found.ambiguous
+
+
+def basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"ann:{password}".encode()).decode()
+
+
+TYPED = {
+    "form": lambda word: post(f"{A}/in", f"user=ann&password={word}"),
+    "form, decoded": lambda word: post(f"{A}/in", f"user=ann&pwd=%26{word}+x"),
+    "json": lambda word: post(f"{A}/in", json.dumps({"user": "ann", "password": word}), "application/json"),
+    "multipart": lambda word: post(
+        f"{A}/in",
+        PART.format("user", "ann") + PART.format("password", word) + "--b--\r\n",
+        "multipart/form-data; boundary=b",
+    ),
+    "query": lambda word: get(f"{A}/in?user=ann&passwd={word}"),
+    "user info": lambda word: get(f"http://ann:{word}@a.test/in"),
+    "basic": lambda word: get(f"{A}/in", authorization=basic(word)),
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_what_is_typed_must_be_what_was_recorded(kind: str) -> None:
+    ask = TYPED[kind]
+    over = recorded(ask("apple-pie-7"))
+    assert verdict(over, ask("apple-pie-7")) == ("exact", False)
+    assert verdict(over, ask("apple-pie-8")) == ("miss", False)
+    missed = over.lookup(ask("apple-pie-8"))
+    told = repr([near.differs for near in missed.explain()]) + missed.remedy
+    assert "apple-pie" not in told
+    assert all(near.rule is None for near in missed.explain())
+    # two attempts that were answered differently are told apart too
+    both = recorded(ask("apple-pie-8"), ask("apple-pie-7"))
+    for word, text in (("apple-pie-7", "two"), ("apple-pie-8", "one")):
+        replay = Replay(both)
+        assert replay.ask(ask(word)) == text
+        assert replay.last.verdict == "exact"
+    assert verdict(both, ask("apple-pie-9")) == ("miss", False)
+
+
+KEYS = {
+    "query": (lambda key: get(f"{A}/v1?q=1&api_key={key}"), "rule:redacted"),
+    "json": (lambda key: post(f"{A}/v1", json.dumps({"api_key": key}), "application/json"), "rule:redacted"),
+    "header": (lambda key: get(f"{A}/v1", authorization=f"Bearer {key}"), "varies:credentials"),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_another_key_is_served_but_said_to_be_another(kind: str) -> None:
+    ask, other = KEYS[kind]
+    over = recorded(ask(KEY))
+    assert verdict(over, ask(KEY)) == ("exact", False)
+    assert verdict(over, ask("test-000000000000000000")) == (other, True)
+    both = recorded(ask(KEY), ask("live-0011223344556677889a"))
+    assert verdict(both, ask(KEY)) == ("exact", False)
+    assert verdict(both, ask("test-000000000000000000")) == ("miss", False)
+
+
+def test_older_pseudonyms_prove_nothing_and_so_fit_any_secret() -> None:
+    stored = post(f"{A}/in", f"user=ann&password={PREFIX}{'a' * 24}")
+    assert verdict(matcher((stored, html("in"))), TYPED["form"]("apple-pie-8")) == ("rule:redacted", True)
+    assert other_secrets(TYPED["form"](MASK), stored) == ([], False)
+
+
+def test_a_token_that_the_site_gave_in_replay_is_a_pseudonym_already() -> None:
+    over = recorded(get(f"{A}/me", authorization=f"Bearer {KEY}"))
+    name = Redactor(b"k" * 32).pseudonym(KEY)
+    assert verdict(over, get(f"{A}/me", authorization=f"Bearer {name}")) == ("exact", False)
+    # one of another login, which the site gave as well
+    assert verdict(over, get(f"{A}/me", authorization=f"Bearer {PREFIX}{'b' * 24}")) == ("exact", False)
+
+
+def test_what_a_session_has_proven_is_known_wherever_it_sends_it() -> None:
+    word = "a long apple-pie-7"
+    ask = post(f"{A}/in", json.dumps({"password": word}), "application/json")
+    again = post(f"{A}/check", json.dumps({"repeat": word}), "application/json")
+    over = recorded(ask, again)
+    replay = Replay(over)
+    assert [replay.ask(ask), replay.ask(again)] == ["one", "two"]
+    assert replay.last.verdict == "exact"
+    assert verdict(over, again) == ("miss", False)  # no field says here that it is one
+
+
+def test_proofs_depend_on_the_secret_and_on_the_snapshot() -> None:
+    one, two = Redactor(b"1" * 32), Redactor(b"2" * 32)
+    assert one.pseudonym("apple") == one.pseudonym("apple") != one.pseudonym("apples")
+    first, second = proofs.split(one.pseudonym("apple")), proofs.split(two.pseudonym("apple"))
+    assert first is not None
+    assert second is not None
+    assert first[0] != second[0]
+    assert proofs.proof("apple", first[0]) == first[1]
+    assert proofs.split(MASK) is None
+    x, y, z = (one.pseudonym(word) for word in "xyz")
+    request = post(f"{A}/in?token={x}", f"password={y}&otp={MASK}", cookie=f"sid={z}")
+    assert pseudonyms_in(request, headers=False) == {x, y}
+    assert pseudonyms_in(request, headers=True) == {x, y, z}
+
+
+def test_two_that_prove_alike_are_not_told_apart() -> None:
+    known = Recogniser()
+    name = Redactor(b"1" * 32).pseudonym("apple")
+    known.know({name: 1})
+    assert known.learn("apple") == name
+    twin = Recogniser()
+    twin.know({name: 1, name.replace(PREFIX + name[16:20], PREFIX + "ffff"): 1})
+    assert twin.learn("apple") == MASK
+
+
+def test_a_layer_has_its_own_name_for_a_secret() -> None:
+    ask = TYPED["form"]
+    low, high = Redactor(b"1" * 32), Redactor(b"2" * 32)
+    other = post(f"{A}/other", "password=apple-pie-7")
+    over = Matcher(
+        MemoryStore(
+            [
+                Recorded(low.request(ask("apple-pie-7")), html("low"), "s"),
+                Recorded(low.request(other), html("other"), "s"),
+                Recorded(high.request(ask("apple-pie-7")), html("high"), "t", 2),
+                Recorded(high.request(ask("apple-pie-8")), html("no", 401), "t", 2),
+            ]
+        )
+    )
+    for word, text in (("apple-pie-7", "high"), ("apple-pie-8", "no"), ("apple-pie-9", "miss")):
+        assert Replay(over).ask(ask(word)) == text
+    replay = Replay(over)
+    assert replay.ask(other) == "other"
+    assert (
+        over.lookup(ask("apple-pie-7"), replay.session).key.canonical
+        == request_key(high.request(ask("apple-pie-7"))).canonical
+    )

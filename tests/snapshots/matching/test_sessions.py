@@ -1,0 +1,92 @@
+"""What a session in replay holds of each site: what begins anew, what is forgotten, what is known again."""
+
+from __future__ import annotations
+
+from snapshots.capture import Response
+from snapshots.matching.ladder import Matcher
+from snapshots.request import Request
+from snapshots.states.conditions import short
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+LIST = get(f"{A}/list")
+
+
+def test_a_changing_answer_begins_anew_with_what_begins_it() -> None:
+    start, poll, texts = post(f"{A}/job", "go=1"), get(f"{A}/job/state"), ["10%", "50%", "done"]
+    over = matcher(
+        *[x for _ in range(2) for x in ((start, redirect("/")), *((poll, html(t)) for t in texts))]
+    )
+    replay = Replay(over)
+    for _ in range(2):
+        replay.ask(start)
+        for text in texts:
+            assert (replay.ask(poll), replay.last.ambiguous) == (text, False)
+
+
+def test_a_logout_forgets_what_was_chosen_before() -> None:
+    pages = [get(f"{A}/list/{n}") for n in range(4)]
+    leave, choose = post(f"{A}/logout"), post(f"{A}/filter", "by=x")
+
+    def looked(text: str, name: str) -> list[Recorded]:
+        return [Recorded(page, html(f"{text} on {page.url[-1]}"), name) for page in pages]
+
+    recorded = [*looked("all", "s0"), Recorded(leave, redirect("/"), "s0"), *looked("all", "s0")]
+    recorded += [*looked("all", "s1"), Recorded(choose, redirect("/"), "s1"), *looked("x", "s1")]
+    recorded += [Recorded(leave, redirect("/"), "s1"), *looked("all", "s1")]
+    replay = Replay(Matcher(MemoryStore(recorded)))
+    for _ in range(2):
+        for request, text in ((choose, "x on 0"), (leave, "all on 0")):
+            replay.ask(request)
+            assert (replay.ask(pages[0]), replay.last.ambiguous) == (text, False)
+
+
+def test_a_miss_moves_nothing_that_is_known() -> None:
+    over = matcher((LIST, html("all")), (post(f"{A}/filter", "by=x"), redirect("/list")), (LIST, html("x")))
+    replay = Replay(over)
+    replay.ask(post(f"{A}/filter", "by=x"))
+    told, version = replay.session.describe("a.test"), replay.session.version
+    replay.session.answered(over.lookup(get(f"{A}/none"), replay.session))
+    assert (replay.session.describe("a.test"), replay.session.version) == (told, version)
+    assert replay.ask(LIST) == "x"
+
+
+def test_a_cookie_is_known_again_when_a_recorded_answer_sets_it() -> None:
+    def look(value: str) -> Request:
+        return get(LIST.url, cookie=f"shelf={value}")
+
+    def choose(value: str) -> Request:
+        return post(f"{A}/shelf", f"shelf={value}")
+
+    store = MemoryStore(
+        [
+            Recorded(LIST, html("all")),
+            *(x for v in ("upper", "lower") for x in (
+                Recorded(choose(v), redirect("/list", ("Set-Cookie", f"shelf={v}"))), Recorded(look(v), html(v)))),
+        ]
+    )  # fmt: skip
+    name = short("shelf")
+    for number, value in ((1, "upper"), (3, "lower")):
+        store.changed(number, state=f"!{name}", changes=False)  # whatever cookie the request has
+        store.changed(number + 1, state=f"c.{name}={short(value)}")
+    replay = Replay(Matcher(store))
+    assert replay.ask(look("upper")) == "upper"
+    assert replay.ask(choose("other")) == "miss"
+    assert replay.ask(look("upper")) == "miss", "the answer that was not recorded may have set another one"
+    assert replay.ask(choose("upper")) == ""
+    assert replay.ask(look("upper")) == "upper"
+
+
+def test_a_question_that_was_not_recorded_changes_nothing_where_others_like_it_did_not() -> None:
+    def ask(q: str) -> Request:
+        return post(f"{A}/api", f'{{"q": "{q}"}}', "application/json")
+
+    long = Response(200, "OK", (("Content-Type", "application/json"),), b'["%s"]' % (b"x" * 300))
+    saved = (post(f"{A}/save", "x=1"), redirect("/list"))
+    over = matcher((LIST, html("list")), (ask("a"), long), saved, (LIST, html("saved")))
+    replay = Replay(over)
+    assert replay.ask(ask("b")) == "miss"
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("list", False)
+    assert replay.ask(post(f"{A}/other", '{"q": "b"}', "application/json")) == "miss"
+    replay.ask(LIST)
+    assert replay.last.ambiguous, "what nobody ever asked may have changed something"

@@ -1,0 +1,429 @@
+"""Secrets never reach what is stored, and what is stored still fits together."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshots.capture import Response
+from snapshots.errors import DamagedInput
+from snapshots.http import encodings
+from snapshots.request import Request
+from snapshots.secrets import credentials
+from snapshots.secrets.credentials import looks_random, secret_cookie
+from snapshots.secrets.redact import MASK, PREFIX, Redactor, altered, mask, snapshot_key
+from snapshots.secrets.sought import Sought
+
+SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
+TOKEN = "tok_9aB3xK7mQ2wE5rT8yU1i"
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor(b"k" * 32)
+
+
+def answer(body: bytes, *headers: tuple[str, str]) -> Response:
+    return Response(200, "OK", (*headers, ("Content-Length", str(len(body)))), body)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("Authorization", f"Bearer {TOKEN}", TOKEN),
+        (
+            "Proxy-Authorization",
+            "Basic " + base64.b64encode(b"me:hunter2hunter2").decode(),
+            "bWU6aHVudGVyMmh1bnRlcjI=",
+        ),
+        ("X-API-KEY", "0123456789abcdef", "0123456789abcdef"),
+        ("x-auth-token", TOKEN, TOKEN),
+        ("Ocp-Apim-Subscription-Key", "abc", None),
+        ("api-key", TOKEN, TOKEN),
+        ("Accept", "text/html", None),
+        ("X-CSRF-Token", TOKEN, None),
+    ],
+)
+def test_headers_that_carry_credentials(
+    redactor: Redactor, name: str, value: str, secret: str | None
+) -> None:
+    ((got_name, got),) = redactor.headers(((name, value),))
+    assert got_name == name
+    if secret is None:
+        assert got == value
+    else:
+        assert secret not in got
+        assert redactor.pseudonym(secret) in got
+        assert got.startswith(("Bearer " + PREFIX, "Basic " + PREFIX, PREFIX))
+
+
+def test_a_session_cookie_is_the_same_in_every_place(redactor: Redactor) -> None:
+    name = redactor.pseudonym(SESSION)
+    first = redactor.response(
+        answer(
+            f"<a href='/x;jsessionid={SESSION}'>".encode(),
+            ("Set-Cookie", f"sid={SESSION}; Path=/; HttpOnly"),
+            ("Content-Type", "text/html"),
+        )
+    )
+    assert first.header("set-cookie") == f"sid={name}; Path=/; HttpOnly"
+    assert SESSION.encode() not in first.body
+    assert first.header("content-length") == str(len(first.body))
+    request = redactor.request(
+        Request(
+            "GET",
+            f"https://a.test/x;jsessionid={SESSION}?q=1",
+            (("Cookie", f"lang=en; sid={SESSION}; theme=dark"),),
+        )
+    )
+    assert request.url == f"https://a.test/x;jsessionid={name}?q=1"
+    assert request.header("cookie") == f"lang=en; sid={name}; theme=dark"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "secret"),
+    [
+        ("lang=en", False),
+        ("theme=dark", False),
+        ("filter=abc", False),
+        ("filters=species:Adelie;year:2008", False),
+        ("tz=Europe%2FBerlin", False),
+        ("page_size=50", False),
+        ("logged_in=yes", False),
+        ("cookieconsent=CPx12Ab34Cd56Ef78Gh90Ij", False),
+        ("last_seen=2024-01-01T00:00:00Z", False),
+        ("species=Gentoo", False),
+        ("sid=deleted", False),
+        (f"sid={SESSION}", True),
+        ("PHPSESSID=abc123", True),
+        ("JSESSIONID=0A1B2C3D4E5F60718293A4B5C6D7E8F9", True),
+        ("connect.sid=s%3Aqw12er34ty56ui78op90.as12df34", True),
+        ("csrftoken=mZ8d3Kq0XwPvLr5Tn7Hs", True),
+        ("visitor=550e8400-e29b-41d4-a716-446655440000", True),
+        ("x=9f86d081884c7d659a2feaa0c55ad015", True),
+    ],
+)
+def test_cookies_that_are_choices_are_kept(redactor: Redactor, cookie: str, secret: bool) -> None:
+    ((_, sent),) = redactor.headers((("Cookie", cookie),))
+    ((_, set_),) = Redactor(b"k" * 32).headers((("Set-Cookie", cookie.split(";")[0]),))
+    assert (sent != cookie) is secret
+    assert (PREFIX in set_) is secret
+
+
+def test_query_and_user_info(redactor: Redactor) -> None:
+    url = "https://bob:s3cretpass@a.test/p?q=a%20b&api_key=K%2F1abcdefgh&page=2&token=1"
+    got = redactor.url(url)
+    assert got == (
+        f"https://bob:{redactor.pseudonym('s3cretpass')}@a.test/p?q=a%20b&api_key={redactor.pseudonym('K/1abcdefgh')}&page=2&token=1"
+    )
+    assert TOKEN not in redactor.url(f"https://a.test/#access_token={TOKEN}")
+    plain = "https://a.test/p?q=a%20b&page=2"
+    assert redactor.url(plain) is plain
+
+
+def test_a_password_in_a_form_is_replaced_and_found_again_in_other_forms(redactor: Redactor) -> None:
+    body = b"user=bob&password=My+p%40ss+word+99&remember=1"
+    request = Request(
+        "POST",
+        "https://a.test/login",
+        (("Content-Type", "application/x-www-form-urlencoded"), ("Content-Length", str(len(body)))),
+        body,
+    )
+    got = redactor.request(request)
+    name = redactor.pseudonym("My p@ss word 99")
+    assert got.body == f"user=bob&password={name}&remember=1".encode()
+    assert got.header("content-length") == str(len(got.body))
+    assert redactor.body(b"you sent My p@ss word 99!") == f"you sent {name}!".encode()
+
+
+def test_a_password_in_unescaped_bytes_is_replaced_whole(redactor: Redactor) -> None:
+    # in Latin-1 the second byte of "à" is a no-break space
+    media = (("Content-Type", "application/x-www-form-urlencoded"),)
+    raw = redactor.request(
+        Request("POST", "http://a.test/", media, "user=à&password=à-geheim\u00a0rest&b=ß".encode())
+    )
+    assert "geheim" not in raw.body.decode()
+    assert "rest" not in raw.body.decode()
+    escaped = redactor.request(Request("POST", "http://a.test/", media, b"password=%C3%A0-geheim%C2%A0rest"))
+    name = escaped.body.decode().partition("=")[2]
+    assert raw.body.decode() == f"user=à&password={name}&b=ß"
+    other = redactor.request(Request("POST", "http://a.test/", media, b"password=geheim\xa0rest&b=1"))
+    assert b"rest" not in other.body
+    assert other.body.endswith(b"&b=1")
+
+
+def test_a_short_password_is_replaced_in_its_field_only(redactor: Redactor) -> None:
+    form = (("Content-Type", "application/x-www-form-urlencoded"),)
+    assert b"1234" not in redactor.request(Request("POST", "https://a.test/", form, b"pwd=1234")).body
+    page = b"in 1234 there was a word"
+    assert redactor.body(page) is page
+
+
+def test_json_and_multipart_fields(redactor: Redactor) -> None:
+    sent = json.dumps({"user": "bob", "password": 'a"b/c\\d12345', "n": [1, 2]}).encode()
+    got = redactor.request(Request("POST", "https://a.test/", (("Content-Type", "application/json"),), sent))
+    assert json.loads(got.body) == {
+        "user": "bob",
+        "password": redactor.pseudonym('a"b/c\\d12345'),
+        "n": [1, 2],
+    }
+    parts = b'--x\r\nContent-Disposition: form-data; name="note"\r\n\r\nhi\r\n--x\r\nContent-Disposition: form-data; name="password"\r\n\r\ncorrect horse\r\n--x--\r\n'
+    got = redactor.request(
+        Request("POST", "https://a.test/", (("Content-Type", "multipart/form-data; boundary=x"),), parts)
+    )
+    assert got.body == parts.replace(b"correct horse", redactor.pseudonym("correct horse").encode())
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", None])
+def test_encoded_bodies_are_rewritten_only_when_needed(redactor: Redactor, coding: str | None) -> None:
+    headers = (("Content-Type", "text/html"), *((("Content-Encoding", coding),) if coding else ()))
+    clean = answer(encodings.encode(b"<p>nothing here</p>" * 50, coding), *headers)
+    assert redactor.response(clean) is clean
+    redactor.learn(SESSION)
+    assert redactor.response(clean) is clean
+    dirty = answer(
+        encodings.encode(b"<p>" + SESSION.encode() + b"</p>", coding), *headers, ("Content-MD5", "x")
+    )
+    got = redactor.response(dirty)
+    assert encodings.decode(got.body, coding) == f"<p>{redactor.pseudonym(SESSION)}</p>".encode()
+    assert got.header("content-length") == str(len(got.body))
+    assert got.header("content-encoding") == coding
+    assert got.header("content-md5") is None
+
+
+def test_a_body_that_is_not_what_its_encoding_says(redactor: Redactor) -> None:
+    redactor.learn(SESSION)
+    got = redactor.response(
+        answer(SESSION.encode(), ("Content-Encoding", "gzip"), ("Content-Type", "text/plain"))
+    )
+    assert got.body == redactor.pseudonym(SESSION).encode()
+
+
+def test_a_token_that_a_server_hands_out_is_learned(redactor: Redactor) -> None:
+    got = redactor.response(
+        answer(
+            json.dumps({"access_token": TOKEN, "expires_in": 3600}).encode(),
+            ("Content-Type", "application/json"),
+        )
+    )
+    assert json.loads(got.body)["access_token"] == redactor.pseudonym(TOKEN)
+    sent = redactor.request(Request("GET", "https://a.test/", (("Authorization", f"Bearer {TOKEN}"),)))
+    assert sent.header("authorization") == f"Bearer {redactor.pseudonym(TOKEN)}"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "AKIA" + "ABCDEFGHIJKLMNOP",
+        "AIza" + "SyA1234567890abcdefghijklmnopqrstuv",
+        "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+        "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+        "sk-proj-" + "abcDEF123456ghiJKL7890mnop",
+    ],
+)
+def test_well_known_formats_wherever_they_are(redactor: Redactor, secret: str) -> None:
+    got = redactor.request(Request("GET", f"https://a.test/?x={secret}"))
+    assert got.url == f"https://a.test/?x={redactor.pseudonym(secret)}"
+    page = redactor.response(answer(f"<script>k='{secret}'</script>".encode(), ("Content-Type", "text/html")))
+    assert secret.encode() not in page.body
+
+
+def test_binary_bodies_are_left_alone_unless_a_learned_secret_is_in_them(redactor: Redactor) -> None:
+    image = answer(b"\x89PNG" + bytes(range(256)) * 20, ("Content-Type", "image/png"))
+    redactor.learn(SESSION)
+    assert redactor.response(image) is image
+    assert (
+        SESSION.encode()
+        not in redactor.response(answer(b"\0" + SESSION.encode(), ("Content-Type", "font/woff2"))).body
+    )
+
+
+class Rewound:
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data, self.size = data, size
+
+    def __iter__(self):
+        return (self.data[i : i + self.size] for i in range(0, len(self.data), self.size))
+
+
+@pytest.mark.parametrize("coding", [None, "gzip", "br", "zstd"])
+@pytest.mark.parametrize("size", [1, 7, 64, 5000])
+def test_streams(redactor: Redactor, coding: str | None, size: int) -> None:
+    plain = b"".join(b"%d " % i + SESSION.encode() for i in range(60))
+    headers = (("Content-Encoding", coding),) if coding else ()
+    body = encodings.encode(plain, coding)
+    assert redactor.pieces(Rewound(body, size), headers) is None
+    redactor.learn(SESSION)
+    pieces = redactor.pieces(Rewound(body, size), headers)
+    assert pieces is not None
+    assert encodings.decode(b"".join(pieces), coding) == plain.replace(
+        SESSION.encode(), redactor.pseudonym(SESSION).encode()
+    )
+    assert redactor.pieces(Rewound(encodings.encode(b"clean" * 99, coding), size), headers) is None
+
+
+def test_headers_of_a_changed_body() -> None:
+    before = (("Content-Length", "3"), ("ETag", "e"), ("Digest", "d"))
+    assert altered(before) == (("ETag", "e"),)
+    assert altered(before, 5) == (("ETag", "e"), ("Content-Length", "5"))
+
+
+def test_key_is_private_stable_and_differs_by_snapshot(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    key = snapshot_key("salt", state)
+    assert stat.S_IMODE((state / "redaction.key").stat().st_mode) == 0o600
+    assert snapshot_key("salt", state) == key
+    assert snapshot_key("other", state) != key
+    assert snapshot_key("salt", tmp_path / "another user") != key
+    (state / "redaction.key").write_text("broken")
+    with pytest.raises(DamagedInput, match=r"redaction\.key"):
+        snapshot_key("salt", state)
+
+
+def test_reopening_a_snapshot_gives_the_same_pseudonyms_and_its_files_hold_no_key(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snap"
+    snapshot.mkdir()
+    first = Redactor.for_snapshot(snapshot, tmp_path / "state")
+    again = Redactor.for_snapshot(snapshot, tmp_path / "state")
+    assert first.pseudonym(SESSION) == again.pseudonym(SESSION)
+    salt = json.loads((snapshot / "stillweb" / "redaction.json").read_text())["salt"]
+    assert Redactor(salt.encode()).pseudonym(SESSION) != first.pseudonym(SESSION)
+    (snapshot / "stillweb" / "redaction.json").write_text("{}")
+    with pytest.raises(DamagedInput, match=r"redaction\.json"):
+        Redactor.for_snapshot(snapshot, tmp_path / "state")
+
+
+def test_many_processes_agree_on_one_key(tmp_path: Path) -> None:
+    keys: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: keys.append(snapshot_key("s", tmp_path / "state"))) for _ in range(12)
+    ]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert len(keys) == 12
+    assert len(set(keys)) == 1
+    assert [p.name for p in (tmp_path / "state").iterdir()] == ["redaction.key"]
+
+
+def test_mask_joins_what_differs_only_in_a_secret(redactor: Redactor) -> None:
+    headers = (("Content-Type", "application/x-www-form-urlencoded"),)
+    one = Request("POST", "https://a.test/login?api_key=11111111abc", headers, b"user=bob&password=aaaaaaaa1")
+    two = Request("POST", "https://a.test/login?api_key=2222222xyz", headers, b"user=bob&password=bbbbbbbb2")
+    other = Request(
+        "POST", "https://a.test/login?api_key=2222222xyz", headers, b"user=eve&password=bbbbbbbb2"
+    )
+    assert mask(one).body == mask(two).body == mask(redactor.request(one)).body
+    assert mask(one).url == mask(redactor.request(two)).url
+    assert MASK in mask(one).url
+    assert mask(one).body != mask(other).body
+    plain = Request("GET", "https://a.test/?q=1")
+    assert mask(plain) is plain
+
+
+def test_redacting_twice_changes_nothing_more(redactor: Redactor) -> None:
+    request = Request(
+        "POST", "https://a.test/?access_token=" + TOKEN,
+        (("Cookie", f"sid={SESSION}"), ("Authorization", f"Bearer {TOKEN}"), ("Content-Type", "application/x-www-form-urlencoded")),
+        b"password=hunter2hunter2",
+    )  # fmt: skip
+    once = redactor.request(request)
+    assert redactor.request(once) is once
+
+
+@given(
+    st.dictionaries(st.binary(min_size=3, max_size=9), st.just(b"<x>"), min_size=1, max_size=60),
+    st.lists(st.integers(0, 59)),
+    st.binary(max_size=60),
+    st.integers(1, 40),
+)
+def test_sought_finds_all_in_any_pieces(
+    names: dict[bytes, bytes], picks: list[int], filler: bytes, size: int
+) -> None:
+    sought = Sought()
+    for name, value in names.items():
+        sought.add({name: value})
+    strings = list(names)
+    data = filler.join(strings[i % len(strings)] for i in picks)
+    pieces = [data[i : i + size] for i in range(0, len(data), size)]
+    assert sought.occurs_in(pieces) == any(s in data for s in strings)
+    replaced = sought.replace(data)
+    assert (replaced is data) == (not any(s in data for s in strings))
+    if all(b"<" not in s and b">" not in s and b"x" not in s for s in strings) and b"<x>" not in filler:
+        assert b"".join(sought.replace_pieces(pieces)).count(b"<x>") >= (1 if replaced is not data else 0)
+
+
+def test_gzip_is_deterministic() -> None:
+    assert encodings.encode(b"abc" * 100, "gzip") == encodings.encode(b"abc" * 100, "gzip")
+    assert gzip.decompress(encodings.encode(b"abc", "gzip")) == b"abc"
+
+
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz-_ ", max_size=40))
+def test_words_are_no_secrets(text: str) -> None:
+    assert not looks_random(text)
+    assert not secret_cookie("choice", text)
+
+
+_PARTS = (b"access", b"Refresh", b"api", b"client", b"_", b"-", b"token", b"ToKen", b"SECRET", b"key", b'"', b"'", b":", b"=", b" ", b"\n")  # fmt: skip
+_VALUES = (b"abcdefghijklmnop1234", b"api_key:abcdefghijk", b"x")
+
+
+@given(st.lists(st.sampled_from((*_PARTS, *_VALUES)), max_size=24).map(b"".join))
+def test_what_is_handed_out_is_found_as_by_looking_everywhere(data: bytes) -> None:
+    for text in (data, b'{"api-Token": "' + data, b"clientSECRET='abcdefghijklmnop1234'" + data):
+        found = [match.span() for match in credentials.given(text)]
+        assert found == [match.span() for match in credentials.GIVEN.finditer(text)]
+
+
+def test_cookies_are_told_apart_without_a_space_between_them(redactor: Redactor) -> None:
+    ((_, got),) = redactor.headers((("Cookie", f"lang=en;session={TOKEN};theme=dark"),))
+    assert got == f"lang=en;session={redactor.pseudonym(TOKEN)};theme=dark"
+
+
+def test_user_info_in_a_header_needs_no_query(redactor: Redactor) -> None:
+    ((_, got),) = redactor.headers((("Location", "https://me:hunter2hunter2@h.test/"),))
+    assert got == f"https://me:{redactor.pseudonym('hunter2hunter2')}@h.test/"
+
+
+def test_a_known_secret_is_replaced_in_a_large_request(
+    redactor: Redactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snapshots.secrets.redact.LIMIT", 100)
+    redactor.learn(TOKEN)
+    sent = b"x" * 200 + TOKEN.encode()
+    request = redactor.request(Request("POST", "http://a.test/", (("Content-Type", "text/plain"),), sent))
+    assert request.body == b"x" * 200 + redactor.pseudonym(TOKEN).encode()
+
+
+@pytest.mark.parametrize(
+    ("media", "sent"),
+    [
+        ("application/x-www-form-urlencoded", b"a=" + b"x" * 200 + b"&password=" + TOKEN.encode()),
+        ("application/json", b'{"a": "' + b"x" * 200 + b'", "password": "' + TOKEN.encode() + b'"}'),
+        (
+            "multipart/form-data; boundary=B",
+            b'--B\r\nContent-Disposition: form-data; name="f"; filename="x"\r\n\r\n' + b"\r\n-x\0" * 3000
+            + b'\r\n--B\r\nContent-Disposition: form-data; name="password"\r\n\r\n' + TOKEN.encode() + b"\r\n--B--\r\n",
+        ),
+    ],
+)  # fmt: skip
+def test_a_secret_field_of_a_large_request_is_learned(
+    redactor: Redactor, monkeypatch: pytest.MonkeyPatch, media: str, sent: bytes
+) -> None:
+    monkeypatch.setattr("snapshots.secrets.redact.LIMIT", 100)
+    request = redactor.request(Request("POST", "http://a.test/", (("Content-Type", media),), sent))
+    assert request.body == sent.replace(TOKEN.encode(), redactor.pseudonym(TOKEN).encode())
+
+
+@pytest.mark.parametrize("name", ["HX-Redirect", "Location", "Referer", "X-Next"])
+def test_an_address_without_a_host_in_a_header_hides_its_secrets(redactor: Redactor, name: str) -> None:
+    ((_, got),) = redactor.headers(((name, f"/back?password={TOKEN}&page=2"),))
+    assert got == f"/back?password={redactor.pseudonym(TOKEN)}&page=2"

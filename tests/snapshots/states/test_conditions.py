@@ -1,0 +1,55 @@
+"""Conditions as the index holds them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshots.states.conditions import Conditions, Effect, Sequence, read, write
+
+slots = st.text("0123456789abcdef", min_size=8, max_size=8)
+many = st.frozensets(slots | st.just("-"), min_size=1, max_size=3)
+
+
+@given(
+    st.builds(
+        Conditions,
+        held=st.lists(st.tuples(slots, slots), max_size=3).map(tuple),
+        one_of=st.lists(st.tuples(slots, many), max_size=2).map(lambda x: tuple(sorted(x, key=repr))),
+        mostly=st.lists(st.tuples(slots, many), max_size=2).map(lambda x: tuple(sorted(x, key=repr))),
+        free=st.frozensets(slots, max_size=2),
+        cookies=st.lists(st.tuples(slots, slots | st.just("-")), max_size=2).map(lambda x: tuple(sorted(x))),
+        not_other=st.lists(st.tuples(slots, slots), max_size=2).map(lambda x: tuple(sorted(x))),
+        carried=st.lists(st.tuples(slots, slots), max_size=2).map(lambda x: tuple(sorted(x))),
+        sets=st.frozensets(slots, max_size=2),
+        sequence=st.none()
+        | st.builds(Sequence, slots, st.integers(0, 99), slots | st.sampled_from(["*", "-"])),
+        issued=st.frozensets(
+            st.text(st.characters(codec="utf-8"), max_size=8).map(lambda t: f"form:{t}"), max_size=2
+        ),
+        during=st.booleans(),
+        never=st.booleans(),
+        literal=st.booleans(),
+        keyed=st.booleans(),
+        begins=st.booleans(),
+        effect=st.none() | st.builds(Effect, slots, st.sampled_from("=~+"), slots, st.booleans()),
+    )
+)
+def test_conditions_are_read_as_they_were_written(conditions: Conditions) -> None:
+    text = write(conditions)
+    assert "\n" not in text
+    assert write(read(text)) == text
+    found = read(text)
+    assert (found.held, found.effect, found.sequence, found.issued, found.carried) == (
+        conditions.held, conditions.effect, conditions.sequence, conditions.issued, conditions.carried,
+    )  # fmt: skip
+
+
+def test_conditions_of_another_make_fit_nothing() -> None:
+    assert read("something else").never
+
+
+def test_a_place_that_is_no_number_is_the_first() -> None:
+    sequence = read("#12345678.²/*").sequence
+    assert sequence is not None
+    assert (sequence.key, sequence.place, sequence.since) == ("12345678", 0, "*")

@@ -1,0 +1,95 @@
+"""Archives taken into a snapshot keep what they hold."""
+
+from pathlib import Path
+
+import pytest
+
+from snapshots.profile import Profile
+from snapshots.snapshot import Snapshot
+from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.verifying import verify
+from snapshots.wacz import seal
+from snapshots.writer import Writer
+from tests.snapshots.making import record, small_snapshot
+from tests.snapshots.malformed import PAGE, http, other, packed
+from tests.snapshots.malformed import record as warc_record
+
+
+def test_a_snapshot_taken_into_another_is_the_same(tmp_path: Path) -> None:
+    small_snapshot(tmp_path / "a")
+    seen: list[tuple[int, int]] = []
+    report = import_files([tmp_path / "a"], tmp_path / "b", progress=lambda *done: seen.append(done))
+    assert (report.captures, report.views, report.notes, seen) == (3, 1, [], [(1, 1)])
+    with Snapshot.open(tmp_path / "a") as a, Snapshot.open(tmp_path / "b") as b:
+        assert a.id == b.id
+        assert a.views() == b.views()
+        assert [a.read(c) for c in a.captures()] == [b.read(c) for c in b.captures()]
+    assert verify(tmp_path / "b") == []
+
+
+def test_several_archives_of_others_become_one(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: br\r\n"
+    (tmp_path / "a.warc.gz").write_bytes(packed(warc_record(http(head=head, length=False))))
+    (tmp_path / "b.warc").write_bytes(other())
+    report = import_files([tmp_path / "a.warc.gz", tmp_path / "b.warc"], tmp_path / "s")
+    assert report.captures == 2
+    sealed = seal(tmp_path / "s").path
+    assert verify(sealed) == []
+    with Snapshot.open(sealed) as snapshot:
+        answers = {c.url: snapshot.read(c) for c in snapshot.captures()}
+        assert answers["http://example.test/"].body == PAGE
+        assert answers["http://example.test/"].headers == (("Content-Length", str(len(PAGE))),)
+
+
+def test_sessions_of_one_name_follow_each_other(tmp_path: Path) -> None:
+    for name in "ab":
+        with Writer.open(tmp_path / name) as writer:
+            record(writer, f"http://example.test/{name}", b"x")
+    import_files([tmp_path / "a", tmp_path / "b"], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert sorted((c.begin, c.end) for c in snapshot.captures()) == [(1, 2), (3, 4)]
+
+
+def test_a_damaged_file_among_several_keeps_what_was_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(other())
+    (tmp_path / "b.warc").write_bytes(b"nothing of the kind")
+    with pytest.raises(Exception, match=r"b\.warc"):
+        import_files([tmp_path / "a.warc", tmp_path / "b.warc"], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert len(list(snapshot.captures())) == 1
+
+
+def test_what_was_said_over_web_sockets_is_taken_too(tmp_path: Path) -> None:
+    address = "http://example.test/live"
+    said = {"url": address, "session": "default", "messages": [{"from": "server", "text": "hello"}]}
+    for name in "ab":
+        with Writer.open(tmp_path / name) as writer:
+            record(writer, f"http://example.test/{name}", b"x")
+            writer.metadata(address, {**said, "begin": 3, "end": 4})
+    import_files([tmp_path / "a", tmp_path / "b"], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        moved = [{**said, "begin": 3, "end": 4}, {**said, "begin": 5, "end": 6}]
+        assert snapshot.all_metadata(address) == moved
+        assert list(snapshot.conversations()) == [(address, one) for one in moved]
+
+
+def test_an_answer_that_was_cut_short_stays_marked(tmp_path: Path) -> None:
+    data = warc_record(http(), fields=b"WARC-Truncated: length\r\n")
+    (tmp_path / "a.warc.gz").write_bytes(packed(data))
+    import_files([tmp_path / "a.warc.gz"], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [c.truncated for c in snapshot.captures()] == ["length"]
+
+
+def test_the_profile_is_taken_too(tmp_path: Path) -> None:
+    for name, locale in (("a", "en-GB"), ("b", "fr-FR")):
+        with Writer.open(tmp_path / name, profile=Profile(locale=locale)) as writer:
+            record(writer, f"http://example.test/{name}", b"x")
+    assert import_files([tmp_path / "a"], tmp_path / "s").notes == []
+    with Snapshot.open(tmp_path / "a") as a, Snapshot.open(tmp_path / "s") as s:
+        assert (s.profile, s.id) == (Profile(locale="en-GB"), a.id)
+    (note,) = import_files([tmp_path / "b"], tmp_path / "s").notes
+    assert "another profile" in note
+    with Snapshot.open(tmp_path / "s") as s:
+        assert s.profile == Profile(locale="en-GB")
+    assert verify(tmp_path / "s") == []

@@ -216,7 +216,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
         comparisons,
         [
             ("o.metrics.get(metric) or 0.0 for o in group", "o.metrics.get(metric) or 1.0 for o in group"),
-            ("any(o.metrics and metric not in", "any(metric not in"),
+            ("o.metrics and metric not in", "metric not in"),
         ],
     ),
     "harness/gates.py": (
@@ -224,8 +224,8 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
         [
             ("comparison.sense >= 0", "comparison.sense > 0"),
             ("comparison.sense >= 0", "comparison.sense <= 0"),
-            ("ENOUGH = 6", "ENOUGH = 5"),
-            ("ENOUGH = 6", "ENOUGH = 7"),
+            (">= LEAST_CLUSTERS", ">= LEAST_CLUSTERS - 1"),
+            (">= LEAST_CLUSTERS", "> LEAST_CLUSTERS"),
             ("comparison.p <= 0.05", "comparison.p <= 0.5"),
         ],
     ),

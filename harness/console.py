@@ -48,7 +48,7 @@ def say_damage(snapshot: Snapshot) -> None:
 
 def say_left_out(snapshot: Snapshot) -> None:
     """What a HAR or flow file holds that is no answer: a request for it is a miss."""
-    from snapshots.importers import left_out
+    from snapshots.upkeep.importing import left_out
 
     notes = left_out(snapshot)
     for note in notes[:MOST_NOTES]:

@@ -13,20 +13,14 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.machine.cache import cache_dir
 from snapshots.machine.places import Place
 
-if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
-
-
-IMPORT = (
-    "urn:stillweb:import"  # the metadata record of a converted file: what it was, and what was left out of it
-)
+# the metadata record of a converted file: what it was, and what was left out of it
+IMPORT = "urn:stillweb:import"
 
 
 @dataclass(slots=True)
@@ -97,8 +91,3 @@ def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | No
         if report.notes:
             writer.metadata(IMPORT, {"source": Path(name).name, "notes": report.notes})
     return report
-
-
-def left_out(snapshot: Snapshot) -> list[str]:
-    """What a HAR or flow file held that could not be taken when it was opened or converted."""
-    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get("notes", ())]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from snapshots.capture import Capture, Exchange
 from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
-from snapshots.importers import ImportReport, left_out
+from snapshots.importers import IMPORT, ImportReport
 from snapshots.snapshot import Snapshot
 from snapshots.view import RESOURCES
 from snapshots.writer import Writer
@@ -115,3 +115,8 @@ def copy_captures(
             continue
         report.captures += 1
     return before
+
+
+def left_out(snapshot: Snapshot) -> list[str]:
+    """What a HAR or flow file held that could not be taken when it was opened or converted."""
+    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get("notes", ())]

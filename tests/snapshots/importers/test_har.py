@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from snapshots.errors import DamagedInput
-from snapshots.importers import left_out
 from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.importing import import_files, left_out
 from snapshots.upkeep.verifying import verify
 
 

@@ -16,6 +16,12 @@ from tests.support.command_line import stillweb
 from tests.support.runs import write_script
 
 
+@pytest.fixture(autouse=True)
+def _nothing_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where runs of tests before were begun is forgotten: their order must not matter."""
+    monkeypatch.setattr("harness.import_path._begun", [])
+
+
 def test_a_module_of_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with `python -m`: the installed command has its own directory on Python's path in its place."""
     (tmp_path / "one_of_the_users.py").write_text("import no_such_thing_either\n")

@@ -20,11 +20,12 @@ from proxy.exploring.graph import Graph, graph_uri
 from proxy.exploring.moves import Choices
 from proxy.exploring.politeness import Limits as Limits  # part of this module's face
 from proxy.exploring.politeness import Manners
-from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.browser import BrowserHost
 from proxy.pages.freeze import Patience
 from proxy.pages.running import run
 from proxy.pages.storing import Records
 from proxy.pages.veil import Veil
+from proxy.pages.visitor import Visitor
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 STATE_FILE = "explore.json"
 
 
-class Explorer:
+class Explorer(Visitor):
     """Explores URLs through a recorder, into a writer. `host` shares a running browser."""
 
     def __init__(
@@ -48,15 +49,9 @@ class Explorer:
         patience: Patience | None = None,
         prefix: str = "explore",
     ) -> None:
-        self.recorder = recorder
-        self.writer = writer
-        self.profile = complete(profile or Profile())
+        super().__init__(recorder, writer, profile, host, patience, f"{prefix}-{os.getpid()}")
         self.limits = limits or Limits()
         self.choices = replace(choices or Choices(), clock=self.profile.clock)
-        self.patience = patience or Patience()
-        self.prefix = prefix
-        self._host = host
-        self._sessions = 0
         self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)
 
     def explore(self, url: str, progress: Progress | None = None) -> Graph:
@@ -67,14 +62,12 @@ class Explorer:
         """As `explore`, in a running event loop."""
         known = self._load(url)
         graph = Graph.from_json(known | {"url": url}) if known else Graph(url)
-        host = self._host or BrowserHost(ca=self.recorder.ca_path)
-        under_way = Exploration(self, host, graph, progress or (lambda count, address: None), known)
-        try:
-            await under_way.go()
-        finally:
-            self.save(url, under_way.to_json())
-            if self._host is None:
-                await host.close()
+        async with self.browser() as host:
+            under_way = Exploration(self, host, graph, progress or (lambda count, address: None), known)
+            try:
+                await under_way.go()
+            finally:
+                self.save(url, under_way.to_json())
         veil = Veil(self.recorder.redactor)
         await asyncio.to_thread(
             self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
@@ -88,9 +81,8 @@ class Explorer:
     def _path(self, url: str) -> Path:
         public = Veil(self.recorder.redactor).text(url)
         name = re.sub(r"[^\w.-]+", "_", public)[:64]
-        own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[
-            :12
-        ]  # others are spelt much alike
+        # other addresses are spelt much alike
+        own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[:12]
         return Path(self.writer.path) / f"{name}.{own}.{STATE_FILE}"
 
     def _load(self, url: str) -> dict[str, Any]:
@@ -108,8 +100,3 @@ class Explorer:
         kept = Veil(self.recorder.redactor).json(known)
         part.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
         os.replace(part, path)
-
-    def new_session(self) -> str:
-        """A name that no other exploration of this process has."""
-        self._sessions += 1
-        return f"{self.prefix}-{os.getpid()}-{self._sessions}"

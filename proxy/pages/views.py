@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.browser import BrowserHost
 from proxy.pages.documents import Document, Documents, downloaded, looks_like_document
 from proxy.pages.failures import Failed, first_line
 from proxy.pages.freeze import Calm, Patience
@@ -21,6 +21,8 @@ from proxy.pages.running import run
 from proxy.pages.sight import Sight
 from proxy.pages.steps import Flow
 from proxy.pages.storing import Recording, Records
+from proxy.pages.visitor import Visitor
+from proxy.wire.addresses import public
 from snapshots.capture import Capture
 from snapshots.errors import StillwebError, UsageError
 from snapshots.profile import Profile
@@ -63,7 +65,7 @@ class FetchResult:
         }  # fmt: skip
 
 
-class Fetcher:
+class Fetcher(Visitor):
     """Loads URLs in Chromium through a recorder and stores their views.
 
     `host` shares a running browser; without one, `fetch` starts and ends its own. Sessions are named by
@@ -80,13 +82,7 @@ class Fetcher:
         patience: Patience | None = None,
         prefix: str = "view",
     ) -> None:
-        self.recorder = recorder
-        self.writer = writer
-        self.profile = complete(profile or Profile())
-        self.patience = patience or Patience()
-        self.prefix = prefix
-        self._host = host
-        self._sessions = 0
+        super().__init__(recorder, writer, profile, host, patience, prefix)
         self._documents: set[str] = set()
 
     def fetch(
@@ -115,15 +111,14 @@ class Fetcher:
         """As `fetch`, in a running event loop."""
         jobs = plan(list(urls), steps)
         limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))  # half of the time is waiting
-        host = self._host or BrowserHost(ca=self.recorder.ca_path)
         tell = progress or (lambda url, event: None)
-        try:
+        async with self.browser() as host:
 
             async def one(flow: Flow, session: str) -> FetchResult:
                 async with limit:
                     return await self._one(host, flow, session, pdfs, tell)
 
-            tasks = [asyncio.ensure_future(one(job, self._session())) for job in jobs]
+            tasks = [asyncio.ensure_future(one(job, self.new_session())) for job in jobs]
             try:
                 return await asyncio.gather(*tasks)
             except BaseException:
@@ -131,13 +126,6 @@ class Fetcher:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
-        finally:
-            if self._host is None:
-                await host.close()
-
-    def _session(self) -> str:
-        self._sessions += 1
-        return f"{self.prefix}-{self._sessions}"
 
     async def _one(
         self, host: BrowserHost, flow: Flow, session: str, pdfs: bool, tell: Progress
@@ -176,8 +164,7 @@ class Fetcher:
 
     def _reason(self, said: str, url: str) -> str:
         """The recorder knows better than the browser why the origin gave nothing."""
-        redactor = self.recorder.redactor
-        named = url if redactor is None else redactor.url(url)
+        named = public(url, self.recorder.redactor)
         known = next((reason for where, reason in reversed(self.recorder.failures) if where == named), None)
         return f"{url}: {known}" if known and known not in said and said.startswith(url) else said
 
@@ -259,11 +246,8 @@ class Fetcher:
         return (None if "application/pdf" in media else response), calm
 
     def _circumstances(self, driver: Driver, calm: Calm, status: int) -> dict[str, Any]:
-        streams, redactor = dict.fromkeys(driver.traffic.streams), self.recorder.redactor
-        if (
-            redactor is not None
-        ):  # the recorder learns what a socket's address holds when the socket has ended
-            streams = dict.fromkeys(map(redactor.url, streams))
+        # the recorder learns what a socket's address holds when the socket has ended
+        streams = dict.fromkeys(public(url, self.recorder.redactor) for url in driver.traffic.streams)
         return {
             "quiet": calm.quiet, "reason": calm.reason, "tsStatus": status,
             "counts": {"jsErrors": driver.script_errors}, "dismissed": driver.dismissed,
@@ -276,9 +260,8 @@ class Fetcher:
         notes = []
         if not calm.quiet:
             notes.append(f"never quiet: {calm.reason}")
-        streams = {
-            url.partition("?")[0] for url in driver.traffic.streams
-        }  # each connection may have another query
+        # each connection may have another query
+        streams = {url.partition("?")[0] for url in driver.traffic.streams}
         if new := sorted(one for one in streams if not any(one in note for note in result.notes)):
             notes.append(f"open streams: {', '.join(new)}")
         if driver.traffic.blocked:

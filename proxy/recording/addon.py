@@ -25,7 +25,7 @@ from proxy.recording.flows import (
     path_of,
 )
 from proxy.recording.redacting import ExchangeRedactor
-from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, session_name
+from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, public, session_name
 from proxy.wire.silence import Said
 
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -261,7 +261,7 @@ class RecordingAddon:
             more["looked"] = draft.looked
         if flow.response is not None and "Sec-WebSocket-Protocol" in flow.response.headers:
             chosen = flow.response.headers["Sec-WebSocket-Protocol"]  # some put a token there
-            more["protocol"] = self._secrets.url(chosen) if self._secrets is not None else chosen
+            more["protocol"] = public(chosen, self._secrets)
         if self._metadata is not None:
             metadata = self._metadata
 
@@ -288,7 +288,7 @@ class RecordingAddon:
                 data = secrets.told(message.content) if secrets is not None else message.content
                 entry["base64"] = base64.b64encode(data).decode("ascii")
             said.append(entry)
-        url = secrets.url(draft.url) if secrets is not None else draft.url
+        url = public(draft.url, secrets)
         return url, {
             "url": url,
             "session": draft.session,

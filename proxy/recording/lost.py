@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.wire.addresses import public
 from snapshots.identity.irrelevant import errand
 from snapshots.secrets.redact import Redactor
 
@@ -26,6 +27,5 @@ class Lost:
         return self.errands if errand(url) else self.failures
 
     def _told(self, url: str, reason: str) -> tuple[str, str]:
-        if self._redactor is None:
-            return url, reason
-        return self._redactor.url(url), self._redactor.url(reason)  # logs keep it
+        # a reason may quote addresses, and logs keep it
+        return public(url, self._redactor), public(reason, self._redactor)

@@ -1,10 +1,11 @@
-"""Who asks for what: the session in a proxy request's credentials, and the host in an address."""
+"""Who asks for what: the session in a proxy request's credentials, the host in an address, what of it may be told."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
+from typing import Protocol
 from urllib.parse import quote, unquote
 
 from snapshots.errors import UsageError
@@ -12,6 +13,18 @@ from snapshots.errors import UsageError
 OWN_HOST = "stillweb.local"
 DEFAULT_SESSION = "default"
 AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/?#@\\:\[\]]+)(?::([0-9]{1,5}))?")
+
+
+class Redacts(Protocol):
+    """What is needed of snapshots.secrets.redact.Redactor."""
+
+    def url(self, url: str) -> str:
+        """A URL with its secrets replaced."""
+
+
+def public(url: str, redactor: Redacts | None) -> str:
+    """A URL as it may be kept and told: without its secrets, unless they are recorded as they are (no redactor)."""
+    return url if redactor is None else redactor.url(url)
 
 
 def session_name(field: str | None) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.addresses import host_port, session_name, with_session
+from proxy.wire.addresses import host_port, public, session_name, with_session
 from snapshots.errors import UsageError
 
 NAMES = st.text(min_size=1).filter(
@@ -33,3 +33,12 @@ def test_names_that_no_client_could_send(name: str) -> None:
 def test_hosts_with_ports() -> None:
     assert host_port("127.0.0.1", 80) == "127.0.0.1:80"
     assert host_port("::1", 80) == "[::1]:80"
+
+
+def test_what_is_told_of_an_address_holds_its_secrets_only_where_they_are_recorded_as_they_are() -> None:
+    class Masks:
+        def url(self, url: str) -> str:
+            return url.replace("secret", "x")
+
+    assert public("https://a.test/?key=secret", Masks()) == "https://a.test/?key=x"
+    assert public("https://a.test/?key=secret", None) == "https://a.test/?key=secret"

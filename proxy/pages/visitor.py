@@ -1,0 +1,53 @@
+"""Who visits pages to record them: what is needed for that, a browser for as long, and names for sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.freeze import Patience
+from proxy.pages.storing import Records
+from snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from snapshots.writer import Writer
+
+
+class Visitor:
+    """Visits pages through a recorder, into a writer. `prefix` begins the names of its sessions."""
+
+    def __init__(
+        self,
+        recorder: Records,
+        writer: Writer,
+        profile: Profile | None,
+        host: BrowserHost | None,
+        patience: Patience | None,
+        prefix: str,
+    ) -> None:
+        self.recorder = recorder
+        self.writer = writer
+        self.profile = complete(profile or Profile())
+        self.patience = patience or Patience()
+        self._prefix = prefix
+        self._host = host
+        self._sessions = 0
+
+    @asynccontextmanager
+    async def browser(self) -> AsyncIterator[BrowserHost]:
+        """The browser that is shared; else one of its own, which ends with this."""
+        if self._host is not None:
+            yield self._host
+            return
+        host = BrowserHost(ca=self.recorder.ca_path)
+        try:
+            yield host
+        finally:
+            await host.close()
+
+    def new_session(self) -> str:
+        """A name that this visitor has given to no other session."""
+        self._sessions += 1
+        return f"{self._prefix}-{self._sessions}"

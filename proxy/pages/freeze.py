@@ -318,9 +318,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             ask = functools.partial(ask_all, page, "frames()")
             if not await traffic.silence.kept(after, ask):
                 continue
-            if await _bare(
-                page
-            ):  # what it is to show comes by the stream, from a server that is still at work
+            # what it is to show comes by the stream, from a server that is still at work
+            if await _bare(page):
                 until = until or loop.time() + patience.stuck
                 if await traffic.silence.broken(after, ask, min(until, deadline)):
                     continue

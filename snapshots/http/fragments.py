@@ -31,7 +31,7 @@ def fragment_fields(request: Request) -> set[str]:
 
 def asks_for_fragment(request: Request) -> bool:
     """Whether a request has one of these fields."""
-    return any(value and name.lower() in FIELDS for name, value in request.headers)
+    return bool(fragment_fields(request))
 
 
 def asks_for_page(request: Request) -> bool:

@@ -69,8 +69,7 @@ def _path(url: str) -> str:
 @lru_cache(maxsize=4096)
 def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
     """What paths of a host in the list begin with; "" where all of it is in the list."""
-    labels = netloc.partition(":")[0].split(".")
-    parents = {".".join(labels[start:]) for start in range(len(labels))}
+    parents = _parents(netloc)
     listed = _lists().errands if errands else _lists().hosts
     found = (host.partition("/") for host in listed)
     return frozenset(start for host, _, start in found if host in parents)
@@ -79,8 +78,13 @@ def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def irrelevant_key(url: str) -> bool:
     """Whether the host of a URL answers everybody alike, whatever key is in the request."""
-    labels = host_of(url).partition(":")[0].split(".")
-    return not _lists().services.isdisjoint(".".join(labels[start:]) for start in range(len(labels)))
+    return not _lists().services.isdisjoint(_parents(host_of(url)))
+
+
+def _parents(netloc: str) -> set[str]:
+    """A host without its port, and those above it."""
+    labels = netloc.partition(":")[0].split(".")
+    return {".".join(labels[start:]) for start in range(len(labels))}
 
 
 def irrelevant(request: Request) -> bool:

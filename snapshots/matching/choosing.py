@@ -17,10 +17,9 @@ from snapshots.matching.kinship import kinship, known_alike
 from snapshots.matching.layers import layer_of
 from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
-from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted
+from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, other_value
 from snapshots.request import Request
 from snapshots.states.conditions import FAILS, FITS, UNSURE, fits, read, short
-from snapshots.states.header_fields import PRESENT
 from snapshots.states.slots import CREDENTIALS, choices_of
 
 
@@ -68,7 +67,7 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
             asked = asked_of(now.request.headers, name)
             if name == CREDENTIALS and asked.partition(" ")[0] == value and not now.stranger(capture):
                 continue
-            if asked != value and not (asked and value == PRESENT):
+            if other_value(asked, value):
                 apart.append((name, value, asked))
         compared.append((capture, apart))
     equal = [c for c, apart in compared if not apart]

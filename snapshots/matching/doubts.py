@@ -8,17 +8,15 @@ from functools import partial
 
 from snapshots.capture import Capture
 from snapshots.http.fragments import fragment_fields
-from snapshots.identity.irrelevant import irrelevant_cookie, irrelevant_key
+from snapshots.identity.irrelevant import irrelevant_cookie
 from snapshots.identity.sites import site_of
 from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ANYTHING, ORIGIN, asked_of
-from snapshots.request import Headers, Request
-from snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates
+from snapshots.request import Headers
+from snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
 from snapshots.states.conditions import read
-from snapshots.states.header_fields import ACCEPT, PRESENT, all_of, is_secret, is_token, own_of
-from snapshots.states.slots import SAFE_METHODS, cookies_of, credentials_of, is_session, logins_of, telling_of
-
-_JSON = dict.fromkeys(("text/json", "application/x-json"), "application/json")
+from snapshots.states.header_fields import ACCEPT, PRESENT, all_of, counting, is_secret, own_of
+from snapshots.states.slots import cookies_of, credentials_of, is_session, logins_of, telling_of
 
 Doubt = Callable[[Capture, list[Capture], Situation], bool]
 
@@ -87,7 +85,7 @@ def other_fields(chosen: Capture, captures: list[Capture], now: Situation) -> bo
     """Fields of an application that were recorded with other values or not at all, where it was not seen that they
     don't decide.
     """
-    asked = _own(now.request)
+    asked = counting(own_of(now.request.headers), now.request.method, now.request.url)
     if not asked or read(chosen.state).any or now.peek is None:
         return False
     recorded = own_of(now.peek.fields(chosen))
@@ -130,20 +128,10 @@ def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bo
     return False
 
 
-def _own(request: Request) -> Mapping[str, str]:
-    """The fields of an application that count: tokens do for what may write."""
-    found = own_of(request.headers)
-    if irrelevant_key(request.url):
-        found = {name: value for name, value in found.items() if not is_secret(name, value)}
-    if request.method in SAFE_METHODS and any(map(is_token, found)):
-        return {name: value for name, value in found.items() if not is_token(name)}
-    return found
-
-
 def _media(headers: Headers) -> str:
     """The media type of a request's body if it is one of JSON."""
     media = asked_of(headers, "content-type").partition(";")[0].strip().lower()
-    return _JSON.get(media, media) if "json" in media else ""
+    return usual(media) if "json" in media else ""
 
 
 def _field(name: str, headers: Headers) -> str:

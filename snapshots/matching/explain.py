@@ -19,11 +19,10 @@ from snapshots.matching.lookup import Explainer, Lookup, Near
 from snapshots.matching.peeking import Place
 from snapshots.matching.preconditions import FIELDS, REFUSED, judge, preconditions_of
 from snapshots.matching.recognising import other_secrets
-from snapshots.matching.varying import Fields, asked_of, counted
+from snapshots.matching.varying import Fields, asked_of, counted, other_value
 from snapshots.request import Request
 from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field, secret_header
 from snapshots.states.conditions import FAILS, UNSET, fits, read, short
-from snapshots.states.header_fields import PRESENT
 from snapshots.states.issued import named_values
 from snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
 
@@ -227,7 +226,7 @@ def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: 
             asked, value = asked.partition(" ")[0], value.partition(" ")[0]
         elif secret_header(name, asked) or PSEUDONYM_TEXT.search(value):
             asked, value = ("a secret" if text else "" for text in (asked, value))
-        if asked != value and not (asked and value == PRESENT):
+        if other_value(asked, value):
             yield f"header {name}: asked {asked!r}, recorded {value!r}"
     conditions = read(capture.state)
     cookies = {short(n): short(v) for n, v in choices_of(request.headers).items()}

@@ -122,7 +122,7 @@ class Matcher:
         given = session is not None and site in session.given
         candidates = self._same(request, key)
         alone = candidates[0] if plain and len(candidates) == 1 and state is None else None
-        if alone is not None and evident(request, key, alone, SIGNED if given else SILENT):
+        if alone is not None and evident(request, key, alone, _borne(session, site)):
             return self._evidently(request, key, alone, site)
         minded = bool(candidates) and minds(request, given=given)
         if not candidates or minded or any(guarded(c) for c in candidates):

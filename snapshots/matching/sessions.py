@@ -71,9 +71,8 @@ class Session:
         self.brought: set[str] = set()  # sites to which it came with one
         self.sites: dict[str, SiteState] = {}
         self.followed: dict[str, Followed] = {}
-        self.pages: dict[
-            str, Followed
-        ] = {}  # the same as of the last page: what it brings in comes in any order
+        # the same as of the last page: what it brings in comes in any order
+        self.pages: dict[str, Followed] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 

@@ -8,6 +8,7 @@ from snapshots.capture import Capture
 from snapshots.matching.peeking import Peek
 from snapshots.request import Headers, Request
 from snapshots.states.evidence import vary_of
+from snapshots.states.header_fields import PRESENT
 from snapshots.states.slots import CREDENTIALS, credentials_of
 
 Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
@@ -40,9 +41,13 @@ def _completed(fields: Fields, names: set[str], sent: Headers) -> Fields:
 
 def _recorded(sent: Headers, name: str) -> str:
     value = asked_of(sent, name)
-    return (
-        value.partition(" ")[0] if name == CREDENTIALS else value
-    )  # whose they are is seen by those that say it
+    # whose they are is seen by those that say it
+    return value.partition(" ")[0] if name == CREDENTIALS else value
+
+
+def other_value(asked: str, recorded: str) -> bool:
+    """Whether a value of a field that counts is another one than was recorded; of some, any is as good."""
+    return asked != recorded and not (asked and recorded == PRESENT)
 
 
 def asked_of(headers: Headers, name: str) -> str:

@@ -109,16 +109,17 @@ def special(kind: str) -> bool:
 
 def first_kind(accept: str) -> str:
     """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
-    best = max(
-        items_of(accept), key=lambda item: item.weight, default=None
-    )  # the first of those that weigh most
+    # the first of those that weigh most
+    best = max(items_of(accept), key=lambda item: item.weight, default=None)
     if best is None or not best.weight:
         return "*/*"
     kept = sorted(p for p in best.parameters if not p.startswith("charset="))
-    return ";".join((_ALIKE.get(best.name, best.name), *kept))
+    return ";".join((usual(best.name), *kept))
 
 
-_ALIKE = dict.fromkeys(("text/json", "application/x-json"), "application/json")
+def usual(media: str) -> str:
+    """A media type by its usual name."""
+    return "application/json" if media in ("text/json", "application/x-json") else media
 
 
 def _is_page(kind: str) -> bool:

@@ -65,9 +65,8 @@ class Evidence:
         self.keyed = False  # whether the site knows its clients by a cookie
         self.begins: set[tuple[str, int]] = set()  # captures whose answer gave a client such a cookie
         self.brought: set[tuple[str, int]] = set()  # captures whose request had one that no answer gave
-        self.carried = (
-            self._carried()
-        )  # by session, cookies that its client came with and that tell what to show
+        # by session, cookies that its client came with and that tell what to show
+        self.carried = self._carried()
         self._lives()
         self.issued = self._issued()
         self._values: dict[tuple[str, int], list[str]] = {}

@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from snapshots.identity.irrelevant import irrelevant_key
 from snapshots.request import Headers, Request
 from snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random, secret_header
 from snapshots.states.acceptance import first_kind, special
+from snapshots.states.slots import SAFE_METHODS
 
 # Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
 DECIDERS = (
@@ -139,6 +141,17 @@ def own_fields(requests: list[Request]) -> list[str]:
             if low := own_name(name):
                 (drawn if _drawn(low, value) else found).add(low)
     return sorted(found - drawn)
+
+
+def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]:
+    """The fields of an application that count in a request for a URL: tokens do for what may write, keys not for services
+    that answer everybody alike.
+    """
+    if own and irrelevant_key(url):
+        own = {name: value for name, value in own.items() if not is_secret(name, value)}
+    if method in SAFE_METHODS and any(map(is_token, own)):
+        return {name: value for name, value in own.items() if not is_token(name)}
+    return own
 
 
 def all_of(headers: Headers) -> tuple[tuple[str, str], ...]:

@@ -8,20 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from snapshots.http.fragments import decisive
-from snapshots.identity.irrelevant import irrelevant_key
 from snapshots.states.conditions import short
 from snapshots.states.evidence import Evidence
-from snapshots.states.header_fields import (
-    ACCEPT,
-    DECIDERS,
-    PRESENT,
-    fields_of,
-    is_secret,
-    is_token,
-    own_fields,
-)
+from snapshots.states.header_fields import ACCEPT, DECIDERS, PRESENT, counting, fields_of, own_fields
 from snapshots.states.learning import Item, Recording
-from snapshots.states.slots import CREDENTIALS, SAFE_METHODS
+from snapshots.states.slots import CREDENTIALS
 
 Place = tuple[str, int]
 
@@ -109,15 +100,9 @@ class Parting:
         fields = own_fields([self.evidence.asked(m) for m in members])
         if any(ACCEPT in m.sender.own for m in members):
             fields.append(ACCEPT)
+        told = [counting(m.sender.own, m.capture.method, m.capture.url) for m in members]
         for field in fields:
-            values = [m.sender.own.get(field, "") for m in members]
-            if irrelevant_key(members[0].capture.url) and any(is_secret(field, v) for v in values):
-                continue
-            if is_token(field):
-                values = [
-                    v if m.capture.method not in SAFE_METHODS else ""
-                    for m, v in zip(members, values, strict=True)
-                ]
+            values = [own.get(field, "") for own in told]
             seen = set(values)
             said: dict[bool, set[str]] = defaultdict(set)
             for member, value in zip(members, values, strict=True):

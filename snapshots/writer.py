@@ -143,9 +143,8 @@ class Writer:
                 lines, known = built.lines, built
                 self.repairs += built.notes
                 self._hashes = built.hashes
-            others = [
-                line for line in lines if line.startswith(b"urn:")
-            ]  # as `indexing.other_key` names them
+            # as `indexing.other_key` names them
+            others = [line for line in lines if line.startswith(b"urn:")]
             self._recorded.load([line for line in lines if not line.startswith(b"urn:")], others)
             for line in others:
                 entry = parse_line(line)[2]
@@ -280,11 +279,8 @@ class Writer:
 
     def _add_page(self, line: bytes) -> None:
         """A page is listed at once, for who looks at an open snapshot; the list is written anew at close."""
-        pages = AppendFile(self.path / PAGES)
-        try:
+        with contextlib.closing(AppendFile(self.path / PAGES)) as pages:
             pages.append(b"" if pages.size else PAGES_HEADER, line)
-        finally:
-            pages.close()
 
     def metadata(self, uri: str, value: Any) -> None:
         """Stores a JSON value as a metadata record."""
@@ -314,11 +310,8 @@ class Writer:
             ("WARC-Stillweb-Identity", "2"),
         ]
         if refers_to is not None:
-            container = FilePlace(self.path / ARCHIVE / refers_to.filename)
-            try:
-                source = warc.read_record(container, refers_to.offset, refers_to.length)
-            finally:
-                container.close()
+            with contextlib.closing(FilePlace(self.path / ARCHIVE / refers_to.filename)) as archive:
+                source = warc.read_record(archive, refers_to.offset, refers_to.length)
             extra.insert(0, ("WARC-Refers-To", source.fields.get("warc-record-id", "")))
         self._other("conversion", target_uri, date, media, text.encode(errors="surrogatepass"), extra)
 
@@ -333,11 +326,8 @@ class Writer:
         """The sorted index lines of all that was recorded so far, states included."""
         with self._lock:
             now = self._recorded.now()
-        container = open_directory(self.path)
-        try:
+        with contextlib.closing(open_directory(self.path)) as container:
             return self._recorded.lines(now, Archives(container.archives))
-        finally:
-            container.close()
 
     def close(self) -> None:
         """Writes the index, the page list and datapackage.json. Closing twice does nothing.

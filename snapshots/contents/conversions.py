@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from snapshots.index.cdxj import Index
     from snapshots.texts.text import FrozenText
 
-Listed = tuple[
-    tuple[bytes, str], int, dict[str, Any]
-]  # what it is sorted by; number of its index; index entry
+# what it is sorted by; number of its index; index entry
+Listed = tuple[tuple[bytes, str], int, dict[str, Any]]
 
 
 def conversions(indexes: Sequence[Index]) -> Iterator[tuple[int, dict[str, Any]]]:

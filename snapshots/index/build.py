@@ -84,9 +84,8 @@ class Built:
     notes: list[str] = field(default_factory=list)  # what was wrong
     profile: Profile | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    changing: Callable[[], Index | None] = lambda: (
-        None
-    )  # opens the table of `snapshots.index.changing`, if there is one
+    # opens the table of `snapshots.index.changing`, if there is one
+    changing: Callable[[], Index | None] = lambda: None
     hashes: Hashes = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ salt that the snapshot carries: two snapshots of one user share no pseudonym, an
 one is its proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
 others (`snapshots.matching.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
-Nothing here does I/O but `snapshot_key`. What has no secret in it is handed back as the same object.
+Nothing here does I/O. What has no secret in it is handed back as the same object.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ import base64
 import binascii
 import hmac
 import json
-import os
 import re
-import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -32,10 +30,10 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from snapshots.capture import Response
-from snapshots.errors import DamagedInput
 from snapshots.http import encodings
 from snapshots.request import Headers, Request
 from snapshots.secrets import credentials, proofs
+from snapshots.secrets.redaction_key import salt_of, snapshot_key
 from snapshots.secrets.sought import Sought
 
 PREFIX = "stillweb-secret-"
@@ -56,32 +54,6 @@ COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; programs
 _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
 
-def snapshot_key(salt: str, directory: Path) -> bytes:
-    """The key of the snapshot that carries `salt`; makes the user's master key in `directory` at first use.
-
-    Raises DamagedInput when the file there is no such key, OSError when it can't be read or written.
-    """
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = directory / "redaction.key"
-    try:
-        # linked into place whole, so that two processes that start together agree on one key
-        temporary = directory / f".redaction-{os.getpid()}-{secrets.token_hex(4)}"
-        if not path.exists():
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_hex(32).encode() + b"\n")
-            try:
-                os.link(temporary, path)
-            finally:
-                temporary.unlink()
-    except FileExistsError:
-        pass  # another process was first
-    text = path.read_bytes().strip()
-    if not re.fullmatch(rb"[0-9a-f]{64}", text):
-        raise DamagedInput(f"{path}: not a redaction key (64 hex digits); delete it to get a new one")
-    return hmac.digest(bytes.fromhex(text.decode()), b"stillweb snapshot key v1\n" + salt.encode(), "sha256")
-
-
 class Redactor:
     """Replaces secrets in requests and answers; learns each one where its name or format gives it away.
 
@@ -97,24 +69,11 @@ class Redactor:
 
     @classmethod
     def for_snapshot(cls, snapshot: Path, state: Path) -> Redactor:
-        """The redactor of an open snapshot directory, whose salt is in its `stillweb/redaction.json` (made if missing).
+        """The redactor of an open snapshot directory; `state` is the user's state directory.
 
-        `state` is the user's state directory. Raises as `snapshot_key`.
+        Raises as `salt_of` and `snapshot_key`.
         """
-        path = (
-            snapshot / "stillweb" / "redaction.json"
-        )  # py-wacz takes files beside datapackage.json for unlisted
-        path.parent.mkdir(exist_ok=True)
-        try:
-            salt = json.loads(path.read_text())["salt"]
-        except FileNotFoundError:
-            salt = secrets.token_hex(16)
-            temporary = path.with_name(f".redaction-{os.getpid()}.json")
-            temporary.write_text(json.dumps({"salt": salt, "version": 1}) + "\n")
-            os.replace(temporary, path)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedInput(f"{path}: no salt in it; delete it to get new pseudonyms") from error
-        return cls(snapshot_key(str(salt), state))
+        return cls(snapshot_key(salt_of(snapshot), state))
 
     @property
     def count(self) -> int:

@@ -61,9 +61,8 @@ class Item:
         return self.sender.choices
 
 
-Trace = tuple[
-    list[int], list[str], list[str]
-]  # of a slot: places among the events, values, hashes of all so far
+# of a slot: places among the events, values, hashes of all so far
+Trace = tuple[list[int], list[str], list[str]]
 
 
 def path_name(url: str) -> str:

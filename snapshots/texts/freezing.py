@@ -158,9 +158,8 @@ def freeze(
     return report
 
 
-Sent = tuple[
-    str, Capture | None, Response | None, str, dict[str, Any]
-]  # address, capture, response, DOM, meta
+# address, capture, response, DOM, meta
+Sent = tuple[str, Capture | None, Response | None, str, dict[str, Any]]
 
 
 def extract_all(

@@ -22,9 +22,8 @@ class PdfText:
     extractor: str
     version: str
     title: str = ""
-    info: dict[str, Any] = field(
-        default_factory=dict
-    )  # names and order are those of PDF.js, see `ordered_info`
+    # names and order are those of PDF.js, see `ordered_info`
+    info: dict[str, Any] = field(default_factory=dict)
     encrypted: bool = False
     readable: bool = True
     images: list[int] = field(default_factory=list)  # pages (from 1) that have images and no text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,11 +22,12 @@ from snapshots.index.changing import table_of
 from snapshots.index.gathering import Part, gathered
 from snapshots.index.indexing import find
 from snapshots.index.pairing import settle
-from snapshots.machine.places import Place, Reader, chunks, hash_place
+from snapshots.machine.places import Place, chunks, hash_place
 from snapshots.opening import open_container
 from snapshots.profile import Profile
 from snapshots.upkeep.digests import algorithm_of, declared_digests, same_dechunked, same_digest
 from snapshots.upkeep.signatures import check_signature
+from snapshots.upkeep.zip_entries import faults_of
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
@@ -76,7 +76,8 @@ class _Check:
             2 if self.container.package else 1
         )
         if self.container.whole is not None:
-            self.zip_entries(self.container.whole)
+            for name, at, message in faults_of(self.container.whole):
+                self.found("zip", name, at, message)
         if self.container.kind != "archive":
             self.package()
             self.pages()
@@ -93,28 +94,6 @@ class _Check:
         self.done += size
         if self.progress is not None:
             self.progress(min(self.done, self.total), self.total)
-
-    # -- the zip
-
-    def zip_entries(self, whole: Place) -> None:
-        """Entries are stored, have the CRC they say, one name each, and stay inside."""
-        with zipfile.ZipFile(Reader(whole)) as listing:
-            seen: set[str] = set()
-            for entry in listing.infolist():
-                name, at = entry.filename, entry.header_offset
-                if name in seen:
-                    self.found("zip", name, at, "the name is there twice")
-                seen.add(name)
-                if name.startswith("/") or ".." in name.split("/") or "\\" in name:
-                    self.found("zip", name, at, "the name leads out of the snapshot")
-                if entry.compress_type != zipfile.ZIP_STORED and name.startswith("archive/"):
-                    self.found("zip", name, at, "is compressed; archives must be stored to be read in place")
-                try:
-                    with listing.open(entry) as data:
-                        while data.read(1 << 20):
-                            pass
-                except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-                    self.found("zip", name, at, str(error))
 
     # -- the package
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import stat
-import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.capture import Response
-from snapshots.errors import DamagedInput
 from snapshots.http import encodings
 from snapshots.request import Request
 from snapshots.secrets import credentials
 from snapshots.secrets.credentials import looks_random, secret_cookie
-from snapshots.secrets.redact import MASK, PREFIX, Redactor, altered, mask, snapshot_key
+from snapshots.secrets.redact import MASK, PREFIX, Redactor, altered, mask
 from snapshots.secrets.sought import Sought
 
 SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
@@ -275,43 +271,6 @@ def test_headers_of_a_changed_body() -> None:
     before = (("Content-Length", "3"), ("ETag", "e"), ("Digest", "d"))
     assert altered(before) == (("ETag", "e"),)
     assert altered(before, 5) == (("ETag", "e"), ("Content-Length", "5"))
-
-
-def test_key_is_private_stable_and_differs_by_snapshot(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    key = snapshot_key("salt", state)
-    assert stat.S_IMODE((state / "redaction.key").stat().st_mode) == 0o600
-    assert snapshot_key("salt", state) == key
-    assert snapshot_key("other", state) != key
-    assert snapshot_key("salt", tmp_path / "another user") != key
-    (state / "redaction.key").write_text("broken")
-    with pytest.raises(DamagedInput, match=r"redaction\.key"):
-        snapshot_key("salt", state)
-
-
-def test_reopening_a_snapshot_gives_the_same_pseudonyms_and_its_files_hold_no_key(tmp_path: Path) -> None:
-    snapshot = tmp_path / "snap"
-    snapshot.mkdir()
-    first = Redactor.for_snapshot(snapshot, tmp_path / "state")
-    again = Redactor.for_snapshot(snapshot, tmp_path / "state")
-    assert first.pseudonym(SESSION) == again.pseudonym(SESSION)
-    salt = json.loads((snapshot / "stillweb" / "redaction.json").read_text())["salt"]
-    assert Redactor(salt.encode()).pseudonym(SESSION) != first.pseudonym(SESSION)
-    (snapshot / "stillweb" / "redaction.json").write_text("{}")
-    with pytest.raises(DamagedInput, match=r"redaction\.json"):
-        Redactor.for_snapshot(snapshot, tmp_path / "state")
-
-
-def test_many_processes_agree_on_one_key(tmp_path: Path) -> None:
-    keys: list[bytes] = []
-    threads = [
-        threading.Thread(target=lambda: keys.append(snapshot_key("s", tmp_path / "state"))) for _ in range(12)
-    ]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert len(keys) == 12
-    assert len(set(keys)) == 1
-    assert [p.name for p in (tmp_path / "state").iterdir()] == ["redaction.key"]
 
 
 def test_mask_joins_what_differs_only_in_a_secret(redactor: Redactor) -> None:

@@ -1,0 +1,30 @@
+"""Is a zip one that can be read in place? Its entries are stored, have the CRC they say, one name each, and stay inside."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+from snapshots.machine.places import Place, Reader
+
+
+def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
+    """What is wrong with the entries of a zip: the name of each, its offset and the fault, in words."""
+    with zipfile.ZipFile(Reader(whole)) as listing:
+        seen: set[str] = set()
+        for entry in listing.infolist():
+            name, at = entry.filename, entry.header_offset
+            if name in seen:
+                yield name, at, "the name is there twice"
+            seen.add(name)
+            if name.startswith("/") or ".." in name.split("/") or "\\" in name:
+                yield name, at, "the name leads out of the snapshot"
+            if entry.compress_type != zipfile.ZIP_STORED and name.startswith("archive/"):
+                yield name, at, "is compressed; archives must be stored to be read in place"
+            try:
+                with listing.open(entry) as data:
+                    while data.read(1 << 20):
+                        pass
+            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+                yield name, at, str(error)

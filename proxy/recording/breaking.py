@@ -7,6 +7,8 @@ from collections.abc import Callable
 from mitmproxy import tls
 from mitmproxy.connection import Client
 
+from proxy.wire.grease import browsers_suites
+
 Told = Callable[[str, str], None]
 
 
@@ -53,8 +55,7 @@ class BreakingAddon:
 
     def _browser(self, data: tls.TlsData) -> tuple[object, ...] | None:
         hello = self._hellos.get(data.conn.id)
-        suites = hello.cipher_suites if hello is not None else []
-        known = [suite for suite in suites if suite >> 8 != suite & 255 or suite & 15 != 10]
-        if len(known) == len(suites):  # Chromium names one of RFC 8701's among them
+        suites = browsers_suites(hello.cipher_suites) if hello is not None else ()
+        if not suites:
             return None
-        return self._session_of(data.conn.id), data.conn.sni, data.context.server.address, *known
+        return self._session_of(data.conn.id), data.conn.sni, data.context.server.address, *suites

@@ -10,6 +10,8 @@ import contextlib
 import ssl
 from collections.abc import Callable
 
+from proxy.wire.grease import browsers_suites
+
 READ = 1 << 14  # what a record holds at most; a larger buffer costs an allocation each time
 
 
@@ -97,18 +99,14 @@ class ServerTls:
 
 
 def browser(hello: bytes) -> bytes:
-    """The cipher suites that a browser's ClientHello (RFC 8446, 4.1.2) names, which tell one from another; else b"".
-
-    Chromium is known by a suite of GREASE (RFC 8701), a different one each time, which is left out.
-    """
+    """What tells a browser from another by its ClientHello (RFC 8446, 4.1.2): its cipher suites; b"" of other clients."""
     at = 44 + (hello[43] if len(hello) > 43 else 0)  # record, handshake, version, random, session's id
     size = int.from_bytes(hello[at : at + 2], "big")
     found = hello[at + 2 : at + 2 + size]
     if not size or size % 2 or len(found) < size:
         return b""
-    pairs = [found[n : n + 2] for n in range(0, size, 2)]
-    known = [pair for pair in pairs if pair[0] != pair[1] or pair[0] & 15 != 10]
-    return b"".join(known) if len(known) < len(pairs) else b""
+    suites = [int.from_bytes(found[n : n + 2], "big") for n in range(0, size, 2)]
+    return b"".join(suite.to_bytes(2, "big") for suite in browsers_suites(suites))
 
 
 def _choose(sslobject: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import h11
 
+from proxy.recording.heads import TOKEN
+
 MOST_LINE = 1 << 14  # bytes of a line, as in Chromium
 MOST_TRAILERS = 1 << 18
 
 _SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})")
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+_FIELD = re.compile(rb"(%b):[ \t]*([^\r\n\0]*?)[ \t]*" % TOKEN)
 
 
 class Chunks:

@@ -11,13 +11,14 @@ import re
 
 MOST = 1 << 20  # bytes of a head; Chromium takes 256 KiB, curl 300 kB
 SLOP = 4  # bytes of an answer before that may stand in front of the status line, as in Chromium
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, 5.6.2: what a field may be called
 PACKING = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})  # RFC 9112, 7.2
 
 _LENGTHS = (b"content-length", b"transfer-encoding")
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TOKEN = re.compile(TOKEN)
 _PLAIN = re.compile(
-    rb"HTTP/1\.[01] [2-9][0-9]{2}(?: [^\r\n\0]*+)?\r\n(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[^\r\n\0]*+\r\n)*+\r\n"
+    rb"HTTP/1\.[01] [2-9][0-9]{2}(?: [^\r\n\0]*+)?\r\n(?:(?>%b):[^\r\n\0]*+\r\n)*+\r\n" % TOKEN
 )
 _FRAMING = re.compile(rb"\n(?:content-length|transfer-encoding)[^\n]*", re.I)
 _LENGTH = re.compile(rb"\ncontent-length:[ \t]*(?:0|[1-9][0-9]{0,17})[ \t]*\r", re.I)

@@ -6,9 +6,9 @@ have to: then the answer is there without a task, in the order in which the task
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from mitmproxy import ctx
@@ -16,6 +16,7 @@ from mitmproxy.proxy import commands, events, mode_servers
 from mitmproxy.proxy.context import Context
 
 from proxy.recording.master import FixedAddons
+from proxy.recording.patching import Wrapped, wrapped
 
 
 class AtOnce:
@@ -47,18 +48,14 @@ class AtOnce:
                 at = events.HookCompleted(hook)
 
 
-@contextlib.contextmanager
-def hooks_at_once() -> Iterator[None]:
-    """Has connections that are made meanwhile answer their hooks so, if they are of our master."""
-    instance: Any = mode_servers.RegularInstance
-    original = instance.make_top_layer
+def hooks_at_once() -> AbstractContextManager[None]:
+    """Has connections that are made while it is open answer their hooks so, if they are of our master."""
+    return wrapped([(mode_servers.RegularInstance, "make_top_layer", _make_top_layer)])
 
+
+def _make_top_layer(original: Wrapped) -> Wrapped:
     def make_top_layer(self: Any, context: Context) -> Any:
         layer, addons = original(self, context), ctx.master.addons
         return AtOnce(layer, addons) if isinstance(addons, FixedAddons) else layer
 
-    instance.make_top_layer = make_top_layer
-    try:
-        yield
-    finally:
-        instance.make_top_layer = original
+    return make_top_layer

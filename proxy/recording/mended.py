@@ -8,9 +8,9 @@ has only a 502. Nor does mitmproxy tell an add-on of a request that it refuses a
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import h11
@@ -22,6 +22,7 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
 from proxy.recording.chunks import Chunks
 from proxy.recording.heads import Refused, mended_head
+from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
 
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
 _READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[01]\r\n")
@@ -32,32 +33,37 @@ _END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
 _SAID = "unexpected server response: "  # and what it said
 _CLOSED = "Client closed connection before completing request headers: "
 _END = b"0\r\n\r\n"
+_ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)
 _broken = _events.ResponseProtocolError
 _Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
 
 
-def _read_headers(self: Any, event: events.Event) -> Iterator[Any]:
+def _read_headers(original: Wrapped) -> Wrapped:
     """An origin's head, with those of interim answers before it taken away."""
-    if isinstance(event, events.DataReceived) and self.request:
-        try:
-            while (head := mended_head(bytes(self.buf))) is not None:
-                self.buf = type(self.buf)()
-                self.buf += head
-                if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
-                    break
-        except Refused as why:
-            yield commands.CloseConnection(self.conn)
-            yield ReceiveHttp(_broken(self.stream_id, str(why), _broken.code))
-            return
-    broken = f"the head of its answer breaks off after {len(self.buf)} bytes"
 
-    def told(command: Any) -> list[Any]:
-        error = command.event if isinstance(command, ReceiveHttp) else None
-        if isinstance(error, _events.ResponseProtocolError) and error.message.startswith(_SAID):
-            error.message = broken
-        return [command]
+    def read_headers(self: Any, event: events.Event) -> Iterator[Any]:
+        if isinstance(event, events.DataReceived) and self.request:
+            try:
+                while (head := mended_head(bytes(self.buf))) is not None:
+                    self.buf = type(self.buf)()
+                    self.buf += head
+                    if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
+                        break
+            except Refused as why:
+                yield commands.CloseConnection(self.conn)
+                yield ReceiveHttp(_broken(self.stream_id, str(why), _broken.code))
+                return
+        broken = f"the head of its answer breaks off after {len(self.buf)} bytes"
 
-    yield from altered(_originals[_Client, "read_headers"](self, event), told)
+        def told(command: Any) -> list[Any]:
+            error = command.event if isinstance(command, ReceiveHttp) else None
+            if isinstance(error, _events.ResponseProtocolError) and error.message.startswith(_SAID):
+                error.message = broken
+            return [command]
+
+        yield from altered(original(self, event), told)
+
+    return read_headers
 
 
 def own_form(head: bytes) -> bytes | None:
@@ -77,34 +83,27 @@ def own_form(head: bytes) -> bytes | None:
     return b"\r\n".join([start, b"Host: " + authority, *others]) + b"\r\n\r\n" + head[end.end() :]
 
 
-def _read_request(self: Any, event: events.Event) -> Iterator[Any]:
+def _read_request(heard: Callable[[str], None]) -> Wrap:
     """A client's head; that it was refused is told, where mitmproxy only logs it."""
-    if isinstance(event, events.DataReceived) and (head := own_form(bytes(self.buf))) is not None:
-        self.buf = type(self.buf)()
-        self.buf += head
 
     def told(command: Any) -> list[Any]:
         if isinstance(command, commands.Log):
             why = command.message
             if why.startswith(_CLOSED):  # and what it said: its credentials, perhaps
                 why = "the client closed its connection within a head"
-            for heard in _listeners:
-                heard(f"a request was refused: {why}")
+            heard(f"a request was refused: {why}")
         return [command]
 
-    yield from altered(_originals[_Server, "read_headers"](self, event), told)
+    def wrap(original: Wrapped) -> Wrapped:
+        def read_headers(self: Any, event: events.Event) -> Iterator[Any]:
+            if isinstance(event, events.DataReceived) and (head := own_form(bytes(self.buf))) is not None:
+                self.buf = type(self.buf)()
+                self.buf += head
+            yield from altered(original(self, event), told)
 
+        return read_headers
 
-def altered(inner: Any, alter: Callable[[Any], list[Any]]) -> Iterator[Any]:
-    """A layer's commands, each replaced by those that `alter` makes of it; the layer gets the reply to the last."""
-    reply = None
-    while True:
-        try:
-            command = inner.send(reply)
-        except StopIteration:
-            return
-        for one in alter(command):
-            reply = yield one
+    return wrap
 
 
 class _Trailing:
@@ -128,62 +127,57 @@ class _Trailing:
         return event
 
 
-def _read_body(self: Any, event: events.Event) -> Iterator[Any]:
+def _read_body(original: Wrapped) -> Wrapped:
     """A body; its trailers are told before its end."""
-    if not isinstance(self.body_reader, (_Trailing, Chunks)):
-        lenient = isinstance(self, _Client) and isinstance(self.body_reader, ChunkedReader)
-        self.body_reader = Chunks() if lenient else _Trailing(self.body_reader)
-    reader = self.body_reader
-    kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
 
-    def trailed(command: Any) -> list[Any]:
-        if reader.found and isinstance(command, ReceiveHttp) and isinstance(command.event, _ENDS):
-            trailers, reader.found = http.Headers(reader.found), ()
-            return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
-        return [command]
+    def read_body(self: Any, event: events.Event) -> Iterator[Any]:
+        if not isinstance(self.body_reader, (_Trailing, Chunks)):
+            lenient = isinstance(self, _Client) and isinstance(self.body_reader, ChunkedReader)
+            self.body_reader = Chunks() if lenient else _Trailing(self.body_reader)
+        reader = self.body_reader
+        kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
 
-    yield from altered(_originals[_Connection, "read_body"](self, event), trailed)
+        def trailed(command: Any) -> list[Any]:
+            if reader.found and isinstance(command, ReceiveHttp) and isinstance(command.event, _ENDS):
+                trailers, reader.found = http.Headers(reader.found), ()
+                return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
+            return [command]
+
+        yield from altered(original(self, event), trailed)
+
+    return read_body
 
 
-def _send(self: Any, event: Any) -> Iterator[Any]:
+def _send(original: Wrapped) -> Wrapped:
     """What goes to a peer: trailers come behind the last chunk, and nowhere else."""
-    if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
-        self.stillweb_trailers = event.trailers
-        return
-    own = _Client if isinstance(self, _Client) else _Server
-    trailers = None
-    if isinstance(event, _ENDS):  # those of a message without chunks have no place, nor in the next message
-        trailers, self.stillweb_trailers = getattr(self, "stillweb_trailers", None), None
 
-    def ended(command: Any) -> list[Any]:
-        if trailers and isinstance(command, commands.SendData) and command.data == _END:
-            return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
-        return [command]
+    def send(self: Any, event: Any) -> Iterator[Any]:
+        if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
+            self.stillweb_trailers = event.trailers
+            return
+        trailers = None
+        # those of a message without chunks have no place, nor in the next message
+        if isinstance(event, _ENDS):
+            trailers, self.stillweb_trailers = getattr(self, "stillweb_trailers", None), None
 
-    yield from altered(_originals[own, "send"](self, event), ended)
+        def ended(command: Any) -> list[Any]:
+            if trailers and isinstance(command, commands.SendData) and command.data == _END:
+                return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
+            return [command]
 
+        yield from altered(original(self, event), ended)
 
-_ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)
-_MENDED = {
-    (_Client, "read_headers"): _read_headers,
-    (_Server, "read_headers"): _read_request,
-    (_Connection, "read_body"): _read_body,
-    (_Client, "send"): _send,
-    (_Server, "send"): _send,
-}
-_listeners: list[Callable[[str], None]] = []
-_originals: dict[tuple[Any, str], Any] = {(own, name): getattr(own, name) for own, name in _MENDED}
+    return send
 
 
-@contextlib.contextmanager
-def mended(heard: Callable[[str], None]) -> Iterator[None]:
-    """Puts it in, and takes it out again. `heard` is told of requests that were refused."""
-    _listeners.append(heard)
-    for (own, name), function in _MENDED.items():
-        setattr(own, name, function)
-    try:
-        yield
-    finally:
-        _listeners.remove(heard)
-        for (own, name), function in _originals.items():
-            setattr(own, name, function)
+def mended(heard: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Has it in place while it is open. `heard` is told of requests that were refused."""
+    return wrapped(
+        [
+            (_Client, "read_headers", _read_headers),
+            (_Server, "read_headers", _read_request(heard)),
+            (_Connection, "read_body", _read_body),
+            (_Client, "send", _send),
+            (_Server, "send", _send),
+        ]
+    )

@@ -7,9 +7,9 @@ the connection too, with all that is under way on it. Here it is passed over as 
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import h2.errors
@@ -21,6 +21,7 @@ from mitmproxy.proxy.layers.http import _events, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
 from proxy.recording.heads import Refused
+from proxy.recording.patching import Wrap, Wrapped, wrapped
 
 MOST_HEAD = 1 << 18  # bytes, as Chromium takes
 
@@ -33,7 +34,6 @@ _broken = _events.ResponseProtocolError  # its code is a number in mitmproxy 11,
 _REFUSED = h2.errors.ErrorCodes.REFUSED_STREAM
 
 Fields = list[tuple[bytes, bytes]]
-Wrapped = Callable[..., Any]
 
 
 class GoingAway(h2.events.Event):  # type: ignore[misc]
@@ -202,21 +202,13 @@ def _matches(original: Wrapped) -> Wrapped:
     return connection_spec_matches
 
 
-_WRAPPED: list[tuple[Any, str, Callable[[Wrapped], Wrapped]]] = [
+_WRAPPED: list[tuple[Any, str, Wrap]] = [
     (_http2.Http2Client, "__init__", _begin),
     (_http2.Http2Client, "handle_h2_event", _event),
     (http.GetHttpConnection, "connection_spec_matches", _matches),
 ]
 
 
-@contextlib.contextmanager
-def mended_h2() -> Iterator[None]:
-    """Puts it in, and takes it out again."""
-    before = [(own, name, getattr(own, name)) for own, name, _ in _WRAPPED]
-    for own, name, wrap in _WRAPPED:
-        setattr(own, name, wrap(getattr(own, name)))
-    try:
-        yield
-    finally:
-        for own, name, function in before:
-            setattr(own, name, function)
+def mended_h2() -> AbstractContextManager[None]:
+    """Has it in place while it is open."""
+    return wrapped(_WRAPPED)

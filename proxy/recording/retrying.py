@@ -7,8 +7,8 @@ the origin says it has not looked at (`proxy.recording.mended_h2`), whatever its
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import h2.errors
@@ -18,12 +18,10 @@ from mitmproxy.proxy.layers import http
 from mitmproxy.proxy.layers.http import _events, _http1, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
-from proxy.recording.mended import altered
+from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
 
 # RFC 9110, 9.2.1: PUT and DELETE may be answered otherwise the second time
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-
-Wrapped = Callable[..., Iterator[Any]]
 
 
 def _read_headers(original: Wrapped) -> Wrapped:
@@ -42,7 +40,7 @@ def _read_headers(original: Wrapped) -> Wrapped:
 def _h2_event(original: Wrapped) -> Wrapped:
     """An HTTP/2 origin speaks. `stillweb_heard` is whether it answered anything and is content with us."""
 
-    def handle_h2_event(self: Any, event: Any) -> Iterator[Any]:
+    def handle_h2_event(self: Any, event: Any) -> Generator[Any, Any, Any]:
         if isinstance(event, h2.events.ResponseReceived):
             self.stillweb_heard = True
         elif isinstance(event, h2.events.ConnectionTerminated) and event.error_code:
@@ -114,7 +112,7 @@ def _protocol_error(original: Wrapped) -> Wrapped:
     return handle_protocol_error
 
 
-_WRAPPED: list[tuple[Any, str, Callable[[Wrapped], Wrapped]]] = [
+_WRAPPED: list[tuple[Any, str, Wrap]] = [
     (_http1.Http1Client, "read_headers", _read_headers),
     (_http2.Http2Client, "handle_h2_event", _h2_event),
     (_http2.Http2Client, "protocol_error", _h2_error),
@@ -123,17 +121,6 @@ _WRAPPED: list[tuple[Any, str, Callable[[Wrapped], Wrapped]]] = [
 ]
 
 
-@contextlib.contextmanager
-def retrying() -> Iterator[None]:
-    """Puts it in, around what is there, and takes it out again."""
-    before = [(own, name, own.__dict__.get(name)) for own, name, _ in _WRAPPED]
-    for own, name, wrap in _WRAPPED:
-        setattr(own, name, wrap(getattr(own, name)))
-    try:
-        yield
-    finally:
-        for own, name, function in before:
-            if function is None:  # it is another class's
-                delattr(own, name)
-            else:
-                setattr(own, name, function)
+def retrying() -> AbstractContextManager[None]:
+    """Has it done while it is open, around what is there."""
+    return wrapped(_WRAPPED)

@@ -32,9 +32,10 @@ from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.resolving import Place, new_loop
 from proxy.recording.retrying import retrying
 from proxy.recording.trust import system_directory, write_bundle
-from proxy.wire.addresses import DEFAULT_SESSION, host_port, with_session
+from proxy.wire.addresses import DEFAULT_SESSION
 from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
+from proxy.wire.proxied import Proxied
 from proxy.wire.silence import Said
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
@@ -72,7 +73,7 @@ class RecorderStats:
         return ", ".join(parts)
 
 
-class Recorder:
+class Recorder(Proxied):
     """Records all that passes into `writer`. A context manager; only one may run in a process at a time.
 
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
@@ -103,14 +104,11 @@ class Recorder:
         challenge: bool | None = None,
         on_status: Callable[[RecorderStats], None] | None = None,
     ) -> None:
+        super().__init__(authority, host, port, challenge)
         self.writer = writer
-        self.authority = authority or Authority.load_or_create()
-        self._host = host
-        self._port = port
         self._upstream_ca = upstream_ca
         self._insecure = insecure
         self._resolve = resolve
-        self._challenge = challenge
         self._scratch = tempfile.TemporaryDirectory(prefix="stillweb-")
         self._started = threading.Event()
         self._start_error: Exception | None = None
@@ -206,27 +204,8 @@ class Recorder:
 
     # Addresses
 
-    @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        return self._port
-
-    @property
-    def url(self) -> str:
-        """The proxy's address, without a session."""
-        return f"http://{host_port(self._host, self._port)}"
-
-    def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
-        """The proxy's address for a session of that name (any printable text without ':' and '%')."""
-        url = with_session(self.url, session)
-        if session != DEFAULT_SESSION and self._challenge is None:
-            self._addon.challenge = True
-        return url
-
-    @property
-    def ca_path(self) -> Path:
-        """The certificate that clients must trust (PEM)."""
-        return self.authority.certificate_path
+    def _ask_for_names(self) -> None:
+        self._addon.challenge = True
 
     def environment(
         self, session: str = DEFAULT_SESSION, base: Mapping[str, str] | None = None

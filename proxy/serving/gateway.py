@@ -11,7 +11,6 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -23,9 +22,10 @@ from proxy.serving.ledger import Ledger
 from proxy.serving.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from proxy.serving.misses import Missed
 from proxy.serving.reception import Reception
-from proxy.wire.addresses import DEFAULT_SESSION, host_port, with_session
+from proxy.wire.addresses import DEFAULT_SESSION
 from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
+from proxy.wire.proxied import Proxied
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.matching.ladder import check_accept
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 
-class Gateway:
+class Gateway(Proxied):
     """Serves a snapshot as a proxy. A context manager; it has its own thread and event loop.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
@@ -71,12 +71,9 @@ class Gateway:
             raise UsageError(
                 "workers: 1 or more; and only 1 with virtual hosts of this process (MadeHosts are made in each)"
             )
+        super().__init__(authority, host, port, challenge)
         self.snapshot = snapshot
         self.ledger = ledger if ledger is not None else Ledger()
-        self.authority = authority or Authority.load_or_create()
-        self._host = host
-        self._port = port
-        self._challenge = challenge
         self._accept = accept
         self._cache_bytes = cache_bytes
         self._count = workers
@@ -244,31 +241,11 @@ class Gateway:
         reception.open()
         return reception
 
-    # Addresses
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        return self._port
-
-    @property
-    def url(self) -> str:
-        """The proxy's address, without a session."""
-        return f"http://{host_port(self._host, self._port)}"
-
-    def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
-        """The proxy's address for a session of that name (any printable text without ':' and '%')."""
-        url = with_session(self.url, session)
-        if session != DEFAULT_SESSION and self._challenge is None and not self._hub.challenge:
+    def _ask_for_names(self) -> None:
+        if not self._hub.challenge:
             self._on_loop(self._hub.challenge_all)
             if self._workers is not None:
                 self._workers.ask_all("challenge")
-        return url
-
-    @property
-    def ca_path(self) -> Path:
-        """The certificate that clients must trust (PEM)."""
-        return self.authority.certificate_path
 
     # What goes on
 

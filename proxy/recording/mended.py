@@ -3,7 +3,8 @@
 mitmproxy 11 takes a 103 (or an unasked 100) for the answer itself, and ends a connection that sends trailers. Here
 interim answers of an origin are passed over, as a client may (RFC 9110, 15.2), and trailers go on to the other side.
 Of an answer that breaks the rules it is as lenient as browsers are (`proxy.recording.heads`, `proxy.recording.chunks`), where mitmproxy
-has only a 502. Nor does mitmproxy tell an add-on of a request that it refuses as malformed.
+has only a 502; nor does mitmproxy tell the end of a connection from its breaking off, or an add-on of a request that it
+refuses as malformed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mitmproxy import http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
+from mitmproxy.proxy.server import ConnectionHandler
 
 from proxy.recording.chunks import Chunks
 from proxy.recording.heads import Refused, mended_head
@@ -106,18 +108,33 @@ def _read_request(heard: Callable[[str], None]) -> Wrap:
     return wrap
 
 
+def _server_event(original: Wrapped) -> Wrapped:
+    """What befalls connections. `stillweb_broken` is why one ended without the other side's saying so."""
+
+    def server_event(self: Any, event: events.Event) -> Any:
+        if isinstance(event, events.ConnectionClosed) and event.connection in self.transports:
+            reader = self.transports[event.connection].reader
+            event.connection.stillweb_broken = reader.exception()  # type: ignore[attr-defined]
+        return original(self, event)
+
+    return server_event
+
+
 class _Trailing:
     """A reader of bodies that hands trailers to `found` and ends without them."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, connection: Any) -> None:
         self._reader = reader
+        self._connection = connection
         self.found: tuple[tuple[bytes, bytes], ...] = ()
 
     def __call__(self, buffer: Any) -> Any:
         return self._plain(self._reader(buffer))
 
     def read_eof(self) -> Any:
-        """See h11's readers."""
+        """See h11's readers. A body that lasts until the connection ends is no whole one where that broke."""
+        if (broken := getattr(self._connection, "stillweb_broken", None)) is not None:
+            raise h11.RemoteProtocolError(f"the connection broke off within a body ({broken})")
         return self._plain(self._reader.read_eof())
 
     def _plain(self, event: Any) -> Any:
@@ -133,7 +150,7 @@ def _read_body(original: Wrapped) -> Wrapped:
     def read_body(self: Any, event: events.Event) -> Iterator[Any]:
         if not isinstance(self.body_reader, (_Trailing, Chunks)):
             lenient = isinstance(self, _Client) and isinstance(self.body_reader, ChunkedReader)
-            self.body_reader = Chunks() if lenient else _Trailing(self.body_reader)
+            self.body_reader = Chunks() if lenient else _Trailing(self.body_reader, self.conn)
         reader = self.body_reader
         kind = _events.RequestTrailers if isinstance(self, _Server) else _events.ResponseTrailers
 
@@ -179,5 +196,6 @@ def mended(heard: Callable[[str], None]) -> AbstractContextManager[None]:
             (_Connection, "read_body", _read_body),
             (_Client, "send", _send),
             (_Server, "send", _send),
+            (ConnectionHandler, "server_event", _server_event),
         ]
     )

@@ -110,6 +110,37 @@ def test_what_is_told_of_a_failure_holds_no_secret(lab: Lab, tmp_path: Path) -> 
     assert secret[::-1] not in told
 
 
+@pytest.mark.parametrize("breaks", [True, False])
+def test_a_body_that_lasts_until_the_connection_ends_is_whole_unless_that_breaks(
+    lab: Lab, tmp_path: Path, breaks: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
+        place = {"open.example": ("127.0.0.1", server.getsockname()[1])}
+        with (
+            lab.recorder(writer, resolve=place) as recorder,
+            socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as client,
+        ):
+            client.sendall(b"GET http://open.example/ HTTP/1.1\r\nHost: open.example\r\n\r\n")
+            origin, _ = server.accept()
+            with origin:
+                origin.recv(65536)
+                origin.sendall(b"HTTP/1.1 200 OK\r\n\r\nsome of a page")
+                came = b""
+                while b"some of a page" not in came:
+                    came += client.recv(65536)
+                if breaks:  # closing sends a reset
+                    origin.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert until(lambda: recorder.stats.captures + recorder.stats.failures == 1)
+            failures = list(recorder.failures)
+    if breaks:
+        ((url, why),) = failures
+        assert url == "http://open.example/"
+        assert "the connection broke off within a body" in why
+    else:
+        assert failures == []
+    assert [one.body for one in recorded(tmp_path / "s")] == [b"some of a page"] * (not breaks)
+
+
 def test_a_body_in_a_transfer_coding_is_not_taken_for_the_content(lab: Lab, tmp_path: Path) -> None:
     packed = gzip.compress(b"a page", mtime=1)
     told = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"

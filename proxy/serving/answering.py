@@ -83,7 +83,7 @@ class Answerer:
         """Takes a session back to its start; its count of requests goes on."""
         line = self._lines.get(name)
         if line is not None:
-            line.session = self.matcher.session(name)
+            line.begin_anew(self.matcher.session(name))
 
     def missed(self, name: str) -> list[Missed]:
         """What a session asked for in vain, in the order in which it was answered."""

@@ -97,6 +97,11 @@ class Line:
         self.trusting: set[tuple[str, bytes]] = set()  # where it did not
         self.prefix = f'{{"session":{encode(name)},"seq":'
 
+    def begin_anew(self, session: Session) -> None:
+        """All that decides what is answered is as at its start; its count of requests goes on."""
+        self.session = session
+        self.sockets = {}
+
     def tried_again(self, browser: tuple[str, bytes]) -> int:
         """TLS came about in a tunnel: how many the same browser broke off before, as Chromium does.
 

@@ -139,6 +139,21 @@ def test_what_was_not_recorded_is_a_miss(site: Recorded) -> None:
         assert not gateway.ledger.misses()
 
 
+def test_a_session_that_is_reset_hears_the_first_socket_again(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for begin, text in ((1, "first"), (3, "second")):
+            said = {"messages": [{"from": "server", "text": text}], "close": [4001, "bye"], "begin": begin}
+            writer.metadata(url := "http://h.example/talk?room=1", {"url": url, "session": "s", **said})
+    with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
+
+        def heard() -> list[str]:
+            return [talk(gateway, "http://h.example", [])[0] for _ in range(2)]
+
+        assert heard() == ["first", "second"]
+        gateway.reset()
+        assert heard() == ["first", "second"]
+
+
 def test_no_socket_is_a_miss(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot:
         assert conversations(snapshot, f"{site.base}/other") == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,6 @@ from pathlib import Path
 from mitmproxy import http, tcp
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
-from mitmproxy.websocket import WebSocketMessage
 
 from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool
 from proxy.recording.flows import (
@@ -25,11 +23,11 @@ from proxy.recording.flows import (
     path_of,
 )
 from proxy.recording.redacting import ExchangeRedactor
-from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, public, session_name
+from proxy.recording.talks import MOST_MESSAGES, Talk
+from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, session_name
 from proxy.wire.silence import Said
 
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
-WEBSOCKET_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
 
 
 class RecordingAddon:
@@ -245,59 +243,16 @@ class RecordingAddon:
         return Said(mine, theirs, streamed)
 
     def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
-        if flow.websocket is None:
-            return
         self._touch(draft)
-        messages = list(flow.websocket.messages)
-        end = self._event(draft.session)
-        if len(messages) > WEBSOCKET_MESSAGES:
-            self._failed(draft.url, f"web socket: {len(messages)} messages are too many to be replayed")
-        more: dict[str, object] = {}
-        if flow.websocket.closed_by_client is False and flow.websocket.close_code is not None:
-            reason = (flow.websocket.close_reason or "").encode()
-            told = self._secrets.told(reason) if self._secrets is not None else reason
-            more["close"] = [flow.websocket.close_code, told.decode()]
-        if draft.looked is not None:
-            more["looked"] = draft.looked
-        if flow.response is not None and "Sec-WebSocket-Protocol" in flow.response.headers:
-            chosen = flow.response.headers["Sec-WebSocket-Protocol"]  # some put a token there
-            more["protocol"] = public(chosen, self._secrets)
-        if self._metadata is not None:
-            metadata = self._metadata
+        talk = Talk.of(flow, draft, self._event(draft.session))
+        if len(talk.messages) > MOST_MESSAGES:
+            self._failed(draft.url, f"web socket: {len(talk.messages)} messages are too many to be replayed")
+        if (metadata := self._metadata) is not None:
 
             def write() -> None:
-                url, said = self._conversation(draft, end, messages)
-                metadata(url, said | more)
+                metadata(*talk.record(self._secrets))
 
             self._archivist.put(write)
-
-    def _conversation(
-        self, draft: Draft, end: int, messages: list[WebSocketMessage]
-    ) -> tuple[str, dict[str, object]]:
-        """A web socket's address and metadata record. Runs on the writing thread."""
-        secrets = self._secrets
-        said: list[dict[str, str]] = []
-        for message in messages[:WEBSOCKET_MESSAGES]:
-            entry = {"from": "client" if message.from_client else "server"}
-            if message.is_text:
-                text = message.text
-                if secrets is not None:
-                    text = secrets.message(draft.url, text, from_client=message.from_client)
-                entry["text"] = text
-            else:
-                data = secrets.told(message.content) if secrets is not None else message.content
-                entry["base64"] = base64.b64encode(data).decode("ascii")
-            said.append(entry)
-        url = public(draft.url, secrets)
-        return url, {
-            "url": url,
-            "session": draft.session,
-            "begin": draft.begin,
-            "end": end,
-            "replayable": len(messages) <= WEBSOCKET_MESSAGES,
-            "messages": said,
-            "left_out": max(0, len(messages) - WEBSOCKET_MESSAGES),
-        }
 
     def finish(self) -> None:
         """The recorder stops: open event streams are kept as far as they came, the rest is given up."""

@@ -51,6 +51,11 @@ class ExchangeRedactor:
             data = self._redactor.response(Response(200, "OK", JSON, data)).body
         return data.decode("utf-8", "surrogateescape")
 
+    @property
+    def count(self) -> int:
+        """How many secrets are known."""
+        return self._redactor.count
+
     def told(self, data: bytes) -> bytes:
         """Bytes of a web socket that are no text, without the secrets known by now."""
         return self._redactor.body(data)

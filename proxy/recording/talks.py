@@ -1,0 +1,83 @@
+"""What was said over a web socket, as its record keeps it (docs/snapshot.md)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mitmproxy import http
+from mitmproxy.websocket import WebSocketMessage
+
+from proxy.recording.archiving import Draft
+from proxy.recording.redacting import ExchangeRedactor
+from proxy.wire.addresses import public
+
+MOST_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A web socket as it came. `end` is an event number, `close` the server's (code, reason) if it was the one that closed."""
+
+    draft: Draft
+    end: int
+    messages: Sequence[WebSocketMessage]
+    close: tuple[int, str] | None
+    protocol: str | None
+
+    @classmethod
+    def of(cls, flow: http.HTTPFlow, draft: Draft, end: int) -> Talk:
+        """What a flow's web socket has said until now."""
+        socket, answer = flow.websocket, flow.response
+        assert socket is not None
+        closed = socket.closed_by_client is False and socket.close_code is not None
+        return cls(
+            draft,
+            end,
+            list(socket.messages),
+            (int(socket.close_code or 0), socket.close_reason or "") if closed else None,
+            answer.headers.get("Sec-WebSocket-Protocol") if answer is not None else None,
+        )
+
+    def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
+        """Address and content of the record, without secrets. Runs on the writing thread, as what learns them does."""
+        draft = self.draft
+        known = secrets.count if secrets is not None else 0
+        said = self._said(secrets)
+        if secrets is not None and secrets.count > known:  # it may have come up before it was told to be one
+            said = self._said(secrets)
+        url = public(draft.url, secrets)
+        content: dict[str, object] = {
+            "url": url,
+            "session": draft.session,
+            "begin": draft.begin,
+            "end": self.end,
+            "replayable": len(self.messages) <= MOST_MESSAGES,
+            "messages": said,
+            "left_out": max(0, len(self.messages) - MOST_MESSAGES),
+        }
+        if self.close is not None:
+            code, reason = self.close
+            told = secrets.told(reason.encode()).decode() if secrets is not None else reason
+            content["close"] = [code, told]
+        if draft.looked is not None:
+            content["looked"] = draft.looked
+        if self.protocol is not None:
+            content["protocol"] = public(self.protocol, secrets)  # some put a token there
+        return url, content
+
+    def _said(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:
+        said: list[dict[str, str]] = []
+        for message in self.messages[:MOST_MESSAGES]:
+            entry = {"from": "client" if message.from_client else "server"}
+            if message.is_text:
+                text = message.text
+                if secrets is not None:
+                    text = secrets.message(self.draft.url, text, from_client=message.from_client)
+                entry["text"] = text
+            else:
+                data = secrets.told(message.content) if secrets is not None else message.content
+                entry["base64"] = base64.b64encode(data).decode("ascii")
+            said.append(entry)
+        return said

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
+from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from proxy.wire.conversations import Player, Said
 
@@ -89,7 +89,7 @@ class Socket:
             return
         if frame.opcode is Opcode.CLOSE:
             code, reason = frame.payload
-            self._end(1000 if code == CloseReason.NO_STATUS_RCVD else int(code), reason or "")
+            self._end(int(code), reason or "")
         elif frame.opcode is Opcode.PING:
             self._write(self._frames.pong(frame.payload))
         elif frame.opcode is not Opcode.PONG:
@@ -127,7 +127,10 @@ class Socket:
 
     def _end(self, code: int, reason: str) -> None:
         self._closed = True
-        if code in (1005, 1006, 1015):  # never sent (RFC 6455, 7.4.1)
-            code, reason = 1000, ""
-        self._write(self._frames.close(code, reason))
+        if code == CloseReason.NO_STATUS_RCVD:  # the frame named none: a page is told 1005, not 1000
+            self._write(self._frames.close())
+        elif code in LOCAL_ONLY_CLOSE_REASONS:  # never sent (RFC 6455, 7.4.1)
+            self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
+        else:
+            self._write(self._frames.close(code, reason))
         self._close()

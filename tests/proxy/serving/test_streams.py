@@ -154,6 +154,35 @@ def test_a_session_that_is_reset_hears_the_first_socket_again(tmp_path: Path) ->
         assert heard() == ["first", "second"]
 
 
+@pytest.mark.parametrize(
+    ("closed", "sent", "heard"),
+    [
+        ([1005, ""], b"", b"\x88\x00"),  # a page is told 1005 of that, not 1000
+        ([1006, ""], b"", b"\x88\x02\x03\xe8"),  # what a client of the recorder heard
+        ([4001, "bye"], b"", b"\x88\x05\x0f\xa1bye"),
+        (None, b"\x88\x80\0\0\0\0", b"\x88\x00"),
+        (None, b"\x88\x82\0\0\0\0\x0f\xa1", b"\x88\x02\x0f\xa1"),
+    ],
+)
+def test_a_socket_is_closed_as_it_was(
+    tmp_path: Path, closed: list[object] | None, sent: bytes, heard: bytes
+) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        said = {"messages": [{"from": "server", "text": "hi"}], **({"close": closed} if closed else {})}
+        writer.metadata(url := "http://h.example/", {"url": url, "session": "s", "begin": 1, **said})
+    fields = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    with (
+        Snapshot.open(tmp_path / "s") as snapshot,
+        Gateway(snapshot) as gateway,
+        socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer,
+    ):
+        peer.sendall(f"GET http://h.example/ HTTP/1.1\r\nHost: h.example\r\n{fields}\r\n\r\n".encode() + sent)
+        came = b""
+        while data := peer.recv(4096):
+            came += data
+    assert came.partition(b"\r\n\r\n")[2] == b"\x81\x02hi" + heard
+
+
 def test_no_socket_is_a_miss(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot:
         assert conversations(snapshot, f"{site.base}/other") == []

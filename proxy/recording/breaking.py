@@ -7,24 +7,29 @@ from collections.abc import Callable
 from mitmproxy import tls
 from mitmproxy.connection import Client
 
+from proxy.recording.lost import Entry
 from proxy.wire.grease import browsers_suites
-
-Told = Callable[[str, str], None]
 
 
 class BreakingAddon:
     """Tells of each handshake that a client broke off, by `failed(url, reason)`.
 
-    That of a browser is taken back by `settled(url, reason)` once the same one (its session, and the cipher suites that it
-    names) has come to terms with the same host, and not told from then on. `session_of` gives a connection's session.
+    That of a browser is taken back, by `settled` of what `failed` gave for it, once the same one (its session, and the
+    cipher suites that it names) has come to terms with the same host, and not told from then on. `session_of` gives a
+    connection's session.
     """
 
-    def __init__(self, failed: Told, settled: Told, session_of: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        failed: Callable[[str, str], Entry],
+        settled: Callable[[Entry], None],
+        session_of: Callable[[str], str],
+    ) -> None:
         self._failed = failed
         self._settled = settled
         self._session_of = session_of
         self._hellos: dict[str, tls.ClientHello] = {}  # by connection
-        self._broken: dict[tuple[object, ...], list[tuple[str, str]]] = {}  # by browser and host
+        self._broken: dict[tuple[object, ...], list[Entry]] = {}  # by browser and host
         self._trusting: set[tuple[object, ...]] = set()
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
@@ -34,11 +39,10 @@ class BreakingAddon:
     def tls_failed_client(self, data: tls.TlsData) -> None:
         """The client does not trust our authority, or broke off."""
         host = data.conn.sni or (data.context.server.address or ("?", 0))[0]
-        told = f"https://{host}/", f"TLS with the client failed: {data.conn.error or 'closed'}"
         browser = self._browser(data)
         if browser in self._trusting:
             return
-        self._failed(*told)
+        told = self._failed(f"https://{host}/", f"TLS with the client failed: {data.conn.error or 'closed'}")
         if browser is not None:
             self._broken.setdefault(browser, []).append(told)
 
@@ -47,7 +51,7 @@ class BreakingAddon:
         if (browser := self._browser(data)) is not None:
             self._trusting.add(browser)
             for told in self._broken.pop(browser, ()):
-                self._settled(*told)
+                self._settled(told)
 
     def client_disconnected(self, client: Client) -> None:
         """Forgets a connection."""

@@ -6,26 +6,25 @@ from proxy.wire.addresses import public
 from snapshots.identity.irrelevant import errand
 from snapshots.secrets.redact import Redactor
 
+Entry = tuple[str, str]
+
 
 class Lost:
     """(URL, reason) of what failed, in two lists."""
 
     def __init__(self, redactor: Redactor | None) -> None:
-        self.failures: list[tuple[str, str]] = []
-        self.errands: list[tuple[str, str]] = []  # what a browser asked for of its own accord
+        self.failures: list[Entry] = []
+        self.errands: list[Entry] = []  # what a browser asked for of its own accord
         self._redactor = redactor
 
-    def add(self, url: str, reason: str) -> None:
-        """Something failed."""
-        self._list(url).append(self._told(url, reason))
-
-    def settle(self, url: str, reason: str) -> None:
-        """What was said to have failed came about after all."""
-        self._list(url).remove(self._told(url, reason))
-
-    def _list(self, url: str) -> list[tuple[str, str]]:
-        return self.errands if errand(url) else self.failures
-
-    def _told(self, url: str, reason: str) -> tuple[str, str]:
+    def add(self, url: str, reason: str) -> Entry:
+        """Something failed; what was told of it."""
         # a reason may quote addresses, and logs keep it
-        return public(url, self._redactor), public(reason, self._redactor)
+        entry = public(url, self._redactor), public(reason, self._redactor)
+        (self.errands if errand(url) else self.failures).append(entry)
+        return entry
+
+    def settle(self, entry: Entry) -> None:
+        """What was told to have failed came about after all."""
+        # not by its URL: with a secret learned since then it would be told otherwise now
+        (self.failures if entry in self.failures else self.errands).remove(entry)

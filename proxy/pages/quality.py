@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from proxy.pages.logins import asks_who
+
 Kind = Literal["captcha", "consent", "forbidden", "too-many", "login", "missing", "error", "empty", "loading"]
 
 
@@ -128,7 +130,7 @@ def _soft(words: str, text: str, html: str, body: str, short: bool) -> Finding |
             return Finding("consent", _said(_CONSENT_TEXT, words))
         if _LOGIN_TEXT.search(words) and (_PASSWORD.search(body) or len(words) < 400):
             return Finding("login", _said(_LOGIN_TEXT, words))
-        if _PASSWORD.search(body) and len(words) < 250:
+        if len(words) < 250 and _PASSWORD.search(body) and asks_who(body):
             return Finding("login", "is a form that asks for a password")
         for said in (head, text[:400]):
             if len(words) < 800 and _MISSING.search(said):

@@ -23,6 +23,9 @@ from tests.proxy.sites import Answer, serve
 PASSWORD = "correct horse 7 staple"
 FORM = b"""<title>Sign in</title><form method=post action=/login><label>Name <input name=name></label>
 <label>Word <input type=password name=word></label><button>Go</button></form>"""
+SETTINGS = b"""<title>Reading room</title><h1>Register</h1><form method=post action=/join><label>Name <input name=name></label>
+<label>Mail <input type=email name=mail></label><label>Branch <select name=branch><option>North<option>South</select></label>
+<label>Word <input type=password name=word></label><button>Join</button></form>"""
 FILLED = (
     "- fill: {label: Name, value: ann}\n- fill: {label: Word, value: correct horse 7 staple}\n- click: Go\n"
 )
@@ -39,6 +42,8 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
         return 303, {"Location": "/login"}, b""
     if path == "/account":
         return 200, html, b"<title>Account</title><p>Hello ann, three books are due.</p>"
+    if path == "/join":
+        return 200, html, SETTINGS
     if path == "/login":
         return 200, html, FORM
     return 200, html, b"<title>Books</title><p>A library of books.</p><a href=/login>Sign in</a>"
@@ -95,3 +100,8 @@ def test_a_login_form_at_the_end_is_a_failure(tmp_path: Path) -> None:
     assert (wrong.ok, wrong.views) == (False, [])
     assert wrong.error is not None
     assert "after step 3: not stored as a view: login" in wrong.error
+
+
+def test_a_form_that_asks_for_more_than_who_comes_is_a_page(tmp_path: Path) -> None:
+    (joined,) = record(tmp_path, [("/join", "- select: {label: Branch, option: South}\n")])
+    assert (joined.ok, joined.error, len(joined.views), joined.findings) == (True, None, 2, [])

@@ -40,6 +40,14 @@ WALLS: dict[str, tuple[str, int, str]] = {
     "too many, with a good status": ("too-many", 200, page("Slow down", "<p>You have made too many requests. Try again in 30 seconds.</p>")),
     "a login page": ("login", 200, page("Sign in", "<form method=post><h1>Sign in to continue</h1><label>Email <input name=e></label>"
         '<label>Password <input type="password" name=p></label><button>Sign in</button><a href=/f>Forgot your password?</a></form>')),
+    "a login without words": ("login", 200, page("Intranet", '<form method=post><input name=u><input type=password name=p><button>Go</button></form>')),
+    "a login with a tenant": ("login", 200, page("Intranet", '<form method=post action=/auth/check><label>Company <input name=c></label><label>User <input name=u></label>'
+        "<label>Word <input type=password name=p></label><button>Go</button></form>")),
+    "a login outside of a form": ("login", 200, page("App", '<div id=root><select><option>English<option>Deutsch</select><h1>Welcome back</h1><input placeholder=Email><input type="Password">'
+        "<div role=button>Log in</div></div>")),
+    "a login in German": ("login", 200, page("Portal", "<form><label>Kennung <input></label><label>Kennwort <input type=password></label><select><option>A</select><button>Anmelden</button></form>")),
+    "a login that asks for no name": ("login", 200, page("Preview", '<p>This shop opens soon.</p><form><input type=password name=p><button>Enter</button></form>')),
+    "one of the browser's own words": ("login", 200, page("Portal", '<form><input name=a><input name=b><input name=c><input type=password autocomplete="current-password"><button>OK</button></form>')),
     "members only": ("login", 200, page("Archive", NAV + "<h1>Archive</h1><p>You must be logged in to view this page.</p>")),
     "a soft 404": ("missing", 200, page("Shop", NAV + "<h1>Oops!</h1><p>We couldn't find that page. It may have moved.</p><form><input type=search></form>")),
     "a soft 404 in French": ("missing", 200, page("Mairie", NAV + "<h1>Page introuvable</h1><p>La page demandée n'existe pas.</p>")),
@@ -60,6 +68,14 @@ GOOD: dict[str, tuple[int, str]] = {
     "a contact form with a captcha in it": (200, page("Contact", NAV + f'<h1>Contact</h1><p>{PROSE[:500]}</p><form><textarea name=m></textarea><div class="g-recaptcha"></div><button>Send</button></form>')),
     "a page with a link to log in": (200, page("Mills", NAV + "<h1>Mills</h1><table><tr><th>Name<th>Year</tr><tr><td>Post Mill<td>1781</tr></table>")),
     "a page with a form to log in at its side": (200, page("Forum", f'<form><input name=u><input type=password name=p><button>Log in</button></form><h1>Wheels</h1><p>{PROSE[:700]}</p>')),
+    "settings with a password among them": (200, page("Settings", '<h1>Your account</h1><form method=post action=/settings><label>Name <input name=n value=Ann></label><label>Mail <input type=email></label>'
+        "<label>Language <select><option>English</select></label><label>Password <input type=password name=p></label><button>Save</button></form>")),
+    "a form to register": (200, page("Join", '<header><a href=/login>Log in</a></header><h1>Register</h1><form><label>Name <input></label><label>Mail <input type=email></label>'
+        "<label>Password <input type=password></label><label>Once more <input type=password></label><button>Create account</button></form><p>Already a member? <a href=/login>Log in</a></p>")),
+    "a form to register, of a framework": (200, page("Join", '<form><input name=email><input type=password autocomplete="new-password"><button>Create account</button></form>')),
+    "an application with a password field": (200, page("Mills", '<div id=root><h1>Water mills</h1><div role=tablist><div role=tab>Table</div><div role=tab>Form</div></div><input role=combobox aria-label=Region>'
+        "<label>Your name <input type=text></label><label>Password <input type=password></label><button>Greet</button></div>")),
+    "a router's settings": (200, page("Wi-Fi", "<form><label>Network <input name=ssid></label><label>Channel <input type=number></label><label>Key <input type=password></label><button>Apply</button></form>")),
     "documentation of a login": (200, page("auth", NAV + f"<h1>Authentication</h1><p>Users sign in with a token. When authentication is required the server answers 401. {PROSE}</p>")),
     "a list of status codes": (200, page("Status", "<h1>HTTP status codes</h1><dl><dt>403 Forbidden<dd>The server refuses.<dt>404 Not Found<dd>There is no such page."
         f"<dt>429 Too Many Requests<dd>The client is to slow down.<dt>502 Bad Gateway<dd>The server behind gave no answer.</dl><p>{PROSE}</p>")),

@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.agents import Agent, agent_of
+from harness.agents import Agent
 from harness.agents.command import CommandAgent
 from harness.run_files import Settings
 from harness.scoring import find_scorer, score
 from harness.scoring.sgi_common import DEFAULTS
 from harness.task import Task
-from harness.workshop import judge_endpoints
+from harness.workshop import agent_of, judge_endpoints
 from snapshots.errors import MissingCapability, UsageError
 
 # These read their options before anything else, and have nothing to do where nothing was answered.

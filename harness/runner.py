@@ -18,7 +18,6 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from harness.agents import agent_of
 from harness.agents.threads import Threads
 from harness.attempt import Attempt
 from harness.display import Display, PlainDisplay
@@ -34,7 +33,7 @@ from harness.sessions import session_of
 from harness.tape import gather
 from harness.task import Task, TaskSet
 from harness.trace import Trace, TraceWriter, read_trace
-from harness.workshop import Workshop
+from harness.workshop import Workshop, agent_of
 from proxy.pages import running
 from snapshots import Snapshot
 from snapshots.errors import UsageError

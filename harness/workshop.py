@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from harness.agents import Agent, agent_of
+from harness.agents import Agent, load_agent
 from harness.attempt import ToolSession
 from harness.import_path import look_in
 from harness.judging import Evaluator
@@ -134,6 +134,11 @@ async def _maybe_await(close: Callable[[], Any]) -> None:
     result = close()
     if hasattr(result, "__await__"):
         await result
+
+
+def agent_of(settings: Settings) -> Agent:
+    """The agent of a run. UsageError as `load_agent`."""
+    return load_agent(settings.agent, **settings.agent_options)
 
 
 def open_tools(snapshot: Any, settings: Settings) -> Tools | None:

@@ -17,7 +17,6 @@ from snapshots.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.attempt import Attempt
-    from harness.run_files import Settings
 
 
 class Agent(Protocol):
@@ -60,11 +59,6 @@ def load_agent(spec: str, **options: Any) -> Agent:
             f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
         )
     return _from_import(kind, rest, options)
-
-
-def agent_of(settings: Settings) -> Agent:
-    """The agent of a run. UsageError as `load_agent`."""
-    return load_agent(settings.agent, **settings.agent_options)
 
 
 def _from_file(path: Path, options: dict[str, Any]) -> Agent:

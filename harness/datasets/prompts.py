@@ -5,11 +5,11 @@ A row that gave no prompt is a task too (`meta["unsolvable"]` says why), so that
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import Any
 
 from harness.datasets.records import Record, RecordError
-from harness.prompts.build import hash_of
 from harness.task import Task
 
 FIELDS = frozenset(
@@ -55,3 +55,9 @@ def build(record: Record) -> Task:
         meta=meta,
         base=task_id,
     )
+
+
+def hash_of(value: Any) -> str:
+    """SHA-256 (hex) of a value as canonical JSON, as a certificate's digest is made."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

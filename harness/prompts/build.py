@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from harness.datasets.browsecomp_lc import parse_urls
+from harness.datasets.prompts import hash_of
 from harness.datasets.records import RecordError
 from harness.prompts.order import hash_order, shuffled
 from harness.prompts.pages import PageReader, Texts
@@ -230,9 +231,3 @@ def _mark(states: dict[int, Page], entries: list[tuple[int, Page, str]], fitted:
 
 def _told(page: Page) -> dict[str, Any]:
     return asdict(page) | {"notes": list(page.notes)}
-
-
-def hash_of(value: Any) -> str:
-    """SHA-256 (hex) of a value as canonical JSON, as a certificate's digest is made."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

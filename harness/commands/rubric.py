@@ -50,7 +50,8 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding, or a record that can't be read
     """
     from harness.datasets import load_tasks
-    from harness.rubric import lint, load_rubrics
+    from harness.rubric import load_rubrics
+    from harness.rubric.lint import lint
 
     loaded = load_tasks(tasks)
     for problem in loaded.problems:

@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from harness.rubric.rules import compile_rubric
 from harness.rubric.sidecar import Rubric
+from harness.scoring import Context
+from harness.scoring.table import normalise_rows, score_table
+from harness.scoring.tables import parse_reference
 from harness.task import Task
 from snapshots.words import counted
 
@@ -85,10 +88,6 @@ def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) 
 
 
 def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
-    from harness.scoring import Context
-    from harness.scoring.table import normalise_rows, score_table
-    from harness.scoring.tables import parse_reference
-
     text = task.reference if isinstance(task.reference, str) else ""
     table = parse_reference(text, rubric)
     if table is None or (not table.rows and table.form != "none"):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from harness.rubric.rules import compile_rubric
 from harness.rubric.sidecar import Rubric, as_rubric
 from harness.scoring import Context, Score
 from harness.scoring.normalise import normalise_cell
@@ -174,8 +175,6 @@ def rubric_of(task: Task, context: Context) -> Rubric:
     for name in (task.id, task.base):
         if name is not None and name in context.rubrics:
             return as_rubric(context.rubrics[name])
-    from harness.rubric.rules import compile_rubric
-
     return compile_rubric(task)
 
 

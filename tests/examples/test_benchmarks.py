@@ -16,7 +16,8 @@ from examples.endpoint import Script, environment
 from examples.pages import SNAPSHOTS, make
 from harness.datasets import load_tasks
 from harness.datasets.browsecomp_lc import decrypt
-from harness.rubric import compile_rubrics, lint, load_rubrics
+from harness.rubric import compile_rubrics, load_rubrics
+from harness.rubric.lint import lint
 from harness.scoring.embeddings import load_embedder
 from harness.summary import score_run
 from proxy.isolation import can_isolate

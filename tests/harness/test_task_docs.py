@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from harness.datasets import load_tasks
-from harness.rubric import compile_rubrics, lint
+from harness.rubric import compile_rubrics
+from harness.rubric.lint import lint
 from harness.scoring import METRICS, SCORERS, Context, register, score
 from harness.scoring.sgi_common import DEFAULTS
 from tests.harness.scoring.standins import Answers, Words

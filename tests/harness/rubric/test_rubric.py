@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.rubric import (
-    FieldRule,
-    Rubric,
-    compile_rubric,
-    compile_rubrics,
-    draft_rubric,
-    lint,
-    load_rubrics,
-    save_rubrics,
-)
+from harness.rubric import FieldRule, Rubric, compile_rubric, compile_rubrics, load_rubrics, save_rubrics
+from harness.rubric.draft import draft_rubric
+from harness.rubric.lint import lint
 from harness.scoring import Context, score
 from harness.task import Task
 from snapshots.errors import DamagedInput

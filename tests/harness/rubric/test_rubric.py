@@ -1,51 +1,19 @@
-"""Side-cars: what is read by rule, its links, the lint, the file, and drafts of a model."""
+"""Side-cars: what is read by rule, its links, and the file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.rubric import FieldRule, Rubric, compile_rubric, compile_rubrics, load_rubrics, save_rubrics
-from harness.rubric.draft import draft_rubric
-from harness.rubric.lint import lint
+from harness.rubric import Rubric, compile_rubric, compile_rubrics, load_rubrics, save_rubrics
 from harness.scoring import Context, score
 from harness.task import Task
 from snapshots.errors import DamagedInput
-
-RULES: dict[str, Any] = {
-    "field_separator": "|",
-    "record_separator": "\\n",
-    "header_row": "Do not output a header row.",
-    "schema": ["lake_id", "name", "max depth", "surveyed", "country"],
-    "row_key": "Use lake_id as the row key.",
-    "ordering": "Sort rows by max depth in descending order.",
-    "max depth": "Write depths as decimal numbers. The units 'm', 'metres' and 'meters' are equivalent.",
-    "surveyed": "Dates in YYYY-MM-DD format.",
-    "country": "Treat 'U.S.' as 'United States'. Do not treat 'UK' as 'England'.",
-    "name": "Names are compared as they are printed on the page.",
-}
-REFERENCE = "L1|Alpha|10.5 m|2020-01-31|United States\nL2|Beta|9 m|2021-12-01|Peru"
-
-
-def task(task_id: str = "lake_001", reference: str = REFERENCE, **rules: Any) -> Task:
-    merged = {name: value for name, value in (RULES | rules).items() if value is not ...}
-    variant = "goal" if task_id.endswith("-g") else "constraint"
-    meta = {
-        "rubric": {"normalization": merged},
-        "variant": variant,
-        "language": "en",
-        "oracle_output_cardinality": 2,
-    }
-    return Task(task_id, "?", reference, "table", meta, base=task_id.removesuffix("-g"))
-
-
-def checks(tasks: list[Task], rubrics: Any = None) -> set[str]:
-    return {finding.check for finding in lint(tasks, rubrics)}
+from tests.harness.rubric.lakes import task
 
 
 def test_rules_that_can_be_read() -> None:
@@ -194,52 +162,6 @@ def test_what_no_sentence_says_is_supposed_and_said() -> None:
     assert compile_rubric(Task("x", "?", "a|1\na|2", "table")).row_key == ("column 1", "column 2")
 
 
-@pytest.mark.parametrize(
-    ("tasks", "check"),
-    [
-        ([task(schema=None)], "schema missing"),
-        ([task(record_separator="|")], "separators alike"),
-        ([task(row_key=...)], "key undefined"),
-        ([task(ordering=...)], "order undefined"),
-        ([task(), task("lake_001-g", row_key="Use name as the row key.")], "variants disagree"),
-        ([task(), task("lake_001-g", reference=REFERENCE + "x")], "variants disagree"),
-        ([task(reference="words only")], "reference unreadable"),
-        ([task(reference="L1|Alpha")], "reference width"),
-        ([task(reference=REFERENCE.replace("L2", "L1"))], "key not unique"),
-        ([task(reference=REFERENCE.replace("Peru", ""))], "empty reference cell"),
-        ([task(reference=REFERENCE.replace("Peru", ""))], "self-score"),
-        ([task(reference=REFERENCE + "\nL3|C|1|2020-01-01|Peru")], "cardinality"),
-    ],
-)
-def test_each_lint_check_can_fail(tasks: list[Task], check: str) -> None:
-    assert checks([task(), task("lake_001-g")]) == set()
-    assert check in checks(tasks)
-
-
-def test_unread_sentences_are_notes_and_shown_on_request() -> None:
-    assert [finding.check for finding in lint([task()], notes=True)] == ["unread rule", "unread rule"]
-    assert "name: Names are compared" in str(lint([task()], notes=True)[1])
-
-
-def test_lint_of_a_file_finds_missing_unused_and_stale_side_cars() -> None:
-    rubrics = compile_rubrics([task()])
-    assert checks([task()], rubrics) == set()
-    assert checks([task()], {}) == {"side-car missing"}
-    assert checks([task()], rubrics | {"other": rubrics["lake_001"]}) == {"unused side-car"}
-    by_form = {
-        "lake_001": rubrics["lake_001"],
-        "lake_001-g": replace(
-            rubrics["lake_001"], columns=tuple("abcde"), row_key=("a",), fields={}, sources={}
-        ),
-    }
-    assert checks([task(), task("lake_001-g")], by_form) == set()
-    by_form["lake_001-g"] = replace(by_form["lake_001-g"], columns=("a", "b"))
-    assert checks([task(), task("lake_001-g")], by_form) == {"reference width"}
-    assert checks([task("lake_001-g")], {"lake_001-g": rubrics["lake_001"]}) == set()
-    stale = replace(rubrics["lake_001"], sources={"row_key": "A sentence of last year."})
-    assert checks([task()], {"lake_001": stale}) == {"stale link"}
-
-
 def test_one_side_car_a_base_from_the_english_constraint_form() -> None:
     chinese = task("lake_001", row_key="按名称")
     chinese.meta["language"] = "zh"
@@ -309,66 +231,6 @@ def test_a_file_that_is_no_file_of_side_cars(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(DamagedInput, match=r"x\.json"):
         load_rubrics(path)
-
-
-class Model:
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer if isinstance(answer, str) else json.dumps(answer)
-        self.asked = ""
-
-    def complete(self, messages: Sequence[Any], model: str, temperature: float) -> str:
-        self.asked = messages[0]["content"]
-        return f"Here it is:\n{self.answer}\n"
-
-
-def test_a_models_draft_adds_to_what_the_rules_read() -> None:
-    sentence = "Names are compared as they are printed on the page."
-    model = Model(
-        {
-            "fields": {"name": {"uppercase": True}, "country": {"type": "date"}},
-            "sources": {"fields.name.uppercase": sentence},
-        }
-    )
-    drafted = draft_rubric(task(), model, "some-model")
-    assert drafted.origin == "model"
-    assert drafted.fields["name"] == FieldRule(uppercase=True)
-    assert drafted.fields["country"].aliases == {"U.S.": "United States"}
-    assert drafted.sources["fields.name.uppercase"] == sentence
-    assert "Alpha" not in model.asked
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ("no idea", "not JSON"),
-        ({"fields": {"name": {"uppercase": True}}}, "fields.name cites no sentence"),
-        ({"fields": {"name": {}}, "sources": {"fields.name": " "}}, "cites a sentence"),
-        ({"fields": {"name": {"type": "money"}}}, "type"),
-        ({"sources": {"fields.name": "I made this up."}}, "cites a sentence"),
-        ({"sources": [1]}, "sources"),
-        ({"sources": {"a": 1}}, "sources"),
-    ],
-)
-def test_a_draft_that_is_wrong_is_refused(answer: Any, says: str) -> None:
-    with pytest.raises(DamagedInput, match=says):
-        draft_rubric(task(), Model(answer), "some-model")
-
-
-def test_a_draft_takes_no_place_of_what_a_rule_read() -> None:
-    model = Model({"columns": ["x"], "row_key": ["name"], "ordered": False})
-    drafted = draft_rubric(task(), model, "some-model")
-    assert (drafted.columns[0], drafted.row_key, drafted.ordered) == ("lake_id", ("lake_id",), True)
-    with pytest.raises(DamagedInput, match="row_key"):
-        draft_rubric(
-            task(schema=None, row_key=...), Model({"columns": ["x"], "row_key": ["y"]}), "some-model"
-        )
-
-
-def test_a_supposed_key_that_a_draft_names_without_a_sentence_stays_supposed() -> None:
-    bare = task(row_key=...)
-    assert "row_key" in draft_rubric(bare, Model({"row_key": ["name"]}), "some-model").assumed
-    cited = {"row_key": ["name"], "sources": {"row_key": "Sort rows by max depth in descending order."}}
-    assert "row_key" not in draft_rubric(bare, Model(cited), "some-model").assumed
 
 
 def test_digest_ignores_what_decides_nothing() -> None:

@@ -20,12 +20,12 @@ from typing import Any
 
 import yaml
 
-from harness.attempt import Attempt, Limits
-from harness.display import SilentDisplay
-from harness.engine import LocalEngine
-from harness.run_files import Settings
-from harness.runner import run_attempts, start_run
-from harness.summary import score_run, summarise
+from harness.agents.attempt import Attempt, Limits
+from harness.results.summary import score_run, summarise
+from harness.runs.display import SilentDisplay
+from harness.runs.engine import LocalEngine
+from harness.runs.run_files import Settings
+from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
 from harness.trace import TraceWriter
 

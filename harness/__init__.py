@@ -1,0 +1,25 @@
+"""Agents on a frozen web: tasks asked, answers scored, and proof that the same comes out again.
+
+Words        task.py, trace.py (trace.schema.json), console.py (what every command shows alike)
+Entries      cli.py (`stillweb`), pytest_plugin.py, inspecting.py (for inspect_ai)
+
+From the top down, each folder imports only those below it:
+commands/    one module for each command
+demo/        a site to record, tasks on it, and the script that goes the whole way
+testing/     what a test marked `snapshot` is given
+curation/    task sets and rubrics held against snapshots, before anyone is paid
+report/      a run as one HTML file, as other people's traces, and for reviewers
+comparing/   two runs, task by task, and gates on that
+results/     the sums of a run, and its certificate
+runs/        attempts in parallel, and the files they leave
+servers/     tools on the wire: MCP, and search services at their addresses
+agents/      an attempt, and who makes it: a script, a model, a program
+prompts/     long-context prompts, built from frozen texts
+datasets/    task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, one's own
+scoring/     from an answer to its score
+rubric/      scoring rules that a program follows: cells and tables read by them
+sandbox/     code that a model wrote, run with no network and with limits
+models/      model endpoints, and the tape
+tools/       the tools that agents call, answered from a snapshot
+inputs/      what people wrote, read strictly
+"""

@@ -27,8 +27,8 @@ from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
 from inspect_ai.util import store
 
 from harness.datasets import load_tasks
+from harness.inputs.sessions import session_of
 from harness.scoring import Context, score
-from harness.sessions import session_of
 from harness.task import Task
 from harness.tools import ToolResult, Toolset, ToolSpec
 from harness.tools.toolset import ToolSession

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from harness.schema import problem
+from harness.inputs.schema import problem
 from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
 

@@ -207,21 +207,38 @@ def layers(package: str) -> list[str]:
     return re.findall(r"^(\w+)/ +\S", text, re.M)
 
 
+def folders_behind(package: str, source: str) -> set[str]:
+    """Folders of the package that a module imports from, itself or through files beside the folders."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    pending = [source]
+    while pending:
+        for name in imported(ast.parse(pending.pop())):
+            head, _, rest = name.partition(".")
+            first = rest.partition(".")[0]
+            if head != package or not first or first in seen:
+                continue
+            seen.add(first)
+            if (ROOT / package / first).is_dir():
+                found.add(first)
+            else:
+                pending.append((ROOT / package / f"{first}.py").read_text())
+    return found
+
+
 def climbing(package: str, order: list[str], folder: str, source: str) -> set[str]:
     """Folders above (or beside the list) that a module in `folder` imports from."""
-    parts = [name.split(".") for name in imported(ast.parse(source)) if name.startswith(f"{package}.")]
-    named = {part[1] for part in parts if (ROOT / package / part[1]).is_dir()}
-    return named - set(order[order.index(folder) :])
+    return folders_behind(package, source) - set(order[order.index(folder) :])
 
 
-@pytest.mark.parametrize("package", ["snapshots", "proxy"])
+@pytest.mark.parametrize("package", sorted(OURS))
 def test_each_folder_imports_only_those_below_it(package: str) -> None:
     order = layers(package)
     folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
     assert sorted(order) == sorted(folders)
     found = {}
     for folder in order:
-        for path in sorted((ROOT / package / folder).glob("*.py")):
+        for path in sorted((ROOT / package / folder).rglob("*.py")):
             if names := climbing(package, order, folder, path.read_text()):
                 found[str(path.relative_to(ROOT))] = names
     assert not found
@@ -235,3 +252,11 @@ def test_the_check_of_folders_sees_one_above() -> None:
     assert not climbing(
         "snapshots", order, "matching", "from snapshots.index import cdxj\nimport snapshots.view"
     )
+
+
+def test_the_check_of_folders_sees_one_above_behind_a_file_at_the_top() -> None:
+    order = layers("harness")
+    source = "from harness.pytest_plugin import pytest_configure"
+    assert climbing("harness", order, "runs", source) == {"testing"}
+    assert not climbing("harness", order, "testing", source)
+    assert not climbing("harness", order, "tools", "from harness.trace import Trace")

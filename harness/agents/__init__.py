@@ -11,12 +11,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.import_path import load_module
-from harness.yaml_file import read_yaml
+from harness.inputs.import_path import load_module
+from harness.inputs.yaml_file import read_yaml
 from snapshots.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.attempt import Attempt
+    from harness.agents.attempt import Attempt
 
 
 class Agent(Protocol):

@@ -26,8 +26,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from harness.agents.attempt import Attempt
 from harness.agents.begun import MARK, end_begun
-from harness.attempt import Attempt
 from harness.trace import digest
 from snapshots.errors import UsageError
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.attempt import Attempt, LimitReached, describe
+from harness.agents.attempt import Attempt, LimitReached, describe
 from harness.trace import digest
 from snapshots.errors import UsageError
 
@@ -84,8 +84,8 @@ class OpenAIAgent:
         return cls(**ready)
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Arguments of harness.models.ModelClient; `env` holds the variables that the run was begun with."""
-        from harness.endpoint import Retry
+        """Arguments of harness.models.client.ModelClient; `env` holds the variables that the run was begun with."""
+        from harness.models.endpoint import Retry
 
         return {
             "base_url": self.base_url
@@ -227,7 +227,7 @@ class _Talk(ABC):
 
     async def ask(self, *, free: bool = True) -> Any:
         """Asks the model and writes the trace. Unless it is `free`, it may call no tool."""
-        from harness.models import request_digest
+        from harness.models.client import request_digest
 
         body = self.body()
         if (

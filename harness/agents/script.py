@@ -31,9 +31,9 @@ from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
 from harness.agents import extract
-from harness.attempt import Attempt
+from harness.agents.attempt import Attempt
+from harness.inputs.yaml_file import read_yaml
 from harness.trace import digest
-from harness.yaml_file import read_yaml
 from snapshots.errors import UsageError
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}

@@ -1,1 +1,1 @@
-"""One module for each command of the command line; each has a click command named `command`."""
+"""One module for each command of the command line, with a click command named `command`; beside them, what some of them share."""

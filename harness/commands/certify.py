@@ -30,8 +30,8 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
     stillweb certify run1                          exit code 1 if a repetition differs
     stillweb certify run1 --snapshot site.wacz     of a run from another machine
     """
-    from harness.certificate import certify
-    from harness.kept_certificate import kept_hash
+    from harness.results.certificate import certify
+    from harness.results.kept_certificate import kept_hash
 
     before = kept_hash(run)
     with progress("repeating") as advance:

@@ -12,7 +12,7 @@ from harness.console import decimals, print_json, say, table
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.compare import Comparison
+    from harness.comparing.compare import Comparison
 
 
 @click.command("compare")
@@ -43,10 +43,10 @@ def command(
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
-    from harness.comparable import differences, parts_of_sets
-    from harness.compare import compare, compare_variants, parts_of, read_outcomes
-    from harness.gates import check_gates
-    from harness.repeats import errors_by_base, flips
+    from harness.comparing.comparable import differences, parts_of_sets
+    from harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
+    from harness.comparing.gates import check_gates
+    from harness.comparing.repeats import errors_by_base, flips
     from snapshots.errors import UsageError
 
     first, second = read_outcomes(a), read_outcomes(b) if b is not None else []

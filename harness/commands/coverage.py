@@ -48,12 +48,12 @@ def command(
     stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing, or a record unreadable
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
-    from harness.audit import audit, cookie_dates
-    from harness.coverage import coverage
+    from harness.commands.search_ready import make_search_ready
+    from harness.curation.audit import audit, cookie_dates
+    from harness.curation.coverage import coverage
+    from harness.curation.needs import tasks_as_asked
     from harness.datasets import load_tasks
-    from harness.needs import tasks_as_asked
     from harness.rubric import compile_rubrics
-    from harness.search_ready import make_search_ready
     from harness.task import TaskSet
     from harness.tools import Toolset
     from harness.tools.queries import query_verdict

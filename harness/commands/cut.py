@@ -42,7 +42,7 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     \b
     stillweb cut site.wacz --for run1 -o small.wacz
     """
-    from harness.needs import needs_of_run
+    from harness.curation.needs import needs_of_run
     from snapshots import Snapshot
     from snapshots.upkeep.cut import Needs, cut
 

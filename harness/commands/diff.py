@@ -11,7 +11,7 @@ from harness.console import print_json, say
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.affected import Affected
+    from harness.curation.affected import Affected
     from snapshots.upkeep.diff import Diff
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
@@ -56,7 +56,7 @@ def command(a: str, b: str, source: str | None, with_text: bool, as_json: bool) 
 
 
 def _touched(source: str, found: Diff, views: list[Any]) -> list[Affected]:
-    from harness.affected import affected_by_run, affected_tasks
+    from harness.curation.affected import affected_by_run, affected_tasks
 
     if (Path(source) / "run.json").is_file():
         return affected_by_run(Path(source), found)

@@ -21,7 +21,7 @@ def command(files: tuple[Path, ...], out: Path) -> None:
     \b
     stillweb import session.har crawl.warc.gz -o site
     """
-    from harness.recorded_again import answered_on_other_days
+    from harness.commands.recorded_again import answered_on_other_days
     from snapshots import Snapshot
     from snapshots.upkeep.importing import import_files
 

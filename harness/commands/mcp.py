@@ -52,7 +52,7 @@ def command(
     stillweb mcp site.wacz --contract playwright-mcp --transport http --port 8931
     stillweb mcp site --record --contract fetch                    fetch for real, and keep what came
     """
-    from harness.search_ready import make_search_ready
+    from harness.commands.search_ready import make_search_ready
     from harness.servers.mcp import serve
     from harness.tools import Limits, Toolset
     from snapshots import Snapshot

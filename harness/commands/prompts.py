@@ -38,7 +38,7 @@ def build(
     from harness.datasets import load_tasks
     from harness.prompts import Failure
     from harness.prompts import build as build_prompts
-    from harness.run_files import json_line
+    from harness.runs.run_files import json_line
     from snapshots import Snapshot
 
     rows = load_tasks(source, kind="browsecomp-lc")

@@ -212,7 +212,7 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
 
 def _say_changed(out: Path, since: Place) -> None:
     """Says that what was there before is answered otherwise now, as the earlier answers stay in force."""
-    from harness.recorded_again import answered_otherwise
+    from harness.commands.recorded_again import answered_otherwise
     from snapshots import Snapshot
 
     with Snapshot.open(out) as snapshot:
@@ -250,7 +250,7 @@ def _wanted(urls: Sequence[str], url_file: Path | None, tasks: str | None) -> li
         lines = [line.strip() for line in url_file.read_text(encoding="utf-8").splitlines()]
         found += [line for line in lines if line and not line.startswith("#")]
     if tasks:
-        from harness.coverage import urls_of
+        from harness.curation.coverage import urls_of
         from harness.datasets import load_tasks
 
         found += [url for task in load_tasks(tasks) for url in urls_of(task)]
@@ -357,7 +357,7 @@ def _explore(
 
 def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:
     """Asks again, through the recorder, for each request that a replay did not have."""
-    from harness.missing import record_misses
+    from harness.curation.missing import record_misses
 
     recorded, missing = record_misses(recorder, entries, say)
     recorder.wait_quiet(seconds=0.0, timeout=30.0)

@@ -85,7 +85,7 @@ def command(
         say_damage(snapshot)
         book = Ledger(ledger)
         if synthetic_search:
-            from harness.search_ready import make_search_ready
+            from harness.commands.search_ready import make_search_ready
 
             make_search_ready(snapshot)
         options = {"accept": accept, "synthetic_search": synthetic_search}
@@ -96,7 +96,7 @@ def command(
             accept=accept,
             ledger=book,
             workers=workers or (1 if program else default_count()),
-            virtual_hosts=MadeHosts("harness.replaying:make_hosts", options),
+            virtual_hosts=MadeHosts("harness.servers.replaying:make_hosts", options),
             on_loss=until.lost,
             forks=True,
         ) as gateway:

@@ -33,8 +33,8 @@ def command(
     stillweb review run1
     stillweb review run1 --export review.html
     """
-    from harness.review import agreement, import_reviews
-    from harness.review_page import ReviewServer, export_review
+    from harness.report.review import agreement, import_reviews
+    from harness.report.review_page import ReviewServer, export_review
     from proxy.pages.running import heard_signals
 
     if reviews is not None:

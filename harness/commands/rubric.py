@@ -49,9 +49,9 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     \b
     stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding, or a record that can't be read
     """
+    from harness.curation.lint import lint
     from harness.datasets import load_tasks
     from harness.rubric import load_rubrics
-    from harness.rubric.lint import lint
 
     loaded = load_tasks(tasks)
     for problem in loaded.problems:

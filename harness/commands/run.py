@@ -141,16 +141,16 @@ def command(
 
         enter_isolation()
     from harness.agents import load_agent
-    from harness.attempt import Limits
-    from harness.certificate import check_traces, write_certificate
-    from harness.cluster import make_engine
+    from harness.agents.attempt import Limits
+    from harness.commands.search_ready import make_search_ready
     from harness.datasets import load_tasks
-    from harness.display import make_display
-    from harness.left_out import failed_attempts
+    from harness.results.certificate import check_traces, write_certificate
+    from harness.results.left_out import failed_attempts
     from harness.rubric import compile_rubrics, load_rubrics
-    from harness.run_files import Settings
-    from harness.runner import run_attempts, start_run
-    from harness.search_ready import make_search_ready
+    from harness.runs.cluster import make_engine
+    from harness.runs.display import make_display
+    from harness.runs.run_files import Settings
+    from harness.runs.runner import run_attempts, start_run
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
     from snapshots.matching.ladder import check_accept
@@ -215,7 +215,7 @@ def command(
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
     """Prices by model. UsageError names what is wrong, and a limit of money that nothing could be counted against."""
-    from harness.yaml_file import read_yaml
+    from harness.inputs.yaml_file import read_yaml
     from snapshots.errors import UsageError
 
     if path is None:

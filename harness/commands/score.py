@@ -20,10 +20,10 @@ def command(run: Path, write: bool, as_json: bool) -> int:
     \b
     stillweb score run1              exit code 1 if a score came out differently
     """
-    from harness.certificate import check_traces, write_certificate
-    from harness.kept_certificate import differing, kept_hash, short
-    from harness.left_out import failed_attempts
-    from harness.summary import score_run
+    from harness.results.certificate import check_traces, write_certificate
+    from harness.results.kept_certificate import differing, kept_hash, short
+    from harness.results.left_out import failed_attempts
+    from harness.results.summary import score_run
     from harness.trace import hashed_part
 
     different = score_run(run, write=write)

@@ -41,7 +41,7 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, progress=advance)
     if search_index:
-        from harness.search_ready import make_search_ready
+        from harness.commands.search_ready import make_search_ready
         from snapshots import Snapshot
 
         with Snapshot.open(report.path) as sealed:

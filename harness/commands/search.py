@@ -21,7 +21,7 @@ def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
     \b
     stillweb search site.wacz "chinstrap body mass" -n 3
     """
-    from harness.search_ready import search_index
+    from harness.commands.search_ready import search_index
     from snapshots import Snapshot
 
     with Snapshot.open(snapshot) as opened:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.strict_json import StandsTwice, strict_json
+from harness.inputs.strict_json import StandsTwice, strict_json
 from harness.task import Problem
 from snapshots.errors import MissingCapability, UsageError
 

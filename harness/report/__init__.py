@@ -16,13 +16,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.console import decimals
-from harness.kept_certificate import read_kept
-from harness.left_out import failed_attempts, left_out
-from harness.moved import snapshots_now
 from harness.report.screenshots import Screenshots
 from harness.report.sheet import Sheet, sheet_of
-from harness.run_files import RunFiles
-from harness.summary import Summary, summarise
+from harness.results.kept_certificate import read_kept
+from harness.results.left_out import failed_attempts, left_out
+from harness.results.summary import Summary, summarise
+from harness.runs.moved import snapshots_now
+from harness.runs.run_files import RunFiles
 from harness.trace import Trace
 from snapshots.archives.appending import write_text
 from snapshots.words import counted

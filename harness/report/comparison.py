@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.compare import Comparison, Pair
+from harness.comparing.compare import Comparison, Pair
 from harness.report import render, sheet_of
 from harness.report.sheet import Sheet
 from harness.trace import read_trace
@@ -22,7 +22,7 @@ def write_comparison(
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
 
     `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only
-    (both from harness.comparable).
+    (both from harness.comparing.comparable).
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS

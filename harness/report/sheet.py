@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report.screenshots import Screenshots
+from harness.results.summary import value_of
 from harness.scoring import BEST, Score
-from harness.summary import value_of
 from harness.trace import Event, Trace
 from snapshots.words import counted
 

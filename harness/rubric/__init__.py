@@ -2,6 +2,8 @@
 
 compile_rubric(task) -> Rubric      by rule, from the English of the task's rubric
 load_rubrics / save_rubrics         the file that a person edits
+
+Cells and tables are read by it: `tables`, `normalise`, and the spellings that are one.
 """
 
 from harness.rubric.rules import compile_rubric, compile_rubrics

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.rubric.sidecar import FieldRule, Rubric, Unit, as_rubric
-from harness.scoring.spelling import name_form
+from harness.rubric.spelling import name_form
 from harness.task import Task
 
 _SETTINGS = ("field_separator", "record_separator", "header_row", "schema")

@@ -20,8 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.scoring.spelling import fold, normalise_text
-from harness.strict_json import strict_json
+from harness.inputs.strict_json import strict_json
+from harness.rubric.spelling import fold, normalise_text
 from snapshots.archives.appending import write_text
 from snapshots.errors import DamagedInput
 

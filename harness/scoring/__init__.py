@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from harness.import_path import load_module
+from harness.inputs.import_path import load_module
 from harness.task import Task
 from snapshots.errors import StillwebError, UsageError
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.rubric.normalise import as_decimal
+from harness.rubric.spelling import fold, normalise_text
 from harness.scoring import Context, Score, unscored
-from harness.scoring.normalise import as_decimal
 from harness.scoring.sgi_common import (
     Both,
     ask,
@@ -17,7 +18,6 @@ from harness.scoring.sgi_common import (
     score_of,
     variable,
 )
-from harness.scoring.spelling import fold, normalise_text
 from harness.task import Task
 
 NUMBER_EXAMPLE, TEXT_EXAMPLE = "0.25", "T cell and B cell"

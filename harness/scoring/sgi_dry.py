@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.sandbox import Limits, SandboxResult, run
+from harness.sandbox.running import Limits, SandboxResult, run
 from harness.scoring import Context, Judge, Score, unscored
 from harness.scoring.sgi_common import (
     Both,
@@ -42,7 +42,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
 
     Environment: SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
     SGI_DRY_EXPERIMENT_DATA_DIR. Missing ones raise MissingCapability (seen to before a
-    run by `harness.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
+    run by `harness.runs.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
     program, whose tests are run. Fixed: fenced blocks are tried too; a test whose data failed is named.
     """
     if answer is None or not answer.strip():

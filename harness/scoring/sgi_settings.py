@@ -1,4 +1,4 @@
-"""The environment and fixtures of SGI-Bench's dry experiments (harness.ready asks for them)."""
+"""The environment and fixtures of SGI-Bench's dry experiments (harness.runs.ready asks for them)."""
 
 from __future__ import annotations
 

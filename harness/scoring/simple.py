@@ -6,10 +6,10 @@ import json
 from decimal import Decimal
 from typing import Any
 
+from harness.rubric.normalise import as_decimal
+from harness.rubric.spelling import fold, normalise_text
 from harness.scoring import Context, Score, unscored
 from harness.scoring.grading import GradeError, grade, grader_of, own_template
-from harness.scoring.normalise import as_decimal
-from harness.scoring.spelling import fold, normalise_text
 from harness.task import Task
 from snapshots.errors import StillwebError, UsageError
 

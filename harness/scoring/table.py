@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from harness.rubric.normalise import normalise_cell
 from harness.rubric.rules import compile_rubric
 from harness.rubric.sidecar import Rubric, as_rubric
+from harness.rubric.tables import LEVELS, Level, Table, parse_reference, parse_table
 from harness.scoring import Context, Score
-from harness.scoring.normalise import normalise_cell
-from harness.scoring.tables import LEVELS, Level, Table, parse_reference, parse_table
 from harness.task import Task
 
 Row = Sequence[str]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from harness.import_path import load_module
+from harness.inputs.import_path import load_module
 from harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from harness.tools.store import Store, Visit
 from snapshots.errors import UsageError

@@ -14,16 +14,16 @@ import pytest
 
 from examples.endpoint import Script, environment
 from examples.pages import SNAPSHOTS, make
+from harness.curation.lint import lint
 from harness.datasets import load_tasks
 from harness.datasets.browsecomp_lc import decrypt
+from harness.results.summary import score_run
 from harness.rubric import compile_rubrics, load_rubrics
-from harness.rubric.lint import lint
 from harness.scoring.embeddings import load_embedder
-from harness.summary import score_run
 from proxy.isolation import can_isolate
 from snapshots import Snapshot
 from tests.harness.commands.calling import call
-from tests.harness.test_embedding import PACKAGE
+from tests.harness.scoring.test_embedding import PACKAGE
 from tests.support.openai_endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parents[2]

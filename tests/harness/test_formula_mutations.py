@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.compare import Outcome, compare
-from harness.models import Usage
+from harness.comparing.compare import Outcome, compare
+from harness.models.client import Usage
 from harness.scoring import Context
 from harness.task import Task
+from tests.harness.comparing.test_chance import AGAINST_SCIPY
 from tests.harness.scoring.standins import Answers, Words
 from tests.harness.scoring.test_mutations import vector
 from tests.harness.scoring.test_sgi import BALLOT, IDEA, RECORD
-from tests.harness.test_chance import AGAINST_SCIPY
 from tests.support.altered import Check, cases, load, notice
 
 
@@ -194,7 +194,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("for n in (1, 2, 3)]", "for n in (1, 2)]"),
         ],
     ),
-    "harness/chance.py": (
+    "harness/comparing/chance.py": (
         statistics,
         [
             (".limit_denominator(1_000_000)", ""),
@@ -212,14 +212,14 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("random.random() < 0.5", "random.random() < 0.9"),
         ],
     ),
-    "harness/compare.py": (
+    "harness/comparing/compare.py": (
         comparisons,
         [
             ("o.metrics.get(metric) or 0.0 for o in group", "o.metrics.get(metric) or 1.0 for o in group"),
             ("o.metrics and metric not in", "metric not in"),
         ],
     ),
-    "harness/gates.py": (
+    "harness/comparing/gates.py": (
         gates,
         [
             ("comparison.sense >= 0", "comparison.sense > 0"),
@@ -229,7 +229,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("comparison.p <= 0.05", "comparison.p <= 0.5"),
         ],
     ),
-    "harness/review.py": (
+    "harness/report/review.py": (
         agreement,
         [
             ("one == two for one, two in pairs", "one != two for one, two in pairs"),
@@ -240,7 +240,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("1.0 if expected == 1", "0.0 if expected == 1"),
         ],
     ),
-    "harness/models.py": (
+    "harness/models/client.py": (
         money,
         [
             ("usage.input - usage.cached", "usage.input"),

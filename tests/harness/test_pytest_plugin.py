@@ -281,7 +281,7 @@ def test_a_wrong_use_is_one_clear_line(project, code, message):
 def test_loading_the_plugin_loads_nothing_heavy():
     code = (
         "import sys, harness.pytest_plugin\n"
-        "heavy = {'mitmproxy', 'playwright', 'httpx', 'requests', 'openai', 'harness.pytest_case', 'proxy', 'jinja2'}\n"
+        "heavy = {'mitmproxy', 'playwright', 'httpx', 'requests', 'openai', 'harness.testing.pytest_case', 'proxy', 'jinja2'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness.curation.lint import lint
 from harness.datasets import load_tasks
 from harness.rubric import compile_rubrics
-from harness.rubric.lint import lint
 from harness.scoring import METRICS, SCORERS, Context, register, score
 from harness.scoring.sgi_common import DEFAULTS
 from tests.harness.scoring.standins import Answers, Words

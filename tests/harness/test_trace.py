@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judging import Evaluator
-from harness.schema import problem
+from harness.inputs.schema import problem
+from harness.scoring.judging import Evaluator
 from harness.task import Task
 from harness.trace import (
     TraceWriter,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness.affected import affected_by_run
-from harness.compare import read_outcomes
-from harness.exports import export_inspect, export_openinference
-from harness.needs import needs_of_run, tasks_as_asked
+from harness.comparing.compare import read_outcomes
+from harness.curation.affected import affected_by_run
+from harness.curation.needs import needs_of_run, tasks_as_asked
 from harness.report import write_report
-from harness.review_page import review_html
-from harness.run_files import RunFiles
-from harness.summary import score_run
+from harness.report.exports import export_inspect, export_openinference
+from harness.report.review_page import review_html
+from harness.results.summary import score_run
+from harness.runs.run_files import RunFiles
 from harness.trace import check_event, read_trace, replace_events
 from snapshots.errors import DamagedInput
 from snapshots.upkeep.diff import Diff

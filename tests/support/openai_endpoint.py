@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from harness.endpoint import Retry
-from harness.models import ModelClient, Reply
-from harness.tape import Tape
+from harness.models.client import ModelClient, Reply
+from harness.models.endpoint import Retry
+from harness.models.tape import Tape
 from tests.support.waiting import HANG
 
 KEY = "sk-test-0123456789abcdef"

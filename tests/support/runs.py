@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from harness.display import SilentDisplay
-from harness.run_files import RunFiles, Settings
-from harness.runner import run_attempts, start_run
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
 
 SHELF = "tests.support.shelf_tools:Shelf"

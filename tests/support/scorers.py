@@ -39,7 +39,7 @@ def sandboxed(task: Task, answer: str | None, context: Context) -> Score:
     import sys
     from pathlib import Path
 
-    from harness.sandbox import Limits, run
+    from harness.sandbox.running import Limits, run
 
     (here := Path("scoring")).mkdir()
     code = "open('began', 'w'); import time; time.sleep(3600)"

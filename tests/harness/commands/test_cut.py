@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.run_files import RunFiles
+from harness.runs.run_files import RunFiles
 from harness.trace import digest
 from tests.harness.commands.calling import call
 from tests.snapshots.upkeep.test_cut import SITE, TWIN, VIEW, site

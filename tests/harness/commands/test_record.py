@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.recorded_again import answered_otherwise
+from harness.commands.recorded_again import answered_otherwise
 from snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site

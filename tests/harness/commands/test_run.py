@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.display import one_line
+from harness.runs.display import one_line
 from tests.harness.commands.calling import call
 from tests.support.runs import write_script
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.runs.workshop import judge_endpoints
 from harness.scoring import Context, score
 from harness.scoring import sgi_idea_formulas as formulas
 from harness.scoring.embeddings import cosine, load_embedder
@@ -18,7 +19,6 @@ from harness.scoring.sgi_dry import pass_all
 from harness.scoring.sgi_idea import parse_idea, parse_votes
 from harness.scoring.sgi_wet import parse_steps, sequence_fixed, sequence_official
 from harness.task import Task
-from harness.workshop import judge_endpoints
 from snapshots.errors import MissingCapability, UsageError
 from tests.harness.scoring.standins import Answers, Words
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.certificate import certify
-from harness.display import SilentDisplay
-from harness.run_files import RunFiles, Settings
-from harness.runner import run_attempts, start_run
-from harness.summary import score_run
+from harness.results.certificate import certify
+from harness.results.summary import score_run
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
 from harness.trace import read_trace
 from proxy import isolation
 from proxy.isolation import can_isolate

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from harness.commands.mcp import command
-from harness.run_files import Settings
+from harness.runs.run_files import Settings
+from harness.runs.workshop import open_tools
 from harness.tools import Toolset, contract_names
-from harness.workshop import open_tools
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS

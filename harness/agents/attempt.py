@@ -1,0 +1,284 @@
+"""An attempt: one agent at one task, with its tools, its limits and its trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol
+
+from harness.agents.retrieval import EMPTY, State, changes, state_of
+from harness.agents.threads import Behind
+from harness.task import Task
+from harness.trace import TraceWriter, canonical
+from snapshots.errors import UsageError
+
+Part = dict[str, Any]  # an MCP content part
+
+
+class ToolSpec(Protocol):
+    """What a model is told of a tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> dict[str, Any]: ...
+    @property
+    def contract(self) -> str: ...
+
+
+class ToolResult(Protocol):
+    """What a tool gave: MCP parts, whether it is an error, and what is known of it beside."""
+
+    @property
+    def content(self) -> list[Part]: ...
+    @property
+    def is_error(self) -> bool: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+
+class ToolSession(Protocol):
+    """One client's tools (harness.tools); independent of every other session."""
+
+    def list(self) -> Sequence[ToolSpec]: ...
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an attempt may use; None is no limit. `money` is in the currency of the price list.
+
+    A `seconds` limit depends on the clock: where it strikes, a repetition may end elsewhere.
+    """
+
+    steps: int | None = 50  # model calls
+    calls: int | None = 200  # tool calls
+    tokens: int | None = None
+    seconds: float | None = None
+    money: float | None = None
+
+
+class LimitReached(Exception):
+    """An attempt used up a limit; `limit` names it as the `end` of an answer event does."""
+
+    def __init__(self, limit: str, value: float) -> None:
+        super().__init__(f"the limit of {value:g} {limit} is used up")
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where an attempt ended: after how many model and tool calls, and how."""
+
+    steps: int
+    calls: int
+    end: str
+    error: str
+
+
+class Stopped(BaseException):
+    """Ends a repeated attempt where its first run ended: like a cancellation, no agent may catch it."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.error)
+        self.stop = stop
+
+
+@dataclass(slots=True)
+class Spent:
+    """What an attempt has used so far. `cost` is None once a call had no price; `uncounted` calls said no tokens."""
+
+    steps: int = 0
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cost: float | None = 0.0
+    misses: int = 0
+    uncounted: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.input + self.output
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What an agent is given. `environment` is for programs: proxy, certificates, the MCP address.
+
+    Use `call` for tools and `ask` for models; both write the trace and keep the limits.
+    """
+
+    task: Task
+    number: int
+    session: str
+    tools: ToolSession
+    trace: TraceWriter
+    limits: Limits = field(default_factory=Limits)
+    models: Any = None  # harness.models.client.ModelClient, where the run has one
+    environment: Mapping[str, str] = field(default_factory=dict)
+    requests: Callable[[], list[Part]] | None = None  # tool_call members of what a program asked the gateway
+    spent: Spent = field(default_factory=Spent)
+    on_change: Callable[[Attempt], None] | None = None
+    behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
+    stop: Stop | None = None  # repeating: where the first run of this attempt was ended
+    _state: State = field(default_factory=lambda: EMPTY)
+    _contracts: dict[str, str] | None = None
+    _asked: list[Any] = field(default_factory=list)  # the messages that a model has been sent, and its own
+    _under_way: int = 0  # tool calls that an agent makes at once
+
+    async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
+        """Calls a tool and traces the call. LimitReached before a call over the limit."""
+        self.stop_as_before()
+        if self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
+            raise LimitReached("calls", self.limits.calls)
+        begin = time.perf_counter()
+        self._under_way += 1
+        try:
+            result = await self.tools.call(name, arguments)
+        finally:
+            self._under_way -= 1
+        seconds = time.perf_counter() - begin
+        if self._contracts is None:
+            self._contracts = {spec.name: spec.contract for spec in self.tools.list()}
+        members = call_members(name, self._contracts.get(name), arguments, result, seconds)
+        self.tool_called(id=call_id, **members)
+        return result
+
+    def tool_called(self, **members: Any) -> int:
+        """Writes a tool call, and the retrieval state where it changed; returns the call's number."""
+        n = self.trace.write("tool_call", **members)
+        self.spent.calls += 1
+        self.spent.misses += members["verdict"] == "miss"
+        seen = (members.get("meta") or {}).get("state")
+        url = (seen or {}).get("url") or members.get("address")
+        if url and "://" in url and members["verdict"] != "miss":
+            state = state_of(url, seen)
+            if changed := changes(self._state, state):
+                self.trace.write("state", after=n, **state, changed=changed)
+                self._state = state
+        if self.on_change:
+            self.on_change(self)
+        return n
+
+    def before_model(self) -> None:
+        """LimitReached when no further model call is allowed; UsageError when a limit can't be kept."""
+        self.stop_as_before()
+        limits, spent = self.limits, self.spent
+        if limits.steps is not None and spent.steps >= limits.steps:
+            raise LimitReached("steps", limits.steps)
+        if limits.tokens is not None:
+            if spent.uncounted:
+                raise UsageError("the limit of tokens can't be kept: a call does not say what it used")
+            if spent.tokens >= limits.tokens:
+                raise LimitReached("tokens", limits.tokens)
+        if limits.money is not None:
+            if spent.cost is None:
+                raise UsageError("the limit of money can't be kept: a call has no price")
+            if spent.cost >= limits.money:
+                raise LimitReached("money", limits.money)
+
+    async def ask(self, body: Mapping[str, Any]) -> Any:
+        """One model call (a Chat Completions request): taped, traced and within the limits. A harness.models.client.Reply.
+
+        UsageError where the agent has no `model_options(env)`, so that the run has no model client.
+        """
+        from harness.models.client import request_digest
+
+        if self.models is None:
+            raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
+        self.before_model()
+        reply = await self.models.chat(self.session, body)
+        messages = list(body.get("messages", ()))
+        known = len(self._asked) if messages[: len(self._asked)] == self._asked else 0
+        request = {"digest": request_digest(body), "messages": len(messages), "new": messages[known:]}
+        self._asked = [*messages, *reply.items]
+        self.model_called(
+            purpose="agent", api="chat", model=body.get("model"), request=request, **reply.members()
+        )
+        return reply
+
+    def stop_as_before(self) -> None:
+        """Stopped where the first run of this attempt was ended."""
+        if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
+            raise Stopped(self.stop)
+
+    def model_called(self, **members: Any) -> int:
+        """Writes a model call and counts what it used; returns its number."""
+        usage, cost = members["usage"], members.get("cost")
+        self.spent.steps += 1
+        self.spent.input += usage["input"]
+        self.spent.output += usage["output"]
+        self.spent.uncounted += not (usage["input"] or usage["output"])
+        self.spent.cost = (
+            None if cost is None or self.spent.cost is None else round(self.spent.cost + cost, 9)
+        )
+        n = self.trace.write("model", **members)
+        if self.on_change:
+            self.on_change(self)
+        return n
+
+
+def call_members(
+    name: str, contract: str | None, arguments: dict[str, Any], result: ToolResult, seconds: float
+) -> Part:
+    """The members of a `tool_call` event."""
+    meta = dict(result.meta)
+    if "missed" in meta:
+        meta["missed"] = sorted(meta["missed"])
+    return {
+        "aside": {"seconds": round(seconds, 6)},
+        "tool": name,
+        "contract": contract,
+        "arguments": arguments,
+        "verdict": meta.pop("verdict", None),
+        "address": meta.pop("address", None),
+        "view": meta.pop("view", None),
+        "captures": _in_order(meta.pop("captures", None) or []),
+        "slice": meta.pop("slice", None),
+        "nearest": meta.pop("nearest", None) or [],
+        "output": describe(result.content),
+        "error": result.is_error,
+        "meta": meta,
+    }
+
+
+def _in_order(captures: Sequence[Part]) -> list[Part]:
+    """Captures by where they lie, each once: a page asks for its parts in an order that no two runs share."""
+    return list(
+        {
+            (c["file"], c["offset"]): c for c in sorted(captures, key=lambda c: (c["file"], c["offset"]))
+        }.values()
+    )
+
+
+def describe(content: Sequence[Part]) -> Part:
+    """The `output` member of a tool call: digest over all parts, the text, and what else there was."""
+    texts: list[str] = []
+    other: list[Part] = []
+    for part in content:
+        if part.get("type") == "text":
+            texts.append(str(part.get("text", "")))
+        else:
+            data = str(part.get("data", "")).encode()
+            media = part.get("mimeType")
+            other.append(
+                {
+                    "type": part.get("type"),
+                    "media": media,
+                    "bytes": len(data) * 3 // 4,
+                    "digest": f"sha256:{sha256(data).hexdigest()}",
+                }
+            )
+    output: Part = {
+        "digest": f"sha256:{sha256(canonical(list(content))).hexdigest()}",
+        "text": "\n".join(texts),
+    }
+    if other:
+        output["other"] = other
+    return output

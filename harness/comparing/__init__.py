@@ -1,0 +1,1 @@
+"""Two runs compared task by task, whether chance explains it, and gates on that."""

@@ -1,0 +1,70 @@
+"""What two runs must share for their scores to be compared, and what else they stand on that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.task import Task
+from harness.trace import digest
+
+Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
+
+# Settings of scoring (members of a trace's header) that decide the scores of a scorer; of one's own all of them.
+_SCORING: Mapping[str, tuple[str, ...]] = {
+    "table": ("fold_case",),
+    "exact": (),
+    "page": (),
+    "judge": ("GRADER_MODEL",),
+    "browsecomp": ("GRADER_MODEL",),
+    "sgi-wet-experiment": ("mode",),
+}
+_STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers")
+_SETTINGS = ("accept", "epochs", "limits", "synthetic_search", "tool_options", "mode", "fold_case")
+
+
+def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
+    """What decided the score of an attempt besides its answer. `header` is its trace's."""
+    scoring = header["scoring"]
+    known = {**scoring, "GRADER_MODEL": scoring["models"].get("GRADER_MODEL")}
+    parts = {
+        "scorer": task.scorer,
+        "reference": task.reference,
+        "options": task.options,
+        "rubric": header.get("rubric") or task.meta.get("rubric"),
+        **{
+            name: known[name]
+            for name in _SCORING.get(task.scorer, ("mode", "fold_case", "models", "embedder"))
+        },
+    }
+    return tuple((name, digest(value)) for name, value in parts.items())
+
+
+def other_rules(a: Rules, b: Rules) -> list[str]:
+    """The names of the rules that differ; [] where a side has none (no trace)."""
+    return sorted({name for name, _ in set(a) ^ set(b)}) if a and b else []
+
+
+def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
+    """A sentence for each of the runs that takes a part of its task set only."""
+    from harness.results.left_out import part
+    from harness.runs.run_files import RunFiles
+
+    found = []
+    for name, path in (("A", a), ("B", b)):
+        if path is not None and (of := RunFiles(path).manifest()[1].get("part_of")):
+            words = part(len(RunFiles(path).tasks()), of)
+            both = "; compared are the tasks that both have"
+            found.append(f"{name} has {words}{both}" if b is not None else f"the run has {words}")
+    return tuple(found)
+
+
+def differences(a: Path, b: Path) -> tuple[str, ...]:
+    """What two runs stand on that isn't the same, by name; the agent, which is what a comparison is about, left out."""
+    from harness.runs.run_files import RunFiles
+
+    (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
+    old, new = one.deciding(), two.deciding()
+    found = [name for name in _STANDS_ON if stood_on.get(name) != stands_on.get(name)]
+    return (*found, *(name for name in _SETTINGS if digest(old[name]) != digest(new[name])))

@@ -1,0 +1,97 @@
+"""Gates: what of a comparison fails a build."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from harness.comparing.chance import LEAST_CLUSTERS
+from harness.comparing.compare import ONLY_FIRST, ONLY_THERE, Comparison
+from snapshots.errors import GateFailed, UsageError
+from snapshots.words import counted
+
+_GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
+
+
+def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
+    """The gates that a comparison trips, each with what it saw.
+
+    A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
+    upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
+    What can't be told is no pass: `regressed` also fails while tasks are unfinished or their scorer failed, where the second
+    run lacks tasks of the first or can't solve them in its snapshot, and where the mean is worse over so few clusters that
+    no p could be that small; `lower` and `upper` fail where there is no interval.
+    """
+    low, high = comparison.interval or (None, None)
+    seen: dict[str, float | None] = {
+        "difference": comparison.difference,
+        "worse": float(len(comparison.worse)),
+        "better": float(len(comparison.better)),
+        "left_out": float(len(comparison.left_out)),
+        "p": comparison.p,
+        "sign_p": comparison.sign_p,
+        "lower": low,
+        "upper": high,
+        "mean_a": comparison.mean_a,
+        "mean_b": comparison.mean_b,
+    }
+    failed = []
+    for gate in gates:
+        if gate.strip() == "regressed":
+            if regressed := _regressed(comparison):
+                failed.append(f"regressed: {regressed}")
+            continue
+        found = _GATE.fullmatch(gate)
+        try:
+            name, operator, limit = (found[1], found[2], float(found[3])) if found else ("", "", 0.0)
+        except ValueError:
+            name = ""
+        if name not in seen:
+            raise UsageError(
+                f"gate {gate!r}: expected `regressed` or one of {', '.join(seen)} with < or > and a number"
+            )
+        if (value := seen[name]) is None:
+            failed.append(f"{gate.strip()}: {comparison.no_interval}")
+        elif {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
+            failed.append(f"{gate.strip()}: {name} is {value:.4g}")
+    return failed
+
+
+# Why a task can be left out without a word on whether the agent regressed, and what is said of that.
+_UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
+    (lambda why: why.startswith("unfinished"), "tasks are unfinished"),
+    (
+        lambda why: why.startswith("unscored: its scorer failed"),
+        "the scoring of tasks failed, which --retry-failed does again",
+    ),
+    (lambda why: why == ONLY_FIRST, "tasks of the first run are not in the second"),
+    (lambda why: why.endswith(ONLY_THERE), "the second run's snapshot lacks what tasks need"),
+)
+
+
+def _regressed(comparison: Comparison) -> str | None:
+    """Why a comparison does not pass for "no regression", None if it does."""
+    for untold, told in _UNTOLD:
+        if count := sum(untold(why) for _, why in comparison.left_out):
+            return f"can't be told while {told} ({count})"
+    if comparison.difference * comparison.sense >= 0:
+        return None
+    if comparison.p <= 0.05:
+        return f"difference {comparison.difference:.4g}, p {comparison.p:.4g}"
+    if comparison.clusters >= LEAST_CLUSTERS:  # if all of n got worse, p is 2/2**n
+        return None
+    return (
+        f"difference {comparison.difference:.4g} over {counted(comparison.clusters, 'cluster')}, too few to tell it from "
+        f"chance ({LEAST_CLUSTERS} could); gate on difference or worse instead"
+    )
+
+
+def check_gates(comparisons: Sequence[Comparison], gates: Sequence[str]) -> None:
+    """Raises GateFailed naming every gate that one of them trips, by its metric where they are several."""
+    failed = [
+        f"{comparison.metric}: {gate}" if len(comparisons) > 1 else gate
+        for comparison in comparisons
+        for gate in failed_gates(comparison, gates)
+    ]
+    if failed:
+        raise GateFailed("; ".join(failed))

@@ -1,0 +1,110 @@
+"""Which tasks a difference between two snapshots touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.curation.coverage import urls_of
+from harness.runs.run_files import RunFiles
+from harness.task import Task
+from snapshots.errors import UsageError
+from snapshots.identity.keys import canonical_url
+
+if TYPE_CHECKING:
+    from snapshots.upkeep.diff import Diff
+    from snapshots.view import View
+
+MOST = 5  # reasons named for a task
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A task and the changes it meets, in words."""
+
+    task_id: str
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"task": self.task_id, "reasons": list(self.reasons)}
+
+
+def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) -> list[Affected]:
+    """The tasks that name a changed page, or one whose views (of either snapshot) loaded something that changed.
+
+    A task that goes where it names nothing can be touched without being listed; a run says that exactly, see
+    `affected_by_run`.
+    """
+    loaded: dict[str, set[str]] = {}
+    for view in views:
+        caused = {_page(str(capture.get("url", ""))) for capture in view.captures}
+        for place in {_place(view.address), _place(view.url), _page(view.url)}:
+            loaded.setdefault(place, set()).update(caused, {_page(view.final_url)})
+    listed = list(_reasons(found))
+    out = []
+    for task in tasks:
+        pages: set[str] = set()
+        for url in urls_of(task):
+            pages |= {_place(url), _page(url)} | loaded.get(_place(url), set())
+        reasons = list(dict.fromkeys(reason for address, reason in listed if address in pages))
+        if reasons:
+            out.append(Affected(task.id, _some(reasons)))
+    return out
+
+
+def affected_by_run(path: Path, found: Diff) -> list[Affected]:
+    """The tasks of a run (over the first snapshot) whose traces stand on a capture, view or text that changed.
+
+    UsageError for a run over another snapshot: its places are others. Rules and profile are not looked at.
+    """
+    stands_on = RunFiles(path).manifest()[1].get("snapshot")
+    if stands_on != found.a:
+        raise UsageError(f"{path}: this run was made on the snapshot {stands_on}, not on {found.a}")
+    by_place = {place: f"{c.kind}: {c.method} {c.url}" for c in found.captures for place in c.places}
+    by_address = dict(_reasons(found))
+    by_text = {text.address: f"text {text.kind}: {text.address}" for text in found.texts}
+    reasons: dict[str, list[str]] = {}
+    for task, _, trace in RunFiles(path).attempts():
+        here = reasons.setdefault(task.id, [])
+        for event in trace.of("tool_call") if trace else ():
+            places = [(c["file"], c["offset"]) for c in event["captures"]]
+            here += [by_place[place] for place in places if place in by_place]
+            address, view = event.get("address"), event.get("view")
+            if address in by_text:
+                here.append(by_text[address])
+            if event["verdict"] == "synthetic" and by_text:
+                here.append("a search over the frozen texts, of which some changed")
+            if event["verdict"] in ("rendered", "miss"):
+                here += [by_address[a] for a in map(_place, filter(None, (view, address))) if a in by_address]
+    return [Affected(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]
+
+
+def _reasons(found: Diff) -> Iterator[tuple[str, str]]:
+    """Each changed place and what happened there."""
+    for capture in found.captures:
+        yield _page(capture.url), f"{capture.kind}: {capture.method} {capture.url}"
+    for view in found.views:
+        yield _place(view.address), f"view {view.kind}: {view.address}"
+        yield _page(view.address), f"view {view.kind}: {view.address}"
+    for text in found.texts:
+        yield _place(text.address), f"text {text.kind}: {text.address}"
+
+
+def _some(reasons: list[str]) -> tuple[str, ...]:
+    if len(reasons) <= MOST:
+        return tuple(reasons)
+    return (*reasons[:MOST], f"and {len(reasons) - MOST} more")
+
+
+def _page(url: str) -> str:
+    """A page, however its URL is written: host in capitals, no slash, pairs of the query in another order."""
+    return canonical_url(url)
+
+
+def _place(url: str) -> str:
+    """A page, or a state of it that a fragment names."""
+    _, mark, fragment = url.partition("#")
+    return f"{canonical_url(url)}{mark}{fragment}"

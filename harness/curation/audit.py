@@ -1,0 +1,307 @@
+"""Before a score is believed: can the snapshot hold the answers, does the prompt give them away, what will expire."""
+
+from __future__ import annotations
+
+import decimal
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import unquote_plus, urlsplit
+
+from harness.rubric.normalise import as_decimal, decimal_text
+from harness.rubric.sidecar import Rubric
+from harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text
+from harness.rubric.spellings import MONTHS, spellings
+from harness.rubric.tables import parse_reference
+from harness.scoring import Context
+from harness.scoring.table import rubric_of
+from harness.task import Task
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """One finding about a task. `check`: gold-missing, gold-computable, leak, date, relative-date, certificate, cookie."""
+
+    task_id: str
+    check: str
+    level: Level
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.task_id + ': ' if self.task_id else ''}{self.level}: {self.check}: {self.message}"
+
+
+class HasText(Protocol):
+    """What is read of a frozen text."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def markdown(self) -> str: ...
+
+
+_EXACT = decimal.Context(prec=100)  # more digits than are compared
+_ROUNDINGS = (decimal.ROUND_HALF_UP, decimal.ROUND_HALF_EVEN)  # 12.345 is 12.35 by hand, 12.34 in Python
+_WORD = re.compile(rf"{IN_WORD}+|[{UNSPACED}]")  # of scripts without blanks each character
+
+
+class TextIndex:
+    """Where values stand in texts: as whole words, case and width folded, numbers and dates in other spellings."""
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        """`texts`: (address, text) pairs."""
+        self._texts = [(address, fold(" ".join(text.split()))) for address, text in texts]
+        self._by_word: defaultdict[str, set[int]] = defaultdict(set)
+        for number, (_, text) in enumerate(self._texts):
+            for word in set(_WORD.findall(text)):
+                self._by_word[word].add(number)
+
+    def find(self, value: str) -> str | None:
+        """The address of the first text that has the value in any of its spellings."""
+        for spelling in spellings(value):
+            wanted = " ".join(fold(normalise_text(spelling)).split())
+            words = _WORD.findall(wanted)
+            if not words:
+                continue
+            texts = set.intersection(*(self._by_word.get(word, set()) for word in words))
+            # Digits may not go on: 12 is not in 312, 12.5 or 1,012.
+            pattern = re.compile(
+                rf"(?<!{IN_WORD})(?<!\d[.,])" + re.escape(wanted) + rf"(?!{IN_WORD})(?![.,]\d)"
+            )
+            for number in sorted(texts):
+                if pattern.search(self._texts[number][1]):
+                    return self._texts[number][0]
+        return None
+
+    def rounds_to(self, value: str) -> str | None:
+        """The address of a text with a longer decimal that rounds to the value; None for what is no decimal."""
+        number = as_decimal(normalise_text(value))
+        if number is None or len(value) > 20:
+            return None
+        exponent = number.as_tuple().exponent
+        assert isinstance(exponent, int)
+        stem = decimal_text(abs(number)).partition(".")[0]
+        if len(stem) > 40:
+            return None
+        starts = {stem[:-1] or stem, str(max(int(stem) - 1, 0))}  # 9.96 is rounded to 10.0
+        begin = "|".join(",?".join(start) for start in sorted(starts))
+        longer = re.compile(rf"(?<![\d.,])(?:{begin})[\d,]{{0,20}}\.\d{{1,20}}(?!\d)")
+        for address, text in self._texts:
+            for found in longer.findall(text):
+                other = as_decimal(found)
+                if other is not None and other != abs(number):
+                    digits = len(found.partition(".")[2])
+                    places = Decimal(1).scaleb(min(exponent, 0))
+                    rounded = {other.quantize(places, how, _EXACT) for how in _ROUNDINGS}
+                    if digits > max(-exponent, 0) and abs(number) in rounded:
+                        return address
+        return None
+
+
+def audit(
+    tasks: Iterable[Task],
+    texts: Iterable[HasText] | None,
+    *,
+    today: date,
+    rubrics: Mapping[str, Rubric] | None = None,
+    prompts: Mapping[str, str] | None = None,
+    certificates: Iterable[Path] = (),
+    cookies: Iterable[CookieDate] = (),
+) -> list[AuditFinding]:
+    """Findings before scoring, task by task.
+
+    `texts`: the snapshot's frozen texts (and views' texts), None to leave the gold check out. `today` is given, so
+    that the same call gives the same findings. `prompts`: task -> the text really sent, where it isn't the question.
+    """
+    findings: list[AuditFinding] = []
+    index = None if texts is None else TextIndex((text.address, text.markdown) for text in texts)
+    context = Context(rubrics=rubrics or {})
+    for task in tasks:
+        rows = gold_rows(task, context)
+        if index is not None:
+            findings += _gold(task, rows, index)
+        findings += _leaks(task, rows, (prompts or {}).get(task.id, task.question))
+        findings += _dates(task, today)
+    for path in certificates:
+        findings += _certificate(path, today)
+    for (site, name), ends in sorted(_latest(cookies).items()):
+        when = "ended" if ends <= today else "ends"
+        message = f"cookie {name!r} of {site} {when} on {ends.isoformat()}; a replay keeps it, a client with a clock may not"
+        findings.append(AuditFinding("", "cookie", "note", message))
+    return findings
+
+
+def _latest(cookies: Iterable[CookieDate]) -> dict[tuple[str, str], date]:
+    """The last day of each cookie by site and name; those that were taken back (before 2000) are none."""
+    found: dict[tuple[str, str], date] = {}
+    for cookie in cookies:
+        key = (urlsplit(cookie.url).netloc, cookie.name)
+        if cookie.expires.year >= 2000:
+            found[key] = max(found.get(key, cookie.expires), cookie.expires)
+    return found
+
+
+def gold_rows(task: Task, context: Context | None = None) -> list[tuple[str, ...]]:
+    """The right cells of a task: the reference table's rows, or one row of one cell."""
+    if task.scorer == "table" and isinstance(task.reference, str):
+        table = parse_reference(task.reference, rubric_of(task, context or Context()))
+        return list(table.rows) if table else []
+    reference = task.reference
+    if isinstance(reference, Mapping):
+        reference = reference.get("answer")
+    if isinstance(reference, list):
+        reference = reference[0] if reference else None
+    return (
+        [(str(reference),)]
+        if isinstance(reference, str | int | float) and not isinstance(reference, bool)
+        else []
+    )
+
+
+def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterator[AuditFinding]:
+    if task.scorer not in ("table", "exact", "judge", "browsecomp"):
+        return
+    for number, row in enumerate(rows, 1):
+        for column, cell in enumerate(row, 1):
+            if not normalise_text(cell) or index.find(cell):
+                continue
+            where = f"row {number}, column {column}" if task.scorer == "table" else "the answer"
+            said = cell if len(cell) <= 60 else cell[:57] + "…"
+            if address := index.rounds_to(cell):
+                message = f"{where}: {said!r} is a rounding of a number in {address}"
+                yield AuditFinding(task.id, "gold-computable", "note", message)
+            elif (
+                (count := as_decimal(normalise_text(cell))) is not None
+                and count == int(count)
+                and 0 <= count < 1000
+            ):
+                message = f"{where}: {said!r} stands in no text of the snapshot; it may have been counted"
+                yield AuditFinding(task.id, "gold-computable", "note", message)
+            else:
+                message = f"{where}: {said!r} stands in no text of the snapshot"
+                yield AuditFinding(task.id, "gold-missing", "warning", message)
+
+
+def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[AuditFinding]:
+    """A whole row in the prompt, or a telling cell in an id or URL, gives the answer away."""
+    if task.scorer == "browsecomp" and prompt != task.question:
+        prompt = task.question  # pages hold the answer by design
+    for place, text in (
+        ("the prompt", prompt),
+        ("the task id", task.id),
+        ("the start URL", task.start_url or ""),
+    ):
+        if not text:
+            continue
+        texts = [text]
+        if place != "the prompt":  # as it is written, and as the words that its marks stand between
+            plain = unquote_plus(text)
+            texts += [plain, plain.replace("_", " "), re.sub(r"[_\-/]", " ", plain)]
+        index = TextIndex([(place, one) for one in texts])
+        for number, row in enumerate(rows, 1):
+            telling = [cell for cell in row if _width(cell) >= 3]
+            if place == "the prompt" and len(row) > 1:
+                leaked = len(telling) > 1 and all(index.find(cell) for cell in telling)
+                told = f"row {number} of the reference"
+            else:
+                hits = [cell for cell in telling if len(row) == 1 or _width(cell) >= 5]
+                hits = [cell for cell in hits if index.find(cell)]
+                leaked, told = bool(hits), repr(hits[0]) if hits else ""
+            if leaked:
+                level: Level = "warning" if place == "the prompt" or len(row) == 1 else "note"
+                yield AuditFinding(task.id, "leak", level, f"{told} stands in {place}")
+                break
+
+
+def _width(cell: str) -> int:
+    """Characters of a cell; one of Han or kana says as much as two letters."""
+    text = normalise_text(cell)
+    return len(text) + len(re.findall(f"[{UNSPACED}]", text))
+
+
+_ISO_DATE = re.compile(r"(?<!\d)(20\d{2})-(\d{2})-(\d{2})(?!\d)")
+_LONG_DATE = re.compile(rf"\b({'|'.join(MONTHS)})\s+(\d{{1,2}}),?\s+(20\d{{2}})\b")
+_RELATIVE = re.compile(
+    r"\b(today|yesterday|tomorrow|currently|current(?! of)|latest|most recent|so far|up to now|as of now|to date"
+    r"|this (?:year|month|week)|(?:last|past|previous) (?:\d+ )?(?:years?|months?|weeks?|days?))\b"
+    r"|今天|昨天|目前|当前|最新|截至目前|今年|去年|本月|上个月",
+    re.I,
+)
+
+
+def _dates(task: Task, today: date) -> Iterator[AuditFinding]:
+    for day in sorted({*_dates_in(task.question)}):
+        if day > today:
+            yield AuditFinding(task.id, "date", "warning", f"{day.isoformat()} in the question will pass")
+    if found := _RELATIVE.search(task.question):
+        message = f"{found[0]!r} in the question means another day each time it is asked"
+        yield AuditFinding(task.id, "relative-date", "warning", message)
+
+
+def _dates_in(text: str) -> Iterator[date]:
+    for year, month, day in _ISO_DATE.findall(text):
+        yield from _day(int(year), int(month), int(day))
+    for name, day, year in _LONG_DATE.findall(text):
+        yield from _day(int(year), MONTHS.index(name) + 1, int(day))
+
+
+def _day(year: int, month: int, day: int) -> Iterator[date]:
+    try:
+        yield date(year, month, day)
+    except ValueError:
+        return
+
+
+def _certificate(path: Path, today: date) -> Iterator[AuditFinding]:
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        yield AuditFinding("", "certificate", "error", f"{path.name}: can't be read: {error}")
+        return
+    ends = certificate.not_valid_after_utc.date()
+    if ends <= today:
+        yield AuditFinding("", "certificate", "error", f"{path.name}: not valid since {ends.isoformat()}")
+    else:
+        yield AuditFinding("", "certificate", "note", f"{path.name}: valid until {ends.isoformat()}")
+
+
+@dataclass(frozen=True, slots=True)
+class CookieDate:
+    """A recorded cookie that ends on a day. Sessions in replay don't expire it; a live run's would."""
+
+    url: str
+    name: str
+    expires: date
+
+
+def cookie_dates(responses: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> list[CookieDate]:
+    """Cookies with an expiry date, of (url, header fields) pairs; the soonest first."""
+    from email.utils import parsedate_to_datetime
+
+    found = set()
+    for url, headers in responses:
+        for name, value in headers:
+            if name.lower() != "set-cookie":
+                continue
+            said = re.search(r";\s*expires=([^;]+)", value, re.I)
+            if said is None:
+                continue
+            try:
+                day = parsedate_to_datetime(said[1].strip().replace("-", " ")).date()
+            except (ValueError, TypeError, OverflowError):
+                continue
+            found.add(CookieDate(url, value.partition("=")[0].strip(), day))
+    return sorted(found, key=lambda cookie: (cookie.expires, cookie.url, cookie.name))

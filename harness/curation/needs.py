@@ -1,0 +1,103 @@
+"""What a run needs of the snapshot it was made on, read off its traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.runs.run_files import RunFiles
+from harness.task import Task
+from harness.trace import Trace, read_trace
+from snapshots.errors import UsageError
+from snapshots.upkeep.cut import Needs
+
+_SURE = ("exact", "canonical", "varies")  # verdicts over which only captures of the same request decide
+
+
+def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
+    """The needs of all finished attempts of a run on the snapshot with this id.
+
+    `pictures` adds the stored views of the pages it was at, which no tool but the run's report shows.
+
+    UsageError: the run has no finished attempt, was made on another snapshot, or on several.
+    """
+    captures: set[tuple[str, int]] = set()
+    addresses: set[str] = set()
+    paths: set[str] = set()
+    all_texts = False
+    traces = [trace for _, _, trace in RunFiles(path).attempts() if trace is not None]
+    if not traces:
+        raise UsageError(f"{path}: has no finished attempt; run it first")
+    for trace in traces:
+        _same_snapshot(trace, snapshot)
+        for event in trace.of("tool_call"):
+            captures |= {(c["file"], c["offset"]) for c in event["captures"]}
+            view, address = event.get("view"), event.get("address")
+            addresses |= {a for a in (view, address) if a and (pictures or "#" in a)}
+            if view:
+                addresses.add(view)
+            verdict = str(event["verdict"] or "")
+            all_texts = all_texts or verdict == "synthetic"
+            if verdict and verdict.partition(":")[0] not in _SURE:
+                paths |= set(_asked(event))
+            paths |= {
+                str(near["url"])
+                for near in event.get("nearest") or ()
+                if isinstance(near, dict) and near.get("url")
+            }
+            missed = (event.get("meta") or {}).get("missed")
+            paths |= {str(url) for url in (missed if isinstance(missed, list) else ())}
+    paths |= {f"{u.scheme}://{u.netloc}/robots.txt" for url in paths if (u := urlsplit(url)).netloc}
+    return Needs(frozenset(captures), frozenset(addresses), frozenset(paths), all_texts)
+
+
+def tasks_as_asked(path: Path) -> list[Task]:
+    """What the attempts of a run (or of one trace file) asked their tools for, as tasks that name it.
+
+    UsageError: the run has no finished attempt.
+    """
+    if path.is_dir():
+        traces = [trace for _, _, trace in RunFiles(path).attempts() if trace is not None]
+    else:
+        traces = [read_trace(path)]
+    if not traces:
+        raise UsageError(f"{path}: has no finished attempt; run it first")
+    asked: dict[str, dict[str, dict[str, None]]] = {}  # task -> urls and searches, each once, in order
+    for trace in traces:
+        named = asked.setdefault(str(trace.header["task"]["id"]), {"urls": {}, "searches": {}})
+        for event in trace.of("tool_call"):
+            named["urls"] |= dict.fromkeys(_asked(event, named=True))
+            query = _arguments(event).get("q") if event["tool"] == "google_search" else None
+            if isinstance(query, str):
+                named["searches"][query] = None
+    return [Task(name, "", meta={k: list(v) for k, v in named.items()}) for name, named in asked.items()]
+
+
+def _same_snapshot(trace: Trace, snapshot: str) -> None:
+    made_on = trace.header["snapshot"]
+    if made_on != snapshot:
+        raise UsageError(
+            f"{trace.path}: was made on snapshot {str(made_on)[:16]}, this is {snapshot[:16]}; "
+            "name the one that the run was made on"
+        )
+
+
+def _asked(event: dict[str, Any], *, named: bool = False) -> Iterator[str]:
+    """The URLs that a call asked for by name; unless `named`, those that it came to as well."""
+    arguments = _arguments(event)
+    reached = () if named else (event.get("address"), (event.get("meta") or {}).get("url"))
+    for value in (*reached, arguments.get("url")):
+        if isinstance(value, str) and value.startswith(("http://", "https://")):
+            yield value
+    sources = arguments.get("sources")
+    for source in sources if isinstance(sources, list) else ():
+        if isinstance(source, dict) and isinstance(source.get("url"), str):
+            yield source["url"]
+
+
+def _arguments(event: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments; none where the model wrote something else."""
+    arguments = event["arguments"]
+    return arguments if isinstance(arguments, dict) else {}

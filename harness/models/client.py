@@ -1,0 +1,383 @@
+"""Models behind OpenAI-compatible endpoints: Chat Completions and Responses, through the OpenAI SDK and a tape.
+
+client = ModelClient(tape, base_url=…, key_variable="OPENAI_API_KEY")
+reply = await client.chat(session, {"model": …, "messages": […], "tools": […]})
+reply = await client.respond(session, {"model": …, "input": […]})
+Judge(tape, {None: {"base_url": …, "key_variable": …}}).complete(messages, model, temperature)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import openai
+from openai import AsyncOpenAI
+
+from harness.models.endpoint import SESSION_HEADER, Retry, TapeTransport
+from harness.models.tape import ModelError, Tape
+from harness.trace import digest
+from snapshots.errors import StillwebError
+
+Prices = Mapping[str, Mapping[str, float]]
+_JUDGE_CLOSED = "the judge was asked while the run ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """A tool call that a model asked for; `arguments` as it wrote them."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the endpoint counted them; `cached` are part of `input`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of a model. `items` are what must be sent back to it: one message, or the Responses items."""
+
+    text: str | None
+    tool_calls: tuple[ToolRequest, ...]
+    items: tuple[dict[str, Any], ...]
+    finish: str | None
+    usage: Usage
+    served: str | None
+    fingerprint: str | None = None
+    reasoning: str | None = None
+    hosted: tuple[dict[str, Any], ...] = ()
+    cost: float | None = None
+    aside: dict[str, Any] = field(default_factory=dict)
+
+    def members(self) -> dict[str, Any]:
+        """What of a `model` event is the endpoint's: served, fingerprint, reply, usage, cost, aside."""
+        reply: dict[str, Any] = {
+            "text": self.text,
+            "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.tool_calls],
+            "finish": self.finish,
+        }
+        if self.reasoning:
+            reply["reasoning"] = self.reasoning
+        if self.hosted:
+            reply["hosted"] = list(self.hosted)
+        usage = {"input": self.usage.input, "output": self.usage.output, "cached": self.usage.cached}
+        return {
+            "served": self.served,
+            "fingerprint": self.fingerprint,
+            "reply": reply,
+            "usage": usage,
+            "cost": self.cost,
+            "aside": self.aside,
+        }
+
+
+def cost_of(usage: Usage, price: Mapping[str, float] | None) -> float | None:
+    """Money for a call at prices per million tokens; None without a price."""
+    if price is None:
+        return None
+    fresh = usage.input - usage.cached
+    cached = price.get("cached", price["input"])
+    return round((fresh * price["input"] + usage.cached * cached + usage.output * price["output"]) / 1e6, 9)
+
+
+class ModelClient:
+    """One endpoint. The key is read from `key_variable`, needed only when the endpoint is really asked."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        base_url: str = "https://api.openai.com/v1",
+        key_variable: str = "OPENAI_API_KEY",
+        timeout: float = 300.0,
+        retry: Retry | None = None,
+        prices: Prices | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        key = os.environ.get(key_variable, "")
+        inner = transport or httpx.AsyncHTTPTransport(trust_env=False)
+        self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, _is_answer)
+        self._http = httpx.AsyncClient(transport=self._transport, timeout=timeout, follow_redirects=False)
+        self._sdk = AsyncOpenAI(
+            api_key=key or "none", base_url=base_url, http_client=self._http, max_retries=0, timeout=timeout
+        )
+        self._prices = prices or {}
+
+    async def close(self) -> None:
+        """Closes connections."""
+        await self._sdk.close()
+
+    async def chat(self, session: str, body: Mapping[str, Any]) -> Reply:
+        """One Chat Completions call. ModelError or TapeMiss say why there is no answer."""
+        begin = time.perf_counter()
+        create: Any = self._sdk.chat.completions.create
+        result = await self._ask(create, session, body)
+        with _readable(result):
+            completion = await _collect_chat(result) if body.get("stream") else _dumped(result)
+            reply = _chat_reply(completion)
+        return self._finish(body, reply, begin)
+
+    async def respond(self, session: str, body: Mapping[str, Any]) -> Reply:
+        """One Responses call. ModelError or TapeMiss say why there is no answer."""
+        begin = time.perf_counter()
+        create: Any = self._sdk.responses.create
+        result = await self._ask(create, session, body)
+        with _readable(result):
+            response = await _collect_response(result) if body.get("stream") else _dumped(result)
+            reply = _response_reply(response)
+        return self._finish(body, reply, begin)
+
+    async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
+        try:
+            return await create(**body, extra_headers={SESSION_HEADER: quote(session)})
+        except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, StillwebError):
+                raise error.__cause__ from None
+            raise ModelError(f"{self._sdk.base_url}: {error.__cause__ or error}") from error
+        except openai.APIStatusError as error:
+            raise ModelError(
+                f"{error.request.url}: status {error.status_code}: {error.message[:500]}"
+            ) from error
+        except openai.OpenAIError as error:
+            raise ModelError(f"{self._sdk.base_url}: {error}") from error
+
+    def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
+        counted = reply.usage != Usage()  # else the endpoint says nothing of it, and no call is free
+        price = self._prices.get(str(body.get("model"))) if counted else None
+        aside = {"seconds": round(time.perf_counter() - begin, 6)}
+        return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
+
+
+@contextlib.contextmanager
+def _readable(result: Any) -> Iterator[None]:
+    """ModelError for an answer that is built otherwise than the API says: endpoints are others' code."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"the endpoint's answer can't be read ({type(error).__name__}: {error}): {str(result)[:300]}"
+        ) from error
+
+
+def _is_answer(body: bytes) -> bool:
+    """Whether a body that came with a good status holds an answer of either API. A stream is taken for one."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return True
+    try:
+        with _readable(value):
+            _response_reply(value) if "output" in value else _chat_reply(value)
+    except ModelError:
+        return False
+    return True
+
+
+def _dumped(result: Any) -> dict[str, Any]:
+    dumped: dict[str, Any] = result.model_dump(mode="json", exclude_unset=True, warnings=False)
+    return dumped
+
+
+def _text_of(content: Any) -> str | None:
+    """The text of a message's content; some endpoints give it in parts, with their thoughts among them."""
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if part.get("type") in ("text", "output_text")]
+        return "".join(str(text) for text in texts if text) or None
+    raise TypeError(f"content is {type(content).__name__}")
+
+
+def _called(call: dict[str, Any], number: int) -> ToolRequest:
+    name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"tool call {number} names no function")
+    if not isinstance(arguments, str):  # the object itself
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolRequest(str(call.get("id") or f"call_{number}"), name, arguments)
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _chat_reply(completion: dict[str, Any]) -> Reply:
+    choices = completion.get("choices") or []
+    if not choices or not isinstance(choices[0].get("message"), dict):
+        raise ModelError(f"the endpoint's answer holds no choices: {str(completion)[:300]}")
+    message = {name: value for name, value in choices[0]["message"].items() if value is not None}
+    calls = tuple(_called(call, i) for i, call in enumerate(message.get("tool_calls") or []))
+    kept = {name: message[name] for name in ("role", "content", "refusal", "tool_calls") if name in message}
+    kept.setdefault("role", "assistant")
+    kept.setdefault("content", None)
+    usage = completion.get("usage") or {}
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return Reply(
+        _text_of(message.get("content")) or _text_of(message.get("refusal")),
+        calls,
+        (kept,),
+        _word(choices[0].get("finish_reason")),
+        Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0), int(cached)),
+        _word(completion.get("model")),
+        _word(completion.get("system_fingerprint")),
+        _word(message.get("reasoning_content") or message.get("reasoning")),
+    )
+
+
+async def _collect_chat(stream: Any) -> dict[str, Any]:
+    """One completion from a stream of chunks."""
+    whole: dict[str, Any] = {"choices": []}
+    text: list[str] = []
+    reasoning: list[str] = []
+    calls: list[dict[str, Any]] = []
+    open_calls: dict[int, dict[str, Any]] = {}  # by index, which some endpoints give to several calls
+    finish: str | None = None
+    seen = False
+    async for chunk in stream:
+        value = _dumped(chunk)
+        for name in ("model", "system_fingerprint", "usage"):
+            if value.get(name):
+                whole[name] = value[name]
+        for choice in (value.get("choices") or [])[:1]:
+            seen = True
+            delta = choice.get("delta") or {}
+            text.append(_text_of(delta.get("content")) or "")
+            reasoning.append(str(delta.get("reasoning_content") or delta.get("reasoning") or ""))
+            finish = choice.get("finish_reason") or finish
+            for part in delta.get("tool_calls") or []:
+                index, call_id = part.get("index") or 0, part.get("id") or ""
+                call = open_calls.get(index)
+                if call is None or (call_id and call["id"] and call_id != call["id"]):
+                    call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+                    calls.append(call)
+                    open_calls[index] = call
+                call["id"] = call_id or call["id"]
+                function = part.get("function") or {}
+                call["function"]["name"] += function.get("name") or ""
+                call["function"]["arguments"] += function.get("arguments") or ""
+    if seen:
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(text) or None}
+        if "".join(reasoning):
+            message["reasoning_content"] = "".join(reasoning)
+        if calls:
+            message["tool_calls"] = calls
+        whole["choices"] = [{"message": message, "finish_reason": finish}]
+    return whole
+
+
+async def _collect_response(stream: Any) -> dict[str, Any]:
+    async for event in stream:
+        if event.type in ("response.completed", "response.incomplete", "response.failed"):
+            return _dumped(event.response)
+        if event.type == "error":
+            raise ModelError(f"the endpoint's stream ended in an error: {event.message}")
+    raise ModelError("the endpoint's stream ended without a response")
+
+
+def _response_reply(response: dict[str, Any]) -> Reply:
+    if response.get("error"):
+        raise ModelError(f"the endpoint's response failed: {response['error']}")
+    if not isinstance(response.get("output"), list):
+        raise ModelError(f"the endpoint's answer holds no output: {str(response)[:300]}")
+    texts: list[str] = []
+    calls: list[ToolRequest] = []
+    hosted: list[dict[str, Any]] = []
+    for item in response["output"]:
+        if item.get("type") == "message":
+            texts += [
+                str(part.get("text") or part.get("refusal") or "") for part in item.get("content") or []
+            ]
+        elif item.get("type") == "function_call":
+            calls.append(_called({"id": item["call_id"], "function": item}, len(calls)))
+        elif str(item.get("type", "")).endswith("_call"):
+            hosted.append(item)
+    usage = response.get("usage") or {}
+    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0
+    return Reply(
+        "".join(texts) or None,
+        tuple(calls),
+        tuple(response["output"]),
+        _word(response.get("status")),
+        Usage(int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0), int(cached)),
+        _word(response.get("model")),
+        hosted=tuple(hosted),
+    )
+
+
+class Judge:
+    """Models that judge, from synchronous code; calls run on a thread of their own.
+
+    `endpoints` maps a model's name to {"base_url", "key_variable"}; None stands for every other model.
+    """
+
+    def __init__(
+        self, tape: Tape, endpoints: Mapping[str | None, Mapping[str, str]], *, prices: Prices | None = None
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="stillweb-judge", daemon=True)
+        self._thread.start()
+        self._clients = {name: ModelClient(tape, prices=prices, **each) for name, each in endpoints.items()}  # type: ignore[arg-type]
+        self._lock = threading.Lock()
+        self._asked: set[Future[Reply]] = set()
+        self._closed = False
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], model: str, temperature: float) -> str:
+        """The text of the model's answer ("" where it said nothing)."""
+        return str(self.ask(messages, model, temperature, "judge")["reply"]["text"] or "")
+
+    def ask(
+        self, messages: Sequence[Mapping[str, Any]], model: str, temperature: float, session: str
+    ) -> dict[str, Any]:
+        """The same with what it used: members of a `model` event."""
+        client = self._clients.get(model) or self._clients.get(None)
+        if client is None:
+            raise ModelError(f"no endpoint is known for the judge {model!r}")
+        body = {"model": model, "messages": [dict(m) for m in messages], "temperature": temperature}
+        with self._lock:
+            if self._closed:
+                raise ModelError(_JUDGE_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(client.chat(f"{session}/judge", body), self._loop)
+            self._asked.add(future)
+        try:
+            return future.result().members()
+        except CancelledError:
+            raise ModelError(_JUDGE_CLOSED) from None
+        finally:
+            with self._lock:
+                self._asked.discard(future)
+
+    def close(self) -> None:
+        """Closes connections and ends the thread. Who still waits for an answer gets a ModelError, now and later."""
+        with self._lock:
+            self._closed = True
+            waiting = list(self._asked)
+        for future in waiting:
+            future.cancel()
+        for client in self._clients.values():
+            asyncio.run_coroutine_threadsafe(client.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def request_digest(body: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of a request's canonical body."""
+    return digest(dict(body))

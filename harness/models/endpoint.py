@@ -1,0 +1,175 @@
+"""The way to a model endpoint: from the tape if it is there, else over HTTP with bounded retries.
+
+Waiting between tries grows twofold from `Retry.base` seconds to `Retry.cap`, spread by the request's own hash (no
+random number), and follows Retry-After up to the cap. An answer that is no answer (an HTML page, a broken or empty
+body, a 429 or 5xx to the end) is an error with a name and never lies on the tape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+
+from harness.models.tape import Answer, Call, ModelError, Tape, kept_headers
+from proxy.isolation import isolated
+from snapshots.errors import MissingCapability
+from snapshots.words import counted
+
+_AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
+_CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
+# What the last events of a whole stream say: Chat Completions and Responses.
+_ENDED = re.compile(
+    rb'\[DONE\]|"finish_reason"\s*:\s*"|"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"'
+)
+SESSION_HEADER = "x-stillweb-session"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often to try (in all), and how long to wait between, in seconds."""
+
+    tries: int = 5
+    base: float = 0.5
+    cap: float = 30.0
+
+    def delay(self, number: int, key: str, asked: str | None) -> float:
+        """Seconds before the next try, after `number` failed ones."""
+        spread = int(sha256(f"{key}{number}".encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
+        wait: float = min(self.cap, self.base * 2.0 ** (number - 1)) * (0.5 + spread / 2)
+        if asked is not None and asked.replace(".", "", 1).isdigit():
+            wait = max(wait, float(asked))
+        return min(wait, self.cap)
+
+
+class TapeTransport(httpx.AsyncBaseTransport):
+    """An httpx transport with a tape before the real one."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        key: str,
+        key_variable: str,
+        retry: Retry,
+        inner: httpx.AsyncBaseTransport,
+        is_answer: Callable[[bytes], bool],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._tape, self._key, self._key_variable = tape, key, key_variable
+        self._retry, self._inner, self._is_answer, self._sleep = retry, inner, is_answer, sleep
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answers from the tape or the endpoint. TapeMiss, ModelError."""
+        body = await request.aread()
+        call = Call(
+            unquote(request.headers.pop(SESSION_HEADER, "default")),
+            request.method,
+            self._hide(str(request.url)),
+            self._hide_bytes(body),
+            kept_headers(list(request.headers.items())),
+        )
+        answer = self._tape.find(call)
+        if answer is None:
+            answer = await self._ask(request, call)
+            # what its caller can't read is an error, and asked for again later
+            if answer.status not in _CONFIGURATION and (answer.status >= 400 or self._is_answer(answer.body)):
+                self._tape.keep(call, answer)
+        return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
+
+    async def _ask(self, request: httpx.Request, call: Call) -> Answer:
+        if not self._key and self._key_variable:
+            raise MissingCapability(
+                f"{call.url}: the variable {self._key_variable} holds no key, and this call is not on the tape"
+            )
+        request.headers["accept-encoding"] = "identity"
+        number = 0
+        while True:
+            number += 1
+            asked: str | None = None
+            try:
+                response = await self._inner.handle_async_request(request)
+                try:
+                    content = await response.aread()
+                finally:
+                    await response.aclose()
+                asked = response.headers.get("retry-after")
+                problem = _problem(response, content)
+            except httpx.TimeoutException as error:
+                problem = f"timed out ({type(error).__name__})"
+            except httpx.ConnectError as error:
+                if isolated():
+                    raise MissingCapability(
+                        f"{call.url}: this call is not on the tape, and --isolate leaves no way to an endpoint, "
+                        "on this machine neither; run it without, or replay a tape that has every call"
+                    ) from error
+                problem = f"{type(error).__name__}: {error}"
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            if problem is None:
+                headers = kept_headers(list(response.headers.items()))
+                return Answer(response.status_code, headers, self._hide_bytes(content))
+            if number >= self._retry.tries:
+                raise ModelError(f"{call.url}: {self._hide(problem)} (tried {counted(number, 'time')})")
+            await self._sleep(self._retry.delay(number, call.key, asked))
+
+    def _hide(self, text: str) -> str:
+        return text.replace(self._key, "[key]") if self._key else text
+
+    def _hide_bytes(self, data: bytes) -> bytes:
+        return data.replace(self._key.encode(), b"[key]") if self._key else data
+
+    async def aclose(self) -> None:
+        """Closes the real transport."""
+        await self._inner.aclose()
+
+
+def _problem(response: httpx.Response, content: bytes) -> str | None:
+    """Why this is not an answer, or None."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    start = content[:120].decode("utf-8", "replace").strip()
+    if response.status_code in _AGAIN:
+        return f"status {response.status_code}: {start}"
+    if kind == "text/event-stream":
+        if b"data:" not in content:
+            return "sent an empty event stream"
+        if error := next(filter(None, map(_error, _events(content))), None):
+            return error
+        return None if _ENDED.search(content) else "sent an event stream that breaks off"
+    if kind == "text/html" or start[:15].lower().startswith(("<!doctype", "<html")):
+        return f"sent HTML where JSON was expected (status {response.status_code}): {start!r}"
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return f"sent no JSON (status {response.status_code}): {start!r}" if content else "sent an empty body"
+    return _error(value) if response.status_code < 400 else None
+
+
+def _events(stream: bytes) -> Iterator[Any]:
+    """The events of a stream that may tell of an error, by a quick look at their bytes."""
+    for line in stream.splitlines():
+        if line.startswith(b"data:") and (b"error" in line or b"response.failed" in line):
+            with contextlib.suppress(ValueError):
+                yield json.loads(line[5:])
+
+
+def _error(value: Any) -> str | None:
+    """What an answer or an event with status 200 says went wrong: providers in between tell errors so."""
+    if not isinstance(value, dict):
+        return None
+    response = value.get("response")
+    told = value.get("error") or (response.get("error") if isinstance(response, dict) else None)
+    choices = value.get("choices")
+    failed = isinstance(choices, list) and any(
+        isinstance(choice, dict) and choice.get("finish_reason") == "error" for choice in choices
+    )
+    if told or failed or value.get("type") in ("error", "response.failed"):
+        return f"sent an error for an answer: {json.dumps(told or value)[:200]}"
+    return None

@@ -1,0 +1,378 @@
+"""Certificates: the hashes a score stands on, and the proof that repeating the run gives them again.
+
+    certificate = certify_files(run)      the certificate of what lies in a run's directory
+    report = certify(run, times=2)        repeats it in fresh processes and compares; see docs/certificate.md
+
+A repetition differs from the first run in everything that must not matter: a new process, attempts in another
+order and in parallel, another PYTHONHASHSEED, locale and timezone. Model calls come from the tape.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from harness.agents.threads import end_process
+from harness.inputs.import_path import look_in
+from harness.results.kept_certificate import (
+    NAME,
+    differing,
+    hash_of,
+    other_traces,
+    read_kept,
+    said_otherwise,
+    short,
+    told_other,
+)
+from harness.results.summary import score_run, summarise
+from harness.runs.engine import Job
+from harness.runs.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
+from harness.runs.moved import snapshots_to_repeat
+from harness.runs.repeating import Known
+from harness.runs.run_files import RunFiles
+from harness.runs.workshop import read_rubrics
+from harness.scoring.judging import Evaluator
+from harness.scoring.wording import judges_wording
+from harness.task import Task, TaskSet
+from harness.trace import Trace, digest, hashed_part, read_trace
+from snapshots.archives.appending import write_whole
+from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from snapshots.words import counted
+
+VERSION = 1
+
+# (PYTHONHASHSEED, LC_ALL, TZ) of the repetitions, in turn.
+_SURROUNDINGS = (
+    ("1", "C", "Pacific/Kiritimati"),
+    ("2971215073", "tr_TR.UTF-8", "America/St_Johns"),
+    ("42", "C.UTF-8", "UTC"),
+)
+
+
+def make_certificate(path: Path) -> dict[str, Any]:
+    """The certificate of a run as it lies there. UsageError while an attempt is unfinished.
+
+    `hash` covers all other members but `version_of_code`, which names the same code as `code` for people. DamagedInput:
+    tasks, side-cars or a trace are not those of the run. Scores that another version of the scorers gave are computed
+    again first; UsageError where one comes out differently.
+    """
+    files = RunFiles(path)
+    settings, stands_on = files.manifest()
+    look_in(settings.directory)
+    tasks = _same_tasks(files, stands_on)
+    attempts: dict[str, dict[str, str]] = {}
+    models: set[str] = set()
+    served: set[str] = set()
+    replayable: list[str] = []
+
+    evaluator = Evaluator(
+        read_rubrics(files), mode=settings.mode, fold_case=settings.fold_case, env=settings.env
+    )
+
+    def look(trace: Trace) -> None:
+        name = f"{trace.task_id}/{trace.attempt}"
+        _same_run(trace, tasks[trace.task_id], evaluator, stands_on)
+        score = trace.last("score")
+        attempts[name] = {"trace": trace.hash, "score": digest(hashed_part(score or {}))}
+        for event in trace.of("model"):
+            models.add(event["model"])
+            if event.get("served"):
+                served.add(event["served"])
+            if event["reply"].get("hosted"):
+                replayable.append(name)
+
+    summary = summarise(path, on_trace=look)
+    if unfinished := summary.statuses["unfinished"]:
+        raise UsageError(
+            f"{path}: {unfinished} of {counted(summary.owed, 'attempt')} unfinished; run it to its end first"
+        )
+    scoring = scoring_hashes(tasks.values())
+    if scoring != {name: stands_on.get(name) for name in scoring} and (different := score_run(path)):
+        raise UsageError(
+            f"{path}: {counted(len(different), 'score')} came out differently by the scorers of this version; "
+            f"`stillweb score {path} --write` puts what they give in place"
+        )
+    certificate: dict[str, Any] = {
+        "schema": "stillweb-certificate",
+        "version": VERSION,
+        "snapshot": stands_on.get("snapshot"),
+        "tasks": stands_on.get("tasks"),
+        "refused": stands_on.get("refused", 0),
+        "part_of": stands_on.get("part_of"),
+        "rubrics": stands_on.get("rubrics"),
+        "contracts": stands_on.get("contracts"),
+        "agent": stands_on.get("agent"),
+        "prompts": (stands_on.get("agent") or {}).get("prompts"),
+        "settings": settings.deciding(),
+        **scoring,
+        "code": code_hash(),
+        "judges": judges_wording(tasks.values()),
+        "models": sorted(models),
+        "served": sorted(served),
+        "not_replayable": sorted(set(replayable)),
+        "attempts": dict(sorted(attempts.items())),
+        "scores": summary.to_json(),
+    }
+    certificate["hash"] = hash_of(certificate)
+    certificate["made_again"] = files.made_again()  # not hashed: a repetition has nothing to make again
+    certificate["version_of_code"] = code_version()
+    return certificate
+
+
+def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task]:
+    """The tasks by id, if they and the side-cars are those that the run began with."""
+    tasks = files.tasks()
+    if TaskSet("run", tuple(tasks)).digest != stands_on.get("tasks"):
+        raise DamagedInput(f"{files.path / 'tasks.jsonl'}: these are not the tasks that the run began with")
+    if rubrics_hash(read_rubrics(files)) != stands_on.get("rubrics"):
+        raise DamagedInput(
+            f"{files.path / 'rubrics.json'}: these are not the side-cars that the run began with"
+        )
+    return {task.id: task for task in tasks}
+
+
+def _same_run(trace: Trace, task: Task, evaluator: Evaluator, stands_on: Mapping[str, Any]) -> None:
+    """DamagedInput for a trace of another run than its place says."""
+    header = trace.header
+    ours = {**evaluator.settings(), "embedder": header["scoring"].get("embedder")}
+    for name, same in {
+        "task": header["task"] == task.to_json(),
+        "snapshot": header["snapshot"] == stands_on.get("snapshot"),
+        "agent": header["agent"] == stands_on.get("agent"),
+        "rubric": header.get("rubric") == evaluator.rubric(task),
+        "scoring": header["scoring"] == ours,
+    }.items():
+        if not same:
+            raise DamagedInput(f"{trace.path}: its {name} is not that of the run")
+
+
+def write_certificate(path: Path) -> dict[str, Any]:
+    """Makes the certificate and keeps it with the run, where it is not there already: a run may lie where nobody writes."""
+    return _keep(path, make_certificate(path))
+
+
+def check_traces(path: Path) -> dict[str, Any]:
+    """The certificate of a run, kept where none is, or a damaged one.
+
+    DamagedInput where the one that lies there was made of other traces: one of the two is no longer what it was.
+    """
+    certificate = make_certificate(path)
+    try:
+        kept = read_kept(path)
+    except DamagedInput:
+        kept = None
+    if kept is not None and (other := other_traces(kept, certificate)):
+        raise DamagedInput(told_other(path, other))
+    return _keep_where_allowed(path, certificate)
+
+
+def _keep(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
+    text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / NAME
+    data = text.encode("utf-8", "backslashreplace")  # half a surrogate pair as JSON escapes it
+    if not kept.exists() or kept.read_bytes() != data:
+        write_whole(kept, [data])
+    return certificate
+
+
+def _keep_where_allowed(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _keep(path, certificate)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return certificate  # of a run that others keep, the figures are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first event that differs between a run and its repetition. `path` leads to the member."""
+
+    attempt: str
+    event: int  # n; 0 is the header
+    kind: str
+    path: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        what = "the header" if self.event == 0 else f"event {self.event} ({self.kind})"
+        return f"{self.attempt}: {what} differs in {self.path}: {short(self.before)}, repeated {short(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """What certify found: the hash of the run and of each repetition, the first difference of each, and what the certificate
+    that lies with the run says otherwise than its traces."""
+
+    hash: str
+    repeated: tuple[str, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all hashes are one."""
+        return not self.differences
+
+
+def certify(
+    path: Path,
+    *,
+    times: int = 2,
+    parallel: int = 4,
+    snapshots: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Certified:
+    """Repeats a run `times` times in fresh processes and compares. GateFailed is the caller's to raise.
+
+    `snapshots` are where those of the run lie on this machine; unless told, where it names them, or beside it.
+    A certificate is put with the run where nothing differs; else what lies there stays, as the traces may be altered.
+    StillwebError when a repetition can't be made at all (no tape, another agent file, …), with its own words.
+    """
+    certificate = make_certificate(path)
+    differences = said_otherwise(path, certificate)
+    settings, _ = RunFiles(path).manifest()
+    if certificate["models"] and not (tape := RunFiles(path).tape(settings)).exists():
+        raise UsageError(f"{path}: its model calls lie on no tape ({tape}), so that it can't be repeated")
+    hashes: list[str] = []
+    for number in range(times):
+        with tempfile.TemporaryDirectory(prefix="stillweb-certify-") as folder:
+            again = Path(folder) / "run"
+            repeat(path, again, number, parallel, snapshots)
+            other = make_certificate(again)
+            hashes.append(other["hash"])
+            if other["hash"] != certificate["hash"]:
+                differences.append(
+                    f"repetition {number + 1}: {first_difference(path, again, certificate, other)}"
+                )
+        if progress:
+            progress(number + 1, times)
+    if not differences:
+        _keep_where_allowed(path, certificate)
+    return Certified(certificate["hash"], tuple(hashes), tuple(differences))
+
+
+def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Sequence[str] = ()) -> None:
+    """Makes the run anew in another process and other surroundings, models from the tape only."""
+    files = RunFiles(path)
+    settings, stands_on = files.manifest()
+    tape = settings.tape_path or str(path / "tape")
+    repeated = replace(
+        settings,
+        snapshots=snapshots_to_repeat(path, settings.snapshots, snapshots),
+        tape="replay" if Path(tape).exists() else "none",
+        tape_path=str(Path(tape).resolve()),
+    )
+    again.mkdir(parents=True)
+    (again / "traces").mkdir()
+    began: dict[str, Any] = {
+        name: stands_on[name] for name in ("tasks", "rubrics", "refused", "part_of") if name in stands_on
+    }
+    for name in ("tasks.jsonl", "rubrics.json"):
+        if (path / name).exists():
+            shutil.copy(path / name, again / name)
+    RunFiles(again).write_manifest(repeated, began)
+    (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
+    seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
+    # -P: a folder of that name where the run was begun is not our package
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "harness.results.certificate",
+        str(again),
+        str(number + 1),
+        str(parallel),
+    ]
+    begun = settings.directory if settings.directory and Path(settings.directory).is_dir() else None
+    done = subprocess.run(
+        command, env=environment, cwd=begun, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        tail = done.stderr.strip().splitlines()
+        kinds = {kind.exit_code: kind for kind in (DamagedInput, MissingCapability)}
+        raise kinds.get(done.returncode, StillwebError)(
+            f"{path}: the repetition failed: {tail[-1] if tail else f'code {done.returncode}'}"
+        )
+
+
+def shuffled(jobs: list[Job], seed: str) -> list[Job]:
+    """Jobs in an order that a seed decides, the same on every machine."""
+
+    def place(job: Job) -> bytes:
+        return sha256(f"{seed} {job.task_id} {job.attempt}".encode("utf-8", "surrogatepass")).digest()
+
+    return sorted(jobs, key=place)
+
+
+def first_difference(
+    path: Path, again: Path, certificate: Mapping[str, Any], other: Mapping[str, Any]
+) -> Difference | str:
+    """The first event that differs, in task order; where no event does, the member of the certificate."""
+    one, two = RunFiles(path), RunFiles(again)
+    for task, number, trace in one.attempts():
+        repeated = two.trace_path(task.id, number)
+        name = f"{task.id}/{number}"
+        if trace is None or not repeated.exists():
+            return f"{name}: there is a trace in one run only"
+        if certificate["attempts"].get(name) != other["attempts"].get(name):
+            return _compare(name, trace, read_trace(repeated))
+    for member in certificate:
+        if member != "hash" and certificate[member] != other.get(member):
+            return f"the certificate's {member} differs: {short(certificate[member])}, repeated {short(other.get(member))}"
+    return "the hashes differ, but no member does"
+
+
+def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
+    mine = [event for event in (one.header, *one.events) if event["event"] != "review"]
+    theirs = [event for event in (two.header, *two.events) if event["event"] != "review"]
+    for before, after in zip(mine, theirs, strict=False):
+        old, new = hashed_part(before), hashed_part(after)
+        if old != new:
+            place, was, now = differing(old, new)
+            if place == "event" and after.get("error"):  # it ended before it came to that
+                now = f"{now} ({after.get('end', 'error')}: {after['error']})"
+            return Difference(name, before.get("n", 0), before["event"], place, was, now)
+    return f"{name}: {len(mine) - 1} events, repeated {len(theirs) - 1}"
+
+
+def _main(arguments: list[str]) -> int:
+    """The process of a repetition: `python -m harness.results.certificate RUN SEED PARALLEL`."""
+    from harness.runs.display import SilentDisplay
+    from harness.runs.engine import LocalEngine
+    from harness.runs.runner import run_attempts
+
+    path, seed, parallel = Path(arguments[0]), arguments[1], int(arguments[2])
+    known = Known.from_json(json.loads((path / "known.json").read_text(encoding="utf-8")))
+    try:
+        run_attempts(
+            path,
+            engine=LocalEngine(parallel),
+            display=SilentDisplay(),
+            order=lambda jobs: shuffled(jobs, seed),
+            unsolvable=known.unsolvable,
+            known=known,
+        )
+    except StillwebError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or 'this machine'}: {error.strerror} (in {Path.cwd()})\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    ended = _main(sys.argv[1:])
+    end_process(ended)
+    sys.exit(ended)

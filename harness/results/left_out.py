@@ -1,0 +1,44 @@
+"""What the figures of a run don't show of themselves, in sentences: the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from harness.results.summary import Summary
+from harness.runs.display import one_line
+from harness.runs.run_files import RunFiles
+from snapshots.words import counted
+
+
+def left_out(files: RunFiles, summary: Summary) -> list[str]:
+    """A sentence for each, without its full stop. What failed is told by `failed_attempts`."""
+    told = []
+    if summary.part_of:
+        told.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
+    if refused := files.manifest()[1].get("refused"):
+        told.append(f"{counted(refused, 'record')} of the task set could not be read: in no figure here")
+    if again := files.made_again():
+        told.append(
+            f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
+        )
+    if summary.supposed:
+        rules = ", ".join(f"{name} of {counted(n, 'task')}" for name, n in sorted(summary.supposed.items()))
+        told.append(f"supposed, for the rubric does not say it: {rules} (`stillweb rubric lint` names them)")
+    if summary.unjudged:
+        name, why = summary.unjudged[0]
+        of = f"{len(summary.unjudged)} of {counted(summary.owed, 'attempt')}"
+        told.append(
+            f"of {of} a judge said what can't be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
+        )
+    return told
+
+
+def part(taken: int, of: int) -> str:
+    """Which part of its task set a run takes."""
+    return f"{taken} of the {counted(of, 'task')} of the set (--only, --limit)"
+
+
+def failed_attempts(summary: Summary) -> str:
+    """How many attempts failed, and the first of them; "" where none did."""
+    if not summary.failed:
+        return ""
+    name, why = summary.failed[0]
+    return f"{len(summary.failed)} of {counted(summary.owed, 'attempt')} failed ({name}: {one_line(why)})"

@@ -1,0 +1,161 @@
+"""Cells made comparable: the clean-up of `spelling`, then the typed rules of a side-car.
+
+Nothing here repairs a fact: it may only join spellings of the same value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import Context, Decimal, InvalidOperation
+
+from harness.rubric.sidecar import FieldRule
+from harness.rubric.spelling import fold, normalise_text
+
+LONGEST_NUMBER = 1000  # characters; longer runs of digits are text
+_EXACT = Context(prec=20_000)  # products keep every digit
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+# What follows a number at once is no more of it: 1.50.2 is a version, not 1.50 of something. Possessive, or hostile
+# cells would take quadratic time.
+_QUANTITY = re.compile(
+    r"([+\-\u2212]?(?:[0-9][0-9,]*+(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,4}+)?+)"
+    r"(?:\s++(?=\S)|(?=[^\s0-9.,]))(.*)"
+)
+
+
+def normalise_cell(text: str, rule: FieldRule | None, fold_case: bool) -> str:
+    """A cell under its column's rule. Values the rule's type can't read stay text (they can still be equal)."""
+    value = normalise_text(text)
+    if rule is not None and value:
+        value = _aliased(value, rule, fold_case)
+        if rule.units:
+            value = _in_unit(value, rule, fold_case)
+        if rule.uppercase:
+            value = value.upper()
+        value = _TYPES[rule.type](value)
+    return fold(value) if fold_case else value
+
+
+def _aliased(value: str, rule: FieldRule, fold_case: bool) -> str:
+    table = rule.alias_table(fold_case)
+    return table.get(rule.as_key(value, fold_case), value) if table else value
+
+
+def _in_unit(value: str, rule: FieldRule, fold_case: bool) -> str:
+    """`5 mg/L` in the unit that the side-car names; a bare unit is renamed; anything else stays."""
+    table = rule.unit_table(fold_case)
+    if (whole := table.get(rule.as_key(value, fold_case))) is not None:
+        return whole[0]
+    found = _QUANTITY.fullmatch(value)
+    if found is None or (target := table.get(rule.as_key(found[2], fold_case))) is None:
+        return value
+    unit, factor = target
+    number = found[1]
+    if factor is not None:
+        if (exact := as_decimal(number)) is None:
+            return value  # 1,5 may be 1.5 or a slip for 15; either way it is not converted
+        number = decimal_text(_EXACT.multiply(exact, factor))
+    return f"{number} {unit}".strip()
+
+
+def decimal_text(value: Decimal) -> str:
+    """The shortest plain spelling of an exact decimal: 1.50 -> 1.5, 1E+2 -> 100, -0 -> 0."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return str(value)
+    number = int("".join(map(str, digits)))
+    if number == 0:
+        return "0"
+    text = str(number)
+    if exponent >= 0:
+        text += "0" * exponent
+    else:
+        text = text.rjust(1 - exponent, "0")
+        text = f"{text[:exponent]}.{text[exponent:]}".rstrip("0").rstrip(".")
+    return f"-{text}" if sign else text
+
+
+def as_decimal(value: str) -> Decimal | None:
+    """The exact number a text says (thousands commas allowed), None if it isn't one."""
+    text = value.replace("\u2212", "-")
+    if len(text) > LONGEST_NUMBER:
+        return None
+    if _GROUPED.fullmatch(text):
+        text = text.replace(",", "")
+    if not _NUMBER.fullmatch(text):
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # pragma: no cover - the pattern allows only what Decimal reads
+        return None
+
+
+def _number(value: str) -> str:
+    if (whole := as_decimal(value)) is not None:
+        return decimal_text(whole)
+    found = _QUANTITY.fullmatch(value)  # a number with a unit: only the number is rewritten
+    if found and (number := as_decimal(found[1])) is not None:
+        return f"{decimal_text(number)} {found[2]}"
+    return value
+
+
+_MONTHS = {
+    name: index
+    for index, names in enumerate(
+        [
+            "january jan",
+            "february feb",
+            "march mar",
+            "april apr",
+            "may",
+            "june jun",
+            "july jul",
+            "august aug",
+            "september sep sept",
+            "october oct",
+            "november nov",
+            "december dec",
+        ],
+        1,
+    )
+    for name in names.split()
+}
+_YMD = re.compile(
+    r"([0-9]{4})[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|\+00:00)?)?"
+)
+_CJK = re.compile(r"([0-9]{4})\s?年\s?([0-9]{1,2})\s?月\s?([0-9]{1,2})\s?日")
+_MDY = re.compile(r"([A-Za-z]{3,9})\.? ([0-9]{1,2})(?:st|nd|rd|th)?,? ([0-9]{4})")
+_DMY = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?[ -]([A-Za-z]{3,9})\.?,?[ -]([0-9]{4})")
+
+
+def _date(value: str) -> str:
+    """ISO 8601 for dates that can be read in one way only; 03/04/2024 is left as it is."""
+    if found := _YMD.fullmatch(value) or _CJK.fullmatch(value):
+        year, month, day = int(found[1]), int(found[2]), int(found[3])
+    elif found := _MDY.fullmatch(value):
+        year, month, day = int(found[3]), _MONTHS.get(found[1].lower(), 0), int(found[2])
+    elif found := _DMY.fullmatch(value):
+        year, month, day = int(found[3]), _MONTHS.get(found[2].lower(), 0), int(found[1])
+    else:
+        return value
+    try:
+        return date(year, month, day).isoformat()
+    except ValueError:
+        return value
+
+
+def _id_list(value: str) -> str:
+    """Identifiers as a set: separators `,` and `;`, order and repetition don't matter."""
+    parts = {part.strip() for part in re.split(r"[,;]", value)}
+    return "; ".join(sorted(parts - {""}))
+
+
+_TYPES: dict[str, Callable[[str], str]] = {
+    "string": str,
+    "integer": _number,
+    "decimal": _number,
+    "date": _date,
+    "id_list": _id_list,
+}

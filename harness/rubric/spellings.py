@@ -1,0 +1,65 @@
+"""Other common spellings of a number or a date, by which a value is found in a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+
+from harness.rubric.normalise import as_decimal, decimal_text
+from harness.rubric.spelling import normalise_text
+
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+
+
+def spellings(value: str) -> Iterator[str]:
+    """A value and other common spellings of the same number or date; never another value."""
+    text = normalise_text(value)
+    yield text
+    number = as_decimal(text)
+    if number is not None:
+        plain = decimal_text(number)
+        whole, dot, rest = plain.partition(".")
+        yield plain
+        if whole.lstrip("-").isdecimal() and len(whole.lstrip("-")) > 3:
+            yield f"{Decimal(whole):,f}{dot}{rest}"
+        if not dot:
+            yield f"{plain}.0"
+        else:
+            yield f"{plain}0"
+    if found := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):
+        try:
+            day = date.fromisoformat(text)
+        except ValueError:
+            return
+        name, short = MONTHS[day.month - 1], MONTHS[day.month - 1][:3]
+        year, d = found[1], day.day
+        yield from (
+            f"{name} {d}, {year}",
+            f"{short} {d}, {year}",
+            f"{d} {name} {year}",
+            f"{d} {short} {year}",
+        )
+        yield from (f"{short}. {d}, {year}", f"{name} {d:02d}, {year}", f"{short} {d:02d}, {year}")
+        yield from (f"{year}/{found[2]}/{found[3]}", f"{year}年{day.month}月{d}日")
+        if d > 12 or d == day.month:  # else another day to half of the readers
+            yield from (
+                f"{day.month}/{d}/{year}",
+                f"{found[2]}/{found[3]}/{year}",
+                f"{found[3]}/{found[2]}/{year}",
+            )
+        yield f"{found[3]}.{found[2]}.{year}"

@@ -1,0 +1,228 @@
+"""What a run shows while it goes: a live table on a terminal, a line for each attempt elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+
+from harness.runs.engine import Outcome
+from snapshots.words import counted
+
+if TYPE_CHECKING:
+    from harness.agents.attempt import Attempt
+
+
+QUIET_SECONDS = 60.0  # after which lines say what is still running
+MOST_NAMED = 5
+
+
+class Display(Protocol):
+    """A context manager that is told what happens; `changed` also when an attempt begins."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def begin(self, total: int) -> None: ...
+    def changed(self, attempt: Attempt) -> None: ...
+    def left(self, attempt: Attempt, seconds: float) -> None: ...
+    def finished(self, outcome: Outcome) -> None: ...
+
+
+class Totals:
+    """Sums over the attempts that ended."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.tokens = self.calls = self.misses = 0
+        self.cost: float | None = 0.0
+        self.statuses: Counter[str] = Counter()
+
+    def add(self, outcome: Outcome) -> None:
+        """Takes one attempt in."""
+        self.done += 1
+        self.statuses[outcome.status] += 1
+        self.tokens += outcome.tokens
+        self.calls += outcome.calls
+        self.misses += outcome.misses
+        self.cost = None if self.cost is None or outcome.cost is None else self.cost + outcome.cost
+
+    def line(self) -> str:
+        """All sums in a line."""
+        parts = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
+        cost = "cost unknown" if self.cost is None else f"cost {self.cost:.4f}"
+        return (
+            f"{self.done} of {counted(self.total, 'attempt')} ({parts or 'none yet'}); "
+            f"{counted(self.calls, 'tool call')}, {counted(self.misses, 'miss')}, {counted(self.tokens, 'token')}, {cost}"
+        )
+
+
+def describe(outcome: Outcome) -> str:
+    """One attempt in a line: its name, status, metrics, and the answer or what went wrong."""
+    names = [name for name in outcome.metrics if not name.startswith(("raw_", "forgiven_"))]
+    shown = [f"{name} {_number(outcome.metrics[name])}" for name in names[:4]]
+    if outcome.misses:
+        shown.append(counted(outcome.misses, "miss"))
+    if outcome.error:
+        shown.append(one_line(outcome.error))
+    elif outcome.answer is not None:
+        text = "".join(
+            c if c.isprintable() or c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in outcome.answer
+        )
+        shown.append(f"answer: {one_line(text, 80)}")
+    return f"{outcome.job.task_id}/{outcome.job.attempt}  {outcome.status}  {', '.join(shown)}"
+
+
+def one_line(text: str, most: int = 240) -> str:
+    """What went wrong, on one line: of a traceback its last line, which says it; of other texts all lines, up to `most`."""
+    before, trace, after = text.partition("Traceback (most recent call last):")
+    if trace:
+        lines = [
+            line.strip(" |+-") for line in after.splitlines()
+        ]  # those of an exception group stand behind bars
+        after = next((line for line in reversed(lines) if line), "")
+    line = " ".join(f"{before} {after}".replace("### Error\n", "").split())
+    return line if len(line) <= most else line[:most] + "…"
+
+
+def _number(value: float | None) -> str:
+    return "not scored" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+class PlainDisplay:
+    """Lines on a stream (standard error): one an attempt, and one each `quiet` seconds in which none ended."""
+
+    def __init__(
+        self, stream: TextIO | None = None, *, each: bool = True, quiet: float = QUIET_SECONDS
+    ) -> None:
+        self.totals = Totals()
+        self._stream = stream
+        self._each = each
+        self._told = False
+        self._quiet = quiet
+        self._running: dict[str, Attempt] = {}
+        self._news = threading.Condition()
+        self._over = False
+        self._watch: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._watch = threading.Thread(target=self._watching, name="stillweb-display", daemon=True)
+        self._watch.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._note(over=True)
+        if self._watch:
+            self._watch.join()
+        if self.totals.total and not self._told and (self.totals.done or kind is None):
+            self._told = True
+            self._say(self.totals.line())
+
+    def begin(self, total: int) -> None:
+        """How many attempts are owed."""
+        self.totals.total = total
+
+    def changed(self, attempt: Attempt) -> None:
+        """Named among those still running."""
+        self._running[attempt.session] = attempt
+
+    def left(self, attempt: Attempt, seconds: float) -> None:
+        """Named no more."""
+        self._running.pop(attempt.session, None)
+
+    def finished(self, outcome: Outcome) -> None:
+        """A line."""
+        self.totals.add(outcome)
+        self._note()
+        if self._each:
+            self._say(f"[{self.totals.done}/{self.totals.total}] {describe(outcome)}")
+
+    def _note(self, *, over: bool = False) -> None:
+        with self._news:
+            self._over = over
+            self._news.notify_all()
+
+    def _watching(self) -> None:
+        times = 0
+        with self._news:
+            while not self._over:
+                if self._news.wait(self._quiet):
+                    times = 0
+                elif self.totals.total:
+                    times += 1
+                    self._say(self._still(times * self._quiet))
+
+    def _still(self, seconds: float) -> str:
+        running = [
+            f"{one.task.id}/{one.number} ({counted(one.spent.steps, 'model call')}, {counted(one.spent.calls, 'tool call')})"
+            for one in list(self._running.values())
+        ]
+        named = ", ".join(running[:MOST_NAMED]) or "attempts elsewhere"
+        more = f" and {len(running) - MOST_NAMED} more" if len(running) > MOST_NAMED else ""
+        return f"[{self.totals.done}/{self.totals.total}] none ended for {seconds:g} s; still running: {named}{more}"
+
+    def _say(self, line: str) -> None:
+        stream = self._stream or sys.stderr
+        stream.write(line + "\n")
+        stream.flush()
+
+
+class SilentDisplay(PlainDisplay):
+    """Counts and says nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _say(self, line: str) -> None:
+        return
+
+
+class LiveDisplay(PlainDisplay):
+    """A table of the attempts under way, with sums below and the last that ended above."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(
+            console=Console(stderr=True), refresh_per_second=4, get_renderable=self._table, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+        super().__exit__(kind, error, trace)
+
+    def finished(self, outcome: Outcome) -> None:
+        """A line above the table."""
+        self.totals.add(outcome)
+        self._live.console.print(describe(outcome), highlight=False, markup=False)
+
+    def _table(self) -> Any:
+        from rich.table import Table
+
+        table = Table(caption=self.totals.line(), expand=True)
+        for name in ("attempt", "model calls", "tool calls", "misses", "tokens", "cost"):
+            table.add_column(name, justify="left" if name == "attempt" else "right")
+        for session, attempt in list(self._running.items()):
+            spent = attempt.spent
+            cost = "?" if spent.cost is None else f"{spent.cost:.4f}"
+            table.add_row(
+                session, str(spent.steps), str(spent.calls), str(spent.misses), str(spent.tokens), cost
+            )
+        return table
+
+
+def make_display() -> Display:
+    """A live table where standard error is a terminal, lines elsewhere."""
+    return LiveDisplay() if sys.stderr.isatty() else PlainDisplay()

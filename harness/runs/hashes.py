@@ -1,0 +1,85 @@
+"""Hashes of what a score stands on besides the snapshot and the tasks: code, evaluator, contracts, rubrics."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from harness.scoring import SCORERS, find_scorer
+from harness.task import Task
+from harness.trace import digest
+from snapshots.errors import UsageError
+
+_HARNESS = Path(__file__).parents[1]
+_ROOT = _HARNESS.parent
+_SOURCES = {".py", ".json", ".toml", ".js", ".cjs", ".txt", ".html", ".css", ".yaml"}
+
+
+def _hash_files(root: Path, paths: Iterable[Path]) -> str:
+    state = sha256()
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
+        state.update(f"{name} {sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return state.hexdigest()
+
+
+def _sources(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.suffix in _SOURCES and "__pycache__" not in p.parts]
+
+
+@cache
+def evaluator_hash() -> str:
+    """SHA-256 over everything that turns an answer into a score."""
+    folders = ("scoring", "rubric", "sandbox")
+    paths = [path for folder in folders for path in _sources(_HARNESS / folder)]
+    return _hash_files(_HARNESS, [*paths, _HARNESS / "task.py"])
+
+
+def scoring_hashes(tasks: Iterable[Task]) -> dict[str, Any]:
+    """`evaluator`, and `scorers`: of each scorer of one's own the SHA-256 of its file ("" where there is none)."""
+    own = {task.scorer for task in tasks if not isinstance(SCORERS.get(task.scorer), str)}
+    return {"evaluator": evaluator_hash(), "scorers": {name: _scorer_hash(name) for name in sorted(own)}}
+
+
+def _scorer_hash(name: str) -> str:
+    try:
+        return sha256(Path(inspect.getfile(find_scorer(name))).read_bytes()).hexdigest()
+    except (UsageError, TypeError, OSError):
+        return ""
+
+
+@cache
+def code_hash() -> str:
+    """SHA-256 over the source files of the three packages as they are installed (demo left out)."""
+    paths = [p for package in ("snapshots", "proxy", "harness") for p in _sources(_ROOT / package)]
+    return _hash_files(_ROOT, [p for p in paths if "demo" not in p.relative_to(_ROOT).parts])
+
+
+def code_version() -> str:
+    """The distribution's version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("stillweb")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def contracts_hash(specs: Iterable[Any]) -> str:
+    """SHA-256 over the tools as a model is told of them: name, description, schema, contract."""
+    told = [[spec.name, spec.description, spec.input_schema, spec.contract] for spec in specs]
+    return digest(sorted(told, key=lambda tool: json.dumps(tool, sort_keys=True)))
+
+
+def rubrics_hash(rubrics: Mapping[str, Any]) -> str:
+    """SHA-256 over compiled side-cars, by task or base task."""
+    return digest({name: as_json(rubric) for name, rubric in rubrics.items()})
+
+
+def as_json(rubric: Any) -> Any:
+    """A side-car as JSON, whether it came as such or as a Rubric."""
+    return rubric.to_json() if hasattr(rubric, "to_json") else rubric

@@ -1,0 +1,97 @@
+"""One attempt played and scored: the agent within its time, then the scorer, whatever either of them raises."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import Any
+
+from harness.agents.attempt import Attempt, LimitReached, Stopped
+from harness.agents.overdue import Overdue, ended_after
+from harness.agents.threads import noticed
+from harness.models.tape import ModelError
+from harness.runs.final_page import final_page
+from harness.runs.repeating import ENDPOINT_FAILED, Known
+from harness.runs.workshop import Workshop
+from harness.sandbox.running import ended_together
+from harness.scoring import Score
+from harness.scoring.judging import conclude, failed_scoring, take_over
+from harness.trace import Trace
+from snapshots.errors import MissingCapability, StillwebError
+
+Played = tuple[str | None, str, str | None]  # the answer, how the attempt ended, and what went wrong
+
+
+async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> Played:
+    """Lets the agent run. MissingCapability, where the machine lacks something, is all that it raises."""
+    limit = attempt.limits.seconds
+    lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
+    seconds = 3 * limit + 30 if lenient and limit else limit
+    try:
+        async with asyncio.timeout(seconds) as timer:
+            with noticed(attempt.session) as attempt.behind, ended_after(seconds):
+                text: Any = await shop.agent.run(attempt)
+            attempt.stop_as_before()  # quicker than the first time, it may have come to an answer
+        if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
+            return None, "error", f"the agent's answer is no text but {type(text).__name__}"
+        return text, "none" if text is None else "answered", None
+    except LimitReached as reached:
+        return None, reached.limit, str(reached)
+    except Stopped as stopped:
+        if stopped.stop.end == "error":
+            attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
+        return None, stopped.stop.end, stopped.stop.error
+    except TimeoutError as error:
+        if timer.expired():
+            return None, "seconds", f"the limit of {limit:g} seconds is used up"
+        return None, "error", f"TimeoutError: {error}"
+    except Overdue:
+        return None, "seconds", f"the limit of {limit:g} seconds is used up"
+    except MissingCapability:
+        raise  # no browser, full disk: the machine's fault, which no attempt may be scored by
+    except ModelError as error:
+        attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
+        return None, "error", str(error)
+    except StillwebError as error:
+        return None, "error", str(error)
+    except Exception as error:  # noqa: BLE001 - agents are foreign code; their failure is a result, told in full
+        frames = "".join(traceback.format_exception(error))
+        attempt.trace.write(
+            "evidence", kind="note", text="the agent raised an exception", aside={"traceback": frames}
+        )
+        return None, "error", f"{type(error).__name__}: {error}"
+
+
+def as_before(attempt: Attempt, before: Trace) -> Played:
+    """What the agent did the first time, when a judge alone is asked again."""
+    take_over(attempt.trace, before)
+    answer = before.last("answer")
+    assert answer is not None
+    return answer["text"], answer["end"], answer.get("error")
+
+
+async def score_attempt(
+    shop: Workshop, attempt: Attempt, played: Played, tools: Any, known: Known | None
+) -> Score:
+    """Scores in a thread (judges and sandboxes block), with the final page at hand where there is one."""
+    page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
+    text, end, error = played
+    aside = {"threads": attempt.behind.names} if end == "seconds" and attempt.behind.names else None
+    arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page, aside)
+    try:
+        if attempt.task.scorer in ("table", "exact"):
+            return conclude(*arguments)  # quick and blocking nothing: no thread for it
+        with ended_together() as sandboxes:
+            try:
+                return await asyncio.to_thread(conclude, *arguments)
+            except asyncio.CancelledError:
+                sandboxes.end()  # the thread would wait for them, and the process for the thread
+                raise
+    except MissingCapability:
+        raise  # as above: a sandbox or a judge's key that is missing is no fault of the answer
+    except StillwebError as failure:
+        before = known.unscored.get((attempt.task.id, attempt.number)) if known else None
+        result = failed_scoring(attempt.task, before or failure)
+        attempt.trace.write("answer", text=text, end=end, error=error, **({"aside": aside} if aside else {}))
+        attempt.trace.write("score", **result.to_json())
+        return result

@@ -1,0 +1,115 @@
+"""What a run needs of this machine, seen to before anyone is asked or paid."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.agents import Agent
+from harness.agents.command import CommandAgent
+from harness.runs.run_files import Settings
+from harness.runs.workshop import agent_of, judge_endpoints
+from harness.scoring import find_scorer, score
+from harness.scoring.sgi_common import DEFAULTS
+from harness.task import Task
+from snapshots.errors import MissingCapability, UsageError
+
+# These read their options before anything else, and have nothing to do where nothing was answered.
+_OPTIONS_FIRST = ("exact", "judge", "page")
+
+
+def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
+    """Raises for the first thing that these tasks need and that isn't there.
+
+    MissingCapability: the environment or a fixture of a dry experiment, a sandbox without network, a judge's key
+    (unless a tape that may answer is there). UsageError: a scorer that isn't there or has wrong options, a program
+    that isn't there, a judge's model that nobody named, a wrong limit, or one of money without the model's price.
+    """
+    tasks = list(tasks)
+    _scorers(tasks)
+    if settings.agent:
+        agent = agent_of(settings)
+        _program(agent, settings)
+        _prices(agent, settings)
+    taped = settings.tape in ("replay", "auto") and tape.exists()
+    _judges(tasks, settings, taped=taped)
+    dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
+    if dry:
+        _dry_experiments(dry, settings)
+
+
+def _scorers(tasks: list[Task]) -> None:
+    for task in tasks:
+        try:
+            find_scorer(task.scorer)
+            if task.scorer in _OPTIONS_FIRST:
+                score(task, None)
+        except UsageError as error:
+            whose = f"task {task.id}: "
+            raise UsageError(whose + str(error).removeprefix(whose)) from error
+
+
+def _program(agent: Agent, settings: Settings) -> None:
+    if isinstance(agent, CommandAgent) and not shutil.which(agent.command[0], path=agent.env.get("PATH")):
+        raise UsageError(f"{settings.agent}: there is no program {agent.command[0]!r}")
+
+
+def _prices(agent: Agent, settings: Settings) -> None:
+    if settings.limits.money is not None:
+        model = agent.identity().get("model")
+        if model is not None and model not in settings.prices:
+            raise UsageError(f"--max-money: --prices has none for {model!r}, so that no limit could be kept")
+
+
+def _judges(tasks: list[Task], settings: Settings, *, taped: bool) -> None:
+    for task in tasks:
+        named = task.options.get("model") or settings.env.get("GRADER_MODEL")
+        if task.scorer in ("judge", "browsecomp") and not named:
+            raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs options.model or GRADER_MODEL")
+    if taped:
+        return
+    scorers = {task.scorer for task in tasks}
+    for model, endpoint in judge_endpoints(settings.env, tasks).items():
+        key = endpoint["key_variable"]
+        if key and not os.environ.get(key):
+            who = (
+                f"the judge {model}"
+                if model
+                else f"the judge that scores by {', '.join(sorted(_judged(scorers)))}"
+            )
+            raise MissingCapability(
+                f"{who}: the variable {key} holds no key for {endpoint['base_url']}; set it, or replay a tape"
+            )
+
+
+def _judged(scorers: set[str]) -> set[str]:
+    return scorers & {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
+
+
+def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
+    """The environment's Python is started once, in the sandbox, as the tests of every answer will be."""
+    from harness.sandbox.running import Limits, run
+    from harness.scoring.sgi_settings import (
+        check_fixtures,
+        environment_of,
+        execution_seconds,
+        find_environment,
+    )
+
+    name = settings.env.get("SGI_CONDA_ENV") or DEFAULTS["SGI_CONDA_ENV"]
+    python = find_environment(name)
+    execution_seconds(settings.env.get("SGI_EXECUTION_TIMEOUT") or DEFAULTS["SGI_EXECUTION_TIMEOUT"])
+    check_fixtures(tasks, settings.env)
+    with tempfile.TemporaryDirectory(prefix="stillweb-ready-") as folder:
+        result = run(
+            [str(python), "-c", "pass"],
+            cwd=Path(folder),
+            limits=Limits(seconds=60),
+            environment=environment_of(python),
+        )
+    if result.returncode != 0:
+        last = (result.stderr.strip().splitlines() or [f"code {result.returncode}"])[-1]
+        raise MissingCapability(f"SGI_CONDA_ENV {name!r}: its Python does not run in the sandbox: {last}")

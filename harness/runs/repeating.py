@@ -1,0 +1,65 @@
+"""What a repetition must be told, for it comes out of no tape: what the clock, an endpoint or the caller ended.
+
+Told where an attempt ended the first time, a repetition ends there too, however quick it is; all before and after
+is made anew and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.agents.attempt import Stop
+from harness.runs.run_files import RunFiles
+from harness.scoring.judging import scoring_failed
+
+Key = tuple[str, int]  # task id, attempt
+ENDPOINT_FAILED = "the model's endpoint did not answer"  # the note that marks such an attempt in its trace
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Of the first run: tasks that were unsolvable, attempts that were stopped, scorings that failed (the reason)."""
+
+    unsolvable: Mapping[str, str] = field(default_factory=dict)
+    stops: Mapping[Key, Stop] = field(default_factory=dict)
+    unscored: Mapping[Key, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, files: RunFiles) -> Known:
+        """Reads it off the traces of a run."""
+        unsolvable: dict[str, str] = {}
+        stops: dict[Key, Stop] = {}
+        unscored: dict[Key, str] = {}
+        for _, _, trace in files.attempts():
+            answer = trace and trace.last("answer")
+            if not trace or not answer:
+                continue
+            key, end, error = (trace.task_id, trace.attempt), answer["end"], str(answer.get("error") or "")
+            if end == "unsolvable":
+                unsolvable[trace.task_id] = error
+            elif end == "seconds" or any(e.get("text") == ENDPOINT_FAILED for e in trace.of("evidence")):
+                steps = sum(event["purpose"] == "agent" for event in trace.of("model"))
+                stops[key] = Stop(steps, len(trace.of("tool_call")), end, error)
+            score = trace.last("score")
+            if score and scoring_failed(score):
+                unscored[key] = str(score["detail"]["problems"][0])
+        return cls(unsolvable, stops, unscored)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; inverse of `from_json`."""
+        return {
+            "unsolvable": dict(self.unsolvable),
+            "stops": [[*key, s.steps, s.calls, s.end, s.error] for key, s in self.stops.items()],
+            "unscored": [[*key, reason] for key, reason in self.unscored.items()],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Known:
+        """From its JSON object."""
+        return cls(
+            value["unsolvable"],
+            {(task, n): Stop(*rest) for task, n, *rest in value["stops"]},
+            {(task, n): reason for task, n, reason in value["unscored"]},
+        )

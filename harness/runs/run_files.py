@@ -1,0 +1,303 @@
+"""The files of a run.
+
+run.json            settings and what the run stands on (no clock, no key)
+tasks.jsonl         the tasks, as they were when the run began
+traces/NAME.jsonl   one finished attempt each (see harness.trace)
+traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
+failed/             attempts that ended in an error and were made again
+tape/               model calls, in the snapshot's format (unless the tape lies elsewhere)
+certificate.json    written when every attempt is accounted for
+report.html         written on request
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.agents.attempt import Limits
+from harness.task import Task
+from harness.trace import Trace, read_trace
+from snapshots.archives.appending import write_whole
+from snapshots.errors import DamagedInput, UsageError
+from snapshots.machine.locking import lock_directory
+
+VERSION = 1
+TapeMode = Literal["record", "replay", "auto", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What decides a run, and where its parts lie. Paths are of this machine and never hashed.
+
+    `contracts` names tool contracts; `epochs` is how often each task is attempted; `env` holds the documented
+    variables that scorers read (never keys); `prices` maps a model to money per million tokens
+    {"input", "output", "cached"}; `directory` is the working directory, from which the agent's files are named.
+    """
+
+    agent: str
+    snapshots: tuple[str, ...] = ()
+    contracts: tuple[str, ...] = ("fetch",)
+    accept: str = "rule"
+    epochs: int = 1
+    limits: Limits = field(default_factory=Limits)
+    synthetic_search: bool = False
+    tape: TapeMode = "auto"
+    tape_path: str | None = None
+    mode: Literal["faithful", "fixed"] = "faithful"
+    fold_case: bool = False
+    agent_options: Mapping[str, Any] = field(default_factory=dict)
+    tool_options: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    directory: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; inverse of `from_json`."""
+        value = asdict(self)
+        return {**value, "snapshots": list(self.snapshots), "contracts": list(self.contracts)}
+
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> Settings:
+        """Settings from a JSON object; DamagedInput names an unknown or missing member."""
+        if not isinstance(value, dict) or "agent" not in value:
+            raise DamagedInput(f"{where}: settings need the member 'agent'")
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise DamagedInput(f"{where}: unknown setting {unknown[0]!r}")
+        for name, member in value.items():
+            kind = _KINDS[name]
+            sound = isinstance(member, kind) and not (isinstance(member, bool) and kind is int)
+            if kind is list:
+                sound = sound and all(isinstance(one, str) for one in member)
+            if not sound:
+                raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
+        ready = dict(value)
+        ready["snapshots"] = tuple(value.get("snapshots", ()))
+        ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
+        try:
+            ready["limits"] = Limits(**value.get("limits", {}))
+        except TypeError as error:
+            raise DamagedInput(f"{where}: limits: {error}") from error
+        return cls(**ready)
+
+    # How many model answers come from where, and where files lie, change no result that is a result.
+    PLACES = ("snapshots", "tape", "tape_path", "agent", "directory")
+    PLACE_VARIABLES = re.compile(r"\w*(_BASE_URL(_\d+)?|_DIR|_CONDA_ENV)")  # those of judges are numbered
+
+    def deciding(self) -> dict[str, Any]:
+        """The members that take part in the certificate."""
+        value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
+        value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
+        return value
+
+
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
+    **dict.fromkeys(("snapshots", "contracts"), list),
+    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices"), dict),
+    **dict.fromkeys(("synthetic_search", "fold_case"), bool),
+    "epochs": int,
+    "tape_path": str | None,
+    "directory": str | None,
+}
+
+
+def trace_name(task_id: str, attempt: int) -> str:
+    """A file name for an attempt: readable, safe, and different for different tasks."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", task_id)[:80]
+    if plain != task_id or plain.startswith("."):
+        plain = f"{plain.lstrip('.')}-{sha256(task_id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{plain}.{attempt}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """A run's directory."""
+
+    path: Path
+
+    @property
+    def traces(self) -> Path:
+        """Where traces lie."""
+        return self.path / "traces"
+
+    def trace_path(self, task_id: str, attempt: int) -> Path:
+        """Where the trace of an attempt is or will be."""
+        return self.traces / trace_name(task_id, attempt)
+
+    def tape(self, settings: Settings) -> Path:
+        """Where the run's model calls lie or will lie."""
+        return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
+
+    def claim(self) -> None:
+        """Makes the directory; UsageError where it is full of other things, which a run's files would lie among or replace."""
+        if not (self.path / "run.json").exists() and self.path.exists():
+            if not self.path.is_dir():
+                raise UsageError(f"{self.path}: is no directory; name another one with -o")
+            begun = ("tape", *(("traces", "tasks.jsonl", "rubrics.json") if self.traces.is_dir() else ()))
+            if any(one.name not in begun and not one.name.startswith(".") for one in self.path.iterdir()):
+                raise UsageError(f"{self.path}: is not empty and no run; name another directory with -o")
+        self.traces.mkdir(
+            parents=True, exist_ok=True
+        )  # first of all: by it one is known that was killed next
+
+    def forget_unbegun(self) -> None:
+        """Removes the files of a run of which nothing was made: what was misnamed is named anew, in the same place.
+
+        UsageError while another process is about to begin.
+        """
+        names = (
+            "run.json",
+            "tasks.jsonl",
+            "rubrics.json",
+        )  # in this order: without the first there is no run
+        if not (self.path / "run.json").exists() or any(self.traces.glob("*")):
+            return
+        if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name}:
+            with self.alone():
+                for name in names:
+                    (self.path / name).unlink(missing_ok=True)
+
+    def create(self, settings: Settings, tasks: Iterable[Task], hashes: Mapping[str, Any]) -> None:
+        """Writes a new run's files, or checks that the ones there are of the same run.
+
+        UsageError names what differs: a run is finished as it was begun, or begun elsewhere.
+        """
+        lines = [json_line(task.to_json()) for task in tasks]
+        if (self.path / "run.json").exists():
+            self._same(settings, lines, hashes)
+            return
+        self.claim()
+        _write(self.path / "tasks.jsonl", "".join(line + "\n" for line in lines))
+        self.write_manifest(settings, hashes)
+
+    def write_manifest(self, settings: Settings, hashes: Mapping[str, Any]) -> None:
+        """Writes run.json."""
+        manifest = {
+            "schema": "stillweb-run",
+            "version": VERSION,
+            "settings": settings.to_json(),
+            "stands_on": dict(hashes),
+        }
+        _write(self.path / "run.json", json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
+
+    def _same(self, settings: Settings, lines: list[str], hashes: Mapping[str, Any]) -> None:
+        before, stood_on = self.manifest()
+        old, new = before.deciding(), settings.deciding()
+        for name, value in json.loads(json.dumps(new)).items():
+            if json.loads(json.dumps(old[name])) != value:
+                raise UsageError(
+                    f"{self.path}: this run was begun with {name} = {old[name]!r}, not {value!r}; "
+                    "go on with the same, or choose another directory"
+                )
+        for name, value in hashes.items():
+            if stood_on.get(name) != value and name not in ("code", "part_of"):
+                raise UsageError(
+                    f"{self.path}: {name} is not what it was when this run began; choose another directory"
+                )
+        if (self.path / "tasks.jsonl").read_text(encoding="utf-8") != "".join(f"{line}\n" for line in lines):
+            raise UsageError(
+                f"{self.path}: the tasks are not those this run began with; choose another directory"
+            )
+
+    def manifest(self) -> tuple[Settings, dict[str, Any]]:
+        """The settings, and the hashes of what the run stands on."""
+        path = self.path / "run.json"
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UsageError(f"{self.path}: is no run (it has no run.json)") from None
+        except ValueError as error:
+            raise DamagedInput(f"{path}: not JSON: {error}") from error
+        if not isinstance(value, dict) or value.get("schema") != "stillweb-run":
+            raise DamagedInput(f"{path}: is no stillweb run")
+        if value.get("version") != VERSION:
+            raise DamagedInput(f"{path}: version {value.get('version')!r} is not known here (only {VERSION})")
+        return Settings.from_json(value.get("settings"), str(path)), dict(value.get("stands_on", {}))
+
+    def tasks(self) -> list[Task]:
+        """The tasks of the run."""
+        path = self.path / "tasks.jsonl"
+        found: list[Task] = []
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    found.append(Task.from_json(json.loads(line.decode("utf-8", "strict"))))
+                except (ValueError, RecursionError) as error:
+                    raise DamagedInput(f"{path}:{number}: not JSON: {error}") from error
+                except DamagedInput as error:
+                    raise DamagedInput(f"{path}:{number}: {error}") from error
+        return found
+
+    def attempts(self) -> Iterator[tuple[Task, int, Trace | None]]:
+        """Every attempt the run owes, in task order, with its trace or None where it is not finished.
+
+        DamagedInput for the trace of another attempt, which would be counted twice.
+        """
+        settings, _ = self.manifest()
+        for task in self.tasks():
+            for number in range(1, settings.epochs + 1):
+                path = self.trace_path(task.id, number)
+                trace = read_trace(path) if path.exists() else None
+                if trace is not None and (trace.task_id, trace.attempt) != (task.id, number):
+                    raise DamagedInput(
+                        f"{path}: is the trace of attempt {trace.attempt} at {trace.task_id!r}"
+                    )
+                yield task, number, trace
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other processes of this machine from making attempts of the run; UsageError while one does."""
+        self.manifest()  # says what is wrong where there is no run
+        handle = lock_directory(self.path, "another process works on this run; wait until it has ended")
+        try:
+            yield
+        finally:
+            if handle >= 0:
+                os.close(handle)
+
+    def set_aside_interrupted(self) -> int:
+        """Moves what a killed run left unfinished to interrupted/ (nothing is lost); returns how many."""
+        parts = sorted(self.traces.glob("*.part"))
+        for part in parts:
+            self._set_aside(part, part.name.removesuffix(".jsonl.part"), "interrupted")
+        return len(parts)
+
+    def set_aside_failed(self, task_id: str, attempt: int) -> Path:
+        """Moves the trace of an attempt that is made again to failed/, where it is counted; returns where it lies."""
+        path = self.trace_path(task_id, attempt)
+        return self._set_aside(path, path.name.removesuffix(".jsonl"), "failed")
+
+    def made_again(self) -> int:
+        """How many attempts had failed and were made again."""
+        return sum(1 for _ in (self.path / "failed").glob("*.failed-*.jsonl"))
+
+    def _set_aside(self, path: Path, name: str, why: str) -> Path:
+        keep = self.path / why
+        keep.mkdir(exist_ok=True)
+        number = 1 + sum(1 for _ in keep.glob(f"{name}.{why}-*"))
+        there = keep / f"{name}.{why}-{number}.jsonl"
+        os.replace(path, there)
+        return there
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON in one line, for a file in UTF-8."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: only its escape can be written
+        return json.dumps(value)
+    return text
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, [text.encode()])

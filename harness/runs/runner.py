@@ -1,0 +1,352 @@
+"""Runs: attempts in parallel, each with its own session and trace; what was done is never done twice.
+
+start_run(path, settings, tasks, rubrics=…)     makes the directory, or takes up the run that is there
+run_attempts(path, engine=…)                    makes every attempt that is not finished yet
+run_one(workshop, job)                          one attempt
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from harness.agents.attempt import Attempt
+from harness.agents.threads import Threads
+from harness.inputs.sessions import session_of
+from harness.models.tape import gather
+from harness.runs.display import Display, PlainDisplay
+from harness.runs.engine import Engine, Job, LocalEngine, Outcome
+from harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
+from harness.runs.playing import Played, as_before, play, score_attempt
+from harness.runs.ready import check_ready
+from harness.runs.repeating import Known
+from harness.runs.run_files import RunFiles, Settings, trace_name
+from harness.runs.workshop import Workshop, agent_of
+from harness.scoring import Score, find_scorer
+from harness.scoring.judging import failure, unjudged
+from harness.task import Task, TaskSet
+from harness.trace import Trace, TraceWriter, read_trace
+from proxy.pages import running
+from snapshots import Snapshot
+from snapshots.errors import UsageError
+
+SCORING = ("evaluator", "scorers")  # what run.json says of who scored
+
+
+class NoTools:
+    """The session of a run without tools."""
+
+    def list(self) -> Sequence[Any]:
+        """None."""
+        return ()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """UsageError: there is nothing to call."""
+        raise UsageError(f"tool {name!r} was called, but the run has no tools; give it a snapshot")
+
+    async def close(self) -> None:
+        """Nothing."""
+
+
+def start_run(
+    path: Path,
+    settings: Settings,
+    tasks: Sequence[Task],
+    *,
+    rubrics: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    only: Sequence[str] = (),
+    refused: int = 0,
+) -> RunFiles:
+    """Makes a run's directory, or checks that the one there is the same run.
+
+    `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there); that the run is a
+    part of its set is told with its scores. `refused` is how many records of the set could not be read; it is told with
+    the scores of a run of the whole set.
+    """
+    chosen = choose(tasks, limit, only)
+    if not chosen:
+        raise UsageError("there is no task to run")
+    files = RunFiles(path)
+    files.forget_unbegun()
+    fresh = not (path / "run.json").exists()
+    files.claim()
+    if fresh and rubrics:
+        side_cars = {name: as_json(rubric) for name, rubric in rubrics.items()}
+        text = json.dumps(side_cars, ensure_ascii=False, indent=1) + "\n"
+        (path / "rubrics.json").write_text(text, encoding="utf-8", errors="backslashreplace")
+    files.create(
+        settings,
+        chosen,
+        {
+            "tasks": TaskSet("run", tuple(chosen)).digest,
+            "rubrics": rubrics_hash(rubrics or {}),
+            **(
+                {"part_of": len(tasks)}
+                if len(chosen) < len(tasks)
+                else {"refused": refused}
+                if refused
+                else {}
+            ),
+        },
+    )
+    if not fresh:
+        _move(files, settings)
+    return files
+
+
+def _move(files: RunFiles, settings: Settings) -> None:
+    """Takes agent, snapshots and tape from where they lie now; UsageError where they are not those of the run.
+
+    Also when every attempt is made: old scores must not pass for those of another agent.
+    """
+    _, stands_on = files.manifest()
+    now: dict[str, Any] = {}
+    if "agent" in stands_on:
+        now["agent"] = agent_of(settings).identity()
+    if stands_on.get("snapshot") is not None:
+        with Snapshot.open(*settings.snapshots) as snapshot:
+            now["snapshot"] = snapshot.id
+    _same(files, stands_on, now)
+    for name in sorted({task.scorer for task in files.tasks() if ":" in task.scorer}):
+        find_scorer(name)  # one that is not found from here leaves the run where it was begun
+    files.write_manifest(settings, stands_on)
+
+
+def _same(files: RunFiles, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in now.items():
+        if name in before and name not in ("code", *SCORING) and value != before[name]:
+            raise UsageError(
+                f"{files.path}: {name} is not what it was when this run began; choose another directory"
+            )
+
+
+def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> list[Task]:
+    """The tasks that a run takes, in their order; ids must be different."""
+    known = [task.id for task in tasks]
+    if len(set(known)) != len(known):
+        twice = next(name for i, name in enumerate(known) if name in known[:i])
+        raise UsageError(f"two tasks have the id {twice!r}")
+    for name in only:
+        if name not in known:
+            raise UsageError(f"--only: there is no task {name!r}")
+    chosen = [task for task in tasks if not only or task.id in only]
+    return chosen[:limit] if limit is not None else chosen
+
+
+def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
+    """The attempts still to be made: those without a trace and, on request, those that failed or that a judge did."""
+    settings, _ = files.manifest()
+    jobs: list[Job] = []
+    for number in range(1, settings.epochs + 1):
+        for task in files.tasks():
+            path = files.trace_path(task.id, number)
+            if not path.exists() or (retry_failed and _to_retry(read_trace(path))):
+                jobs.append(Job(task.id, number))
+    return jobs
+
+
+def _to_retry(trace: Trace) -> str:
+    return failure(trace) or unjudged(trace)
+
+
+def _only_judged(path: Path) -> bool:
+    """Whether all that failed was a judge, so that the agent's part stands. A page that was scored is not kept."""
+    trace = read_trace(path)
+    return not failure(trace) and not any(event["kind"] == "page" for event in trace.of("evidence"))
+
+
+def run_attempts(
+    path: Path,
+    *,
+    engine: Engine | None = None,
+    display: Display | None = None,
+    retry_failed: bool = False,
+    order: Callable[[list[Job]], list[Job]] | None = None,
+    unsolvable: Mapping[str, str] | None = None,
+    known: Known | None = None,
+    embedder: Any = None,
+) -> int:
+    """Makes the attempts still owed; returns how many were made. KeyboardInterrupt leaves whole files only.
+
+    `order` rearranges the jobs; `unsolvable` maps task ids to why the snapshot can't answer them: they are
+    counted without a model being paid. `known` is for repetitions: what ended attempts of the first run. UsageError
+    while another process works on the run: its attempts under way would be taken for interrupted ones.
+    """
+    files = RunFiles(path)
+    with files.alone():
+        files.set_aside_interrupted()
+        jobs = owed(files, retry_failed=retry_failed)
+        judged: dict[Job, Path | None] = {}  # of the attempts that are made again
+        for job in jobs:
+            if (trace := files.trace_path(job.task_id, job.attempt)).exists():
+                alone = _only_judged(trace)
+                there = files.set_aside_failed(job.task_id, job.attempt)
+                judged[job] = there if alone else None
+        if jobs:
+            (path / "certificate.json").unlink(missing_ok=True)  # it is of the traces before
+        told = unsolvable or {}
+        jobs = [
+            replace(
+                job,
+                unsolvable=told.get(job.task_id),
+                known=known,
+                again=job in judged,
+                judged=judged.get(job),
+            )
+            for job in jobs
+        ]
+        return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay(), embedder)
+
+
+def _make(
+    files: RunFiles,
+    jobs: list[Job],
+    engine: Engine | None,
+    shown: Display,
+    embedder: Any,
+) -> int:
+    made = 0
+
+    def done(outcome: Outcome) -> None:
+        nonlocal made
+        made += 1
+        shown.finished(outcome)
+
+    async def all_of_them() -> None:
+        asyncio.get_running_loop().set_default_executor(Threads(thread_name_prefix="stillweb-work"))
+        async with Workshop.open(files.path, embedder=embedder) as shop:
+            note_foundations(shop)
+            await (engine or LocalEngine()).run(jobs, partial(run_one, shop, display=shown), done)
+
+    if jobs:
+        settings, _ = files.manifest()
+        wanted = {job.task_id for job in jobs}
+        tape = files.tape(settings)
+        gather(tape)  # of an earlier run on several machines that was killed
+        check_ready([task for task in files.tasks() if task.id in wanted], settings, tape)
+    with shown:
+        shown.begin(len(jobs))
+        if jobs:
+            try:
+                running.run(all_of_them())
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+    return made
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def note_foundations(shop: Workshop) -> None:
+    """Writes into run.json what the run stands on; UsageError when a resumed run stands on something else.
+
+    Who scored the attempts that are there stays in it: see harness.results.certificate.
+    """
+    settings, before = shop.files.manifest()
+    specs = shop.tools.session("stillweb-contracts").list() if shop.tools else ()
+    now = {
+        **before,
+        "snapshot": shop.snapshot_id,
+        "contracts": contracts_hash(specs),
+        "agent": shop.agent.identity(),
+        **scoring_hashes(shop.tasks.values()),
+        **{name: before[name] for name in SCORING if name in before},
+        "code": code_hash(),
+    }
+    _same(shop.files, before, now)
+    if now != before:
+        shop.files.write_manifest(settings, now)
+
+
+async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -> Outcome:
+    """Makes one attempt, scores it and leaves its trace under its final name."""
+    task, known = shop.tasks[job.task_id], job.known
+    session = session_of(f"{task.id}/{job.attempt}")
+    begin = time.perf_counter()
+    if job.again and shop.tape is not None:
+        shop.tape.ask_again(session)
+        shop.tape.ask_again(f"{session}/judge", everything=job.judged is not None)
+    played: Played
+    async with AsyncExitStack() as stack:
+        tools: Any = shop.tools.session(session) if shop.tools else NoTools()
+        stack.push_async_callback(tools.close)
+        environment, requests = await stack.enter_async_context(shop.program_access(session, tools))
+        trace = stack.enter_context(TraceWriter(shop.files.traces / trace_name(task.id, job.attempt)))
+        _write_header(trace, shop, task, job.attempt, session)
+        attempt = Attempt(
+            task,
+            job.attempt,
+            session,
+            tools,
+            trace,
+            shop.settings.limits,
+            models=shop.models,
+            environment=environment,
+            requests=requests,
+            on_change=display.changed if display else None,
+            stop=known.stops.get((task.id, job.attempt)) if known else None,
+        )
+        if display:
+            display.changed(attempt)
+        reason = job.unsolvable or task.meta.get("unsolvable")
+        if job.judged is not None:
+            played = as_before(attempt, read_trace(job.judged))
+        elif reason:
+            played = (None, "unsolvable", str(reason))
+        else:
+            if (prepare := getattr(tools, "prepare", None)) is not None:
+                prepare()  # while the agent thinks of its first call
+            played = await play(shop, attempt, repeating=known is not None)
+        score = await score_attempt(shop, attempt, played, tools, known)
+        trace.finish()
+    if display:
+        display.left(attempt, time.perf_counter() - begin)
+    spent, judged = attempt.spent, [e for e in trace.events if e.get("purpose") == "judge"]
+    costs = [spent.cost, *(event.get("cost") for event in judged)]
+    return Outcome(
+        job,
+        played[1],
+        score.status,
+        score.metrics,
+        spent.steps,
+        spent.calls,
+        spent.tokens + sum(event["usage"]["input"] + event["usage"]["output"] for event in judged),
+        None if None in costs else fsum(cost or 0.0 for cost in costs),
+        spent.misses,
+        played[2] or _reason(score),
+        played[0],
+    )
+
+
+def _reason(score: Score) -> str | None:
+    """Why an attempt whose agent met no error has no real score."""
+    problems = score.detail.get("problems")
+    return str(problems[0]) if score.status != "scored" and problems else None
+
+
+def _write_header(trace: TraceWriter, shop: Workshop, task: Task, number: int, session: str) -> None:
+    rubric = shop.evaluator.rubric(task)
+    trace.header(
+        task=task.to_json(),
+        rubric=None if rubric is None else as_json(rubric),
+        attempt=number,
+        session=session,
+        snapshot=shop.snapshot_id,
+        agent=shop.agent.identity(),
+        contracts=list(shop.settings.contracts),
+        scoring=shop.evaluator.settings(),
+        aside={"started": time.time()},
+    )

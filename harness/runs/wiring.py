@@ -1,0 +1,101 @@
+"""Joining a run to the tools and, for programs, to the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from harness.runs.run_files import Settings
+
+Access = tuple[Mapping[str, str], Callable[[], list[dict[str, Any]]]]  # environment, requests so far
+
+
+def make_toolset(snapshot: Any, settings: Settings) -> Any:
+    """The tools of the contracts that the settings name."""
+    from harness.tools import Toolset
+
+    return Toolset(
+        snapshot,
+        settings.contracts,
+        accept=settings.accept,
+        synthetic_search=settings.synthetic_search,
+        **dict(settings.tool_options),
+    )
+
+
+@asynccontextmanager
+async def program_access(
+    snapshot: Any, settings: Settings, session: str, toolset: Any = None, tools: Any = None
+) -> AsyncIterator[Access]:
+    """A replay gateway for the program of one attempt: its environment, and what it has asked for so far.
+
+    Each attempt has its own gateway and ledger, so that both are gone when it ends. The HTTP interfaces of the
+    run's tools (Serper's, …) answer at their real addresses; the tools themselves, in the attempt's session
+    `tools`, at the MCP server that STILLWEB_MCP_URL names.
+    """
+    from harness.servers.program import serve_program
+    from harness.tools import Toolset, http_hosts
+    from proxy.clients import client_environment
+    from proxy.serving.gateway import Gateway
+    from proxy.serving.ledger import Ledger
+
+    with Ledger() as ledger:
+        hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
+        gateway = Gateway(snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts)
+        await asyncio.to_thread(gateway.start)
+        try:
+            address = gateway.proxy_url(session)
+            environment = client_environment(address, gateway.ca_path, base={})
+            if not isinstance(toolset, Toolset) or tools is None:
+                yield environment, lambda: request_events(ledger.entries())
+                return
+            async with serve_program(toolset, tools) as server:
+                environment["STILLWEB_MCP_URL"] = server.url
+                environment["NO_PROXY"] = environment["no_proxy"] = server.no_proxy
+                yield environment, lambda: [*request_events(ledger.entries()), *server.calls()]
+        finally:
+            await asyncio.to_thread(gateway.close)
+
+
+def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Ledger entries as members of tool calls.
+
+    A program may ask for several things at once, in an order that no two runs share; so they are written in the
+    order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
+    errands, an icon, telemetry), beside the last of the others: whether and when it is asked for hangs on the machine.
+    """
+    from proxy.serving.ledger import settled
+
+    ordered = sorted(
+        settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])
+    )
+    events = [_request_event(entry) for entry in ordered if not entry.get("irrelevant")]
+    beside = [
+        {n: e[n] for n in ("method", "url", "verdict", "status")} for e in ordered if e.get("irrelevant")
+    ]
+    if events and beside:
+        events[-1]["aside"]["irrelevant"] = beside
+    return events
+
+
+def _request_event(entry: Mapping[str, Any]) -> dict[str, Any]:
+    capture = entry.get("capture")
+    return {
+        "tool": "http",
+        "contract": "proxy",
+        "arguments": {"method": entry["method"], "url": entry["url"]},
+        "verdict": entry["verdict"],
+        "address": entry["url"],
+        "captures": [capture] if capture else [],
+        "nearest": list(entry.get("nearest") or ()),
+        "output": {"digest": str((capture or {}).get("digest") or ""), "text": ""},
+        "error": entry["verdict"] == "miss",
+        "meta": {
+            "status": entry["status"],
+            "irrelevant": False,
+            **({"ambiguous": True} if entry.get("ambiguous") else {}),
+        },
+        "aside": {"order": entry["seq"]},
+    }

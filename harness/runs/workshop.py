@@ -1,0 +1,205 @@
+"""A workshop: what attempts of one run share in one process, opened from the run's directory alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from harness.agents import Agent, load_agent
+from harness.agents.attempt import ToolSession
+from harness.inputs.import_path import look_in
+from harness.runs.run_files import RunFiles, Settings
+from harness.scoring.embeddings import embedder_for
+from harness.scoring.judging import Evaluator
+from harness.scoring.sgi_common import DEFAULTS
+from harness.task import Task
+from snapshots.errors import DamagedInput, UsageError
+
+if TYPE_CHECKING:
+    from harness.models.client import ModelClient
+    from harness.models.tape import Tape
+
+
+Requests = Callable[[], list[dict[str, Any]]]  # members of tool calls: what a program asked the gateway
+
+
+class Tools(Protocol):
+    """Makes tool sessions (harness.tools.Toolset, or a factory of one's own)."""
+
+    def session(self, name: str) -> ToolSession: ...
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Snapshot, tools, agent, models and evaluator of a run; an async context manager."""
+
+    files: RunFiles
+    settings: Settings
+    tasks: Mapping[str, Task]
+    agent: Agent
+    evaluator: Evaluator
+    snapshot_id: str | None = None
+    tools: Tools | None = None
+    models: ModelClient | None = None
+    tape: Tape | None = None
+    snapshot: Any = None
+    tape_part: Path | None = None  # where this process records, when others record too
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @classmethod
+    def open(cls, run_path: Path, *, embedder: Any = None) -> Workshop:
+        """Reads the run's files; entering the workshop opens the rest.
+
+        The embedder that a task needs is the packaged one where none is given; MissingCapability without it.
+        """
+        files = RunFiles(run_path)
+        settings, _ = files.manifest()
+        look_in(settings.directory)
+        tasks = {task.id: task for task in files.tasks()}
+        evaluator = Evaluator(
+            rubrics=read_rubrics(files),
+            embedder=embedder or embedder_for({task.scorer for task in tasks.values()}, settings.env),
+            mode=settings.mode,
+            fold_case=settings.fold_case,
+            env=settings.env,
+        )
+        agent = agent_of(settings)
+        return cls(files, settings, tasks, agent, evaluator)
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._open_snapshot()
+            await self._open_models()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _open_snapshot(self) -> None:
+        if self.settings.snapshots:
+            from snapshots.snapshot import Snapshot
+
+            self.snapshot = self._stack.enter_context(Snapshot.open(*self.settings.snapshots))
+            self.snapshot_id = self.snapshot.id
+        self.tools = open_tools(self.snapshot, self.settings)
+        close = getattr(self.tools, "close", None)
+        if close is not None:
+            self._stack.push_async_callback(_maybe_await, close)
+
+    async def _open_models(self) -> None:
+        needs = getattr(self.agent, "model_options", None)
+        judges = judge_endpoints(self.settings.env, self.tasks.values())
+        if needs is None and not judges:
+            return
+        from harness.models.client import Judge, ModelClient
+        from harness.models.tape import Tape
+
+        path = self.files.tape(self.settings)
+        tape = self._stack.enter_context(Tape.open(path, self.settings.tape, self.tape_part))
+        self.tape = tape
+        if needs is not None:
+            options = needs(self.settings.env)
+            self.models = ModelClient(tape, prices=self.settings.prices, **options)
+            self._stack.push_async_callback(self.models.close)
+        if judges:
+            judge = Judge(tape, judges, prices=self.settings.prices)
+            self._stack.callback(judge.close)
+            self.evaluator = replace(self.evaluator, judge=judge)
+
+    @asynccontextmanager
+    async def program_access(
+        self, session: str, tools: ToolSession | None = None
+    ) -> AsyncIterator[tuple[Mapping[str, str], Requests | None]]:
+        """The environment for the program of an attempt, and what it asked for; empty for other agents."""
+        if self.snapshot is None or not getattr(self.agent, "needs_gateway", False):
+            yield {}, None
+            return
+        from harness.runs.wiring import program_access
+
+        async with program_access(self.snapshot, self.settings, session, self.tools, tools) as access:
+            yield access
+
+
+async def _maybe_await(close: Callable[[], Any]) -> None:
+    result = close()
+    if hasattr(result, "__await__"):
+        await result
+
+
+def agent_of(settings: Settings) -> Agent:
+    """The agent of a run. UsageError as `load_agent`."""
+    return load_agent(settings.agent, **settings.agent_options)
+
+
+def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
+    """The tools of a run: the named contracts, or `module:factory` called with snapshot and options."""
+    factory = _factory(settings)
+    if factory is not None:
+        made: Tools = factory(snapshot, **dict(settings.tool_options))
+        return made
+    if snapshot is None or not settings.contracts:
+        return None
+    from harness.runs.wiring import make_toolset
+
+    toolset: Tools = make_toolset(snapshot, settings)
+    return toolset
+
+
+def _factory(settings: Settings) -> Callable[..., Tools] | None:
+    """What makes all tools of a run: it stands alone. A tool of one's own, which a toolset makes, brings a contract."""
+    alone = settings.contracts[0] if len(settings.contracts) == 1 else ""
+    if ":" not in alone:
+        return None
+    from harness.tools.toolset import find_own
+
+    found: Callable[..., Tools] = find_own(alone)
+    return None if hasattr(found, "contract") else found
+
+
+def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, str]]:
+    """Judge model -> {base_url, key variable}; None is for every other model. {} when no task needs a judge.
+
+    SGI_JUDGE_MODEL_n go with SGI_JUDGE_BASE_URL_n and SGI_JUDGE_API_KEY_n; all others with GRADER_BASE_URL and
+    GRADER_API_KEY, else OPENAI_BASE_URL and OPENAI_API_KEY. Raises UsageError for a model at two endpoints.
+    """
+    judged = {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
+    if not any(task.scorer in judged for task in tasks):
+        return {}
+    base = env.get("GRADER_BASE_URL") or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    key = "GRADER_API_KEY" if "GRADER_BASE_URL" in env else "OPENAI_API_KEY"
+    found: dict[str | None, dict[str, str]] = {None: {"base_url": base, "key_variable": key}}
+    if any(task.scorer == "sgi-idea-generation" for task in tasks):
+        for n in (1, 2, 3):
+            if url := env.get(f"SGI_JUDGE_BASE_URL_{n}"):
+                name = f"SGI_JUDGE_MODEL_{n}"
+                model = env.get(name) or DEFAULTS[name]
+                if model in found and found[model]["base_url"] != url:
+                    raise UsageError(f"{name}: {model} is another judge, too, at another endpoint")
+                found[model] = {"base_url": url, "key_variable": f"SGI_JUDGE_API_KEY_{n}"}
+        if len(found) == 4 and not any(task.scorer in judged - {"sgi-idea-generation"} for task in tasks):
+            del found[None]  # nobody else is asked
+    return found
+
+
+def read_rubrics(files: RunFiles) -> dict[str, Any]:
+    """The side-cars kept with a run (rubrics.json: name -> side-car), {} where there are none."""
+    path = files.path / "rubrics.json"
+    if not path.exists():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedInput(f"{path}: not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DamagedInput(f"{path}: must be a JSON object")
+    return value

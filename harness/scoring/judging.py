@@ -1,0 +1,279 @@
+"""From an answer to its score, once at the end of an attempt and again from the trace alone.
+
+Whatever a scorer needs from outside (a judge's words, an expression's value in the final page) is an event of
+the trace, so that scoring again asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from harness.rubric.spellings import spellings
+from harness.scoring import Context, Embedder, Score, score, unscored
+from harness.scoring.seen import Place, Seen
+from harness.task import Task
+from harness.trace import Event, Trace, TraceWriter, digest
+from snapshots.errors import StillwebError
+
+Message = Mapping[str, Any]
+Page = Callable[[str], Any]
+
+# How an attempt ended when it gave no answer -> why its score is what it is.
+_REASONS = {
+    "none": "the attempt ended without an answer",
+    "steps": "the limit of model calls was reached before an answer",
+    "calls": "the limit of tool calls was reached before an answer",
+    "tokens": "the limit of tokens was reached before an answer",
+    "money": "the limit of money was reached before an answer",
+    "seconds": "the time limit was reached before an answer",
+    "error": "the attempt failed",
+    "unsolvable": "the snapshot lacks what the task needs",
+}
+_FAILED = "scoring failed: "
+
+
+class AskedJudge(Protocol):
+    """A judge that also says what its answer used (harness.models.client.Judge)."""
+
+    def ask(self, messages: Sequence[Message], model: str, temperature: float, session: str) -> Event:
+        """Members of a `model` event: reply, usage, cost, served, aside."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """The settings of scoring that hold for a whole run."""
+
+    rubrics: Mapping[str, Any] = field(default_factory=dict)  # by base task
+    judge: AskedJudge | None = None
+    embedder: Embedder | None = None
+    mode: Literal["faithful", "fixed"] = "faithful"
+    fold_case: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def rubric(self, task: Task) -> Any:
+        """The compiled side-car of a task, or None."""
+        return self.rubrics.get(task.id, self.rubrics.get(task.base or task.id))
+
+    def settings(self) -> dict[str, Any]:
+        """What belongs in a trace's header and in the certificate (keys and addresses of judges do not)."""
+        models = {name: value for name, value in self.env.items() if "MODEL" in name}
+        embedder = self.embedder.name if self.embedder else None
+        return {
+            "mode": self.mode,
+            "fold_case": self.fold_case,
+            "models": dict(sorted(models.items())),
+            "embedder": embedder,
+        }
+
+    def context(self, task: Task, *, judge: Any, page: Page | None) -> Context:
+        """What the scorer of one task gets."""
+        rubric = self.rubric(task)
+        rubrics = {} if rubric is None else {task.base or task.id: rubric, task.id: rubric}
+        return Context(rubrics, judge, self.embedder, page, self.mode, self.fold_case, self.env)
+
+
+class _TracingJudge:
+    def __init__(self, judge: AskedJudge, trace: TraceWriter, session: str) -> None:
+        self._judge, self._trace, self._session = judge, trace, session
+
+    def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
+        answer = self._judge.ask(messages, model, temperature, self._session)
+        request = {"digest": _judge_key(messages, model, temperature), "new": [dict(m) for m in messages]}
+        self._trace.write("model", purpose="judge", api="chat", model=model, request=request, **answer)
+        return str(answer["reply"]["text"] or "")
+
+
+class _RecordedJudge:
+    """Answers from the `model` events of a trace; the same question twice gets the two answers in order."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._path = trace.path
+        self._answers: dict[str, deque[str]] = defaultdict(deque)
+        for event in trace.of("model"):
+            if event["purpose"] == "judge":
+                self._answers[event["request"]["digest"]].append(event["reply"]["text"] or "")
+
+    def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
+        answers = self._answers.get(_judge_key(messages, model, temperature))
+        if not answers:
+            raise StillwebError(
+                f"{self._path}: the judge {model!r} is asked something that this trace does not hold; "
+                "the evaluator or its prompts have changed since (run again with the tape on `auto`)"
+            )
+        return answers.popleft()
+
+
+def _judge_key(messages: Sequence[Message], model: str, temperature: float) -> str:
+    return digest([model, temperature, [dict(message) for message in messages]])
+
+
+def _recorded_page(trace: Trace) -> Page | None:
+    found = {e.get("expression"): e for e in trace.of("evidence") if e["kind"] == "page"}
+    if not found:
+        return None
+
+    def page(expression: str) -> Any:
+        event = found.get(expression)
+        if event is None:
+            raise StillwebError(f"{trace.path}: the trace does not hold the value of {expression!r}")
+        if event.get("problem"):
+            raise StillwebError(event["problem"])
+        return event.get("value")
+
+    return page
+
+
+def _tracing_page(page: Page, trace: TraceWriter) -> Page:
+    def traced(expression: str) -> Any:
+        try:
+            value = page(expression)
+        except StillwebError as error:
+            trace.write("evidence", kind="page", expression=expression, value=None, problem=str(error))
+            raise
+        trace.write("evidence", kind="page", expression=expression, value=value)
+        return value
+
+    return traced
+
+
+def conclude(
+    trace: TraceWriter,
+    task: Task,
+    text: str | None,
+    end: str,
+    error: str | None,
+    evaluator: Evaluator,
+    session: str,
+    page: Page | None = None,
+    aside: Event | None = None,
+) -> Score:
+    """Scores an attempt and writes its last two events, `answer` (with `aside`, which no hash covers) and `score`."""
+    judge = _TracingJudge(evaluator.judge, trace, session) if evaluator.judge else None
+    context = evaluator.context(task, judge=judge, page=page and _tracing_page(page, trace))
+    result = _score(task, text, end, error, context)
+    rows, result = _split_cells(result, trace.events)
+    answer: Event = {"text": text, "end": end}
+    if error is not None:
+        answer["error"] = error
+    if rows is not None:
+        answer["rows"] = rows
+    if aside:
+        answer["aside"] = aside
+    trace.write("answer", **answer)
+    trace.write("score", **result.to_json())
+    return result
+
+
+def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
+    """The trace's lines with `answer` and `score` computed anew from the trace alone, header first.
+
+    A scoring that failed once and fails again is what it was. Raises what any other scoring raises.
+    """
+    task = Task.from_json(trace.header["task"])
+    answer = trace.last("answer")
+    if answer is None:
+        raise StillwebError(f"{trace.path}: the trace holds no answer event")
+    alone = (
+        replace(evaluator, rubrics={task.id: trace.header["rubric"]})
+        if trace.header.get("rubric")
+        else evaluator
+    )
+    context = alone.context(task, judge=_RecordedJudge(trace), page=_recorded_page(trace))
+    try:
+        result = _score(task, answer["text"], answer["end"], answer.get("error"), context)
+    except StillwebError:
+        if scoring_failed(trace.last("score")):
+            return [trace.header, *trace.events]
+        raise
+    rows, result = _split_cells(result, trace.events)
+    lines: list[Event] = [trace.header]
+    for event in trace.events:
+        if event["event"] == "answer":
+            event = {name: member for name, member in event.items() if name != "rows"}
+            if rows is not None:
+                event["rows"] = rows
+        elif event["event"] == "score":
+            event = {"event": "score", "n": event["n"], **result.to_json()}
+        lines.append(event)
+    return lines
+
+
+def failed_scoring(task: Task, failure: StillwebError | str) -> Score:
+    """The score of an attempt that could not be scored, with the reason."""
+    return unscored(task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED), fault="scorer")
+
+
+def scoring_failed(score: Event | None) -> bool:
+    """Whether a score event says that the attempt could not be scored."""
+    problems = (score or {}).get("detail", {}).get("problems") or [""]
+    return str(problems[0]).startswith(_FAILED)
+
+
+def failure(trace: Trace) -> str:
+    """Why an attempt failed: its agent ended in an error, or its scorer did. "" for one that did not, however wrong it is."""
+    answer, score = trace.last("answer"), trace.last("score")
+    if answer is not None and answer["end"] == "error":
+        return str(answer.get("error") or "the agent ended in an error")
+    if not scoring_failed(score):
+        return ""
+    return "its scorer failed: " + str((score or {})["detail"]["problems"][0]).removeprefix(_FAILED)
+
+
+def unjudged(trace: Trace) -> str:
+    """What a judge of this attempt gave that can't be read, "" where all could be: it may be asked again."""
+    detail = (trace.last("score") or {}).get("detail", {})
+    if detail.get("fault") != "judge":
+        return ""
+    problems = [str(problem) for problem in detail.get("problems") or ()]
+    told = [one for one in problems if one.startswith(("the judge", "the grader", "no vote"))]
+    return next(iter(told or problems), "it said nothing")
+
+
+def take_over(trace: TraceWriter, before: Trace) -> None:
+    """Writes what the agent of an earlier attempt did into a new trace, for a judge to be asked again."""
+    for event in before.events:
+        if event["event"] not in ("answer", "score", "review") and event.get("purpose") != "judge":
+            trace.write(
+                event["event"], **{name: value for name, value in event.items() if name not in ("event", "n")}
+            )
+
+
+def _score(task: Task, text: str | None, end: str, error: str | None, context: Context) -> Score:
+    if text is None and end != "answered":
+        status: Literal["zero", "timeout", "unsolvable"] = "zero"
+        if end == "seconds":
+            status = "timeout"
+        elif end == "unsolvable":
+            status = "unsolvable"
+        return unscored(task, status, f"{_REASONS[end]}: {error}" if error else _REASONS[end])
+    return score(task, text, context)
+
+
+def _split_cells(result: Score, events: Sequence[Event]) -> tuple[list[list[Event]] | None, Score]:
+    """Takes the cells out of a score's detail and says of each where its value and the right one were seen."""
+    cells = result.detail.get("cells")
+    if cells is None:
+        return None, result
+    seen = Seen(events)
+    rows: list[list[Event]] = []
+    for row in cells:
+        rows.append([])
+        for cell in row:
+            cell = dict(cell)
+            cell["seen"] = _places(seen, cell.get("value"))
+            if not cell["right"] and cell.get("reference"):
+                cell["reference_seen"] = _places(seen, cell["reference"])
+            rows[-1].append(cell)
+    rest = {name: member for name, member in result.detail.items() if name != "cells"}
+    return rows, Score(result.metrics, result.status, rest)
+
+
+def _places(seen: Seen, value: str | None) -> list[Place]:
+    """Where a value was seen as it is written, else in another spelling: what a page says otherwise was seen, too."""
+    found = seen.places(value)
+    others = iter(()) if found or not value else spellings(value)
+    return next(filter(None, map(seen.places, others)), found)

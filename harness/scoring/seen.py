@@ -1,0 +1,77 @@
+"""Where a value was seen: in the outputs of an attempt's tool calls, as whole words, after normalisation."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from harness.rubric.spelling import IN_WORD
+
+Place = dict[str, int]  # {"event": n, "at": code points into that event's output text}
+
+
+class Seen:
+    """An index over the tool outputs of one trace. Each value is looked up once.
+
+    Comparison folds case, width (NFKC of single characters, so that offsets stay true) and thousands separators
+    in numbers, and takes white space as one blank. Among Han and kana, which have no blanks, a word may stand anywhere.
+    """
+
+    def __init__(self, events: Iterable[dict[str, Any]]) -> None:
+        self._texts = [
+            (event["n"], _fold(event["output"]["text"]))
+            for event in events
+            if event["event"] == "tool_call" and not event["error"]
+        ]
+        self._found: dict[str, list[Place]] = {}
+
+    def places(self, value: str | None, most: int = 3) -> list[Place]:
+        """The first places of a value, the earliest event first; [] for an empty or never-seen one."""
+        wanted = " ".join(_fold(value or "").split())
+        if not wanted:
+            return []
+        if wanted not in self._found:
+            self._found[wanted] = self._search(wanted, most)
+        return self._found[wanted]
+
+    def _search(self, wanted: str, most: int) -> list[Place]:
+        forms = [r"\s+".join(map(re.escape, wanted.split()))]
+        parts = [
+            max(wanted.split(), key=len)
+        ]  # without one of these no form can be there: quicker than a pattern
+        if re.fullmatch(r"[1-9]\d{3,40}(\.\d+)?", wanted):
+            whole, dot, rest = wanted.partition(".")
+            parts.append(re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole) + dot + rest)
+            forms.append(re.escape(parts[1]))
+        elif re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", wanted):
+            parts.append(wanted.replace(",", ""))
+            forms.append(re.escape(parts[1]))
+        likely = [(n, text) for n, text in self._texts if any(part in text for part in parts)]
+        if not likely:
+            return []
+        # Digits may not go on: 12 is not seen in 312, in 12.5 or in 1,012.
+        pattern = re.compile(
+            rf"(?<!{IN_WORD})(?<!\d[.,])(?:" + "|".join(forms) + rf")(?!{IN_WORD})(?![.,]\d)"
+        )
+        found: list[Place] = []
+        for n, text in likely:
+            if match := pattern.search(text):
+                found.append({"event": n, "at": match.start()})
+                if len(found) == most:
+                    break
+        return found
+
+
+def _fold(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    return "".join(_fold_one(character) for character in text)
+
+
+def _fold_one(character: str) -> str:
+    if character.isascii():
+        return character.lower()
+    folded = unicodedata.normalize("NFKC", character).lower()
+    return folded if len(folded) == 1 else character

@@ -1,0 +1,1 @@
+"""What a test marked `snapshot` is given: answers in this process, and no network."""

@@ -1,0 +1,397 @@
+"""What a test marked `snapshot` is given, and the snapshots that the tests of one process share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import ssl
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.inputs.sessions import session_of
+from harness.testing.blocking import Blocked
+from snapshots.errors import UsageError
+from snapshots.matching.ladder import check_accept
+from snapshots.request import Request
+from snapshots.words import counted
+
+if TYPE_CHECKING:
+    from proxy.serving.replies import Reply
+
+MODES = ("none", "once", "new_episodes", "all", "rewrite")
+
+
+class Shelf:
+    """One snapshot (with those that lie over it) in one process: replayed, or recorded and put in place at the end."""
+
+    def __init__(self, paths: Sequence[Path], mode: str, upstream_ca: Path | None = None) -> None:
+        self.paths, self.mode = list(paths), mode
+        self.target = self.paths[-1]
+        self.recording = mode in ("new_episodes", "all", "rewrite") or (
+            mode == "once" and not self.target.exists()
+        )
+        self.sessions: set[str] = set()  # recorded anew as a whole
+        self.replayed: set[str] = set()  # of which something was answered from the snapshot as it was
+        self._upstream_ca = upstream_ca
+        self._stack = ExitStack()
+        self._snapshot: Any = None
+        self._recorder: Any = None
+        self._work = self.target.with_name(self.target.name + ".recording")
+
+    @property
+    def snapshot(self) -> Any:
+        """The snapshot as it was before this run. UsageError where there is none."""
+        if self._snapshot is None:
+            from snapshots.snapshot import Snapshot
+
+            missing = [path for path in self.paths if not path.exists()]
+            if missing:
+                raise UsageError(f"{missing[0]}: there is no snapshot; record it with --stillweb-mode=once")
+            self._snapshot = Snapshot.open(*self.paths)
+        return self._snapshot
+
+    @property
+    def recorder(self) -> Any:
+        """The recorder of this process, writing beside the target."""
+        if self._recorder is None:
+            with warnings.catch_warnings():  # what old packages say on import is not the test's affair
+                warnings.simplefilter("ignore", DeprecationWarning)
+                from proxy.recording.recorder import Recorder
+            from snapshots.writer import Writer
+
+            if self._work.exists():
+                shutil.rmtree(self._work)
+            self._work.parent.mkdir(parents=True, exist_ok=True)
+            writer = self._stack.enter_context(Writer.open(self._work))
+            self._recorder = self._stack.enter_context(Recorder(writer, upstream_ca=self._upstream_ca))
+            self._writer = writer
+        return self._recorder
+
+    def close(self) -> None:
+        """Ends recording and puts the result in place; a snapshot that was only read is closed."""
+        if self._recorder is not None:
+            self._recorder.close()
+            if self.mode in ("all", "new_episodes") and self.target.exists():
+                self._keep_old()
+            self._stack.close()
+        if self._snapshot is not None:
+            self._snapshot.close()
+        if self._recorder is not None:
+            self._put_in_place()
+
+    def _keep_old(self) -> None:
+        """Takes over the captures of the sessions that were not recorded anew, and those of a session that used both."""
+        from snapshots.index.cdxj import capture_of
+        from snapshots.snapshot import Snapshot
+
+        recorded = filter(None, map(capture_of, self._writer.lines()))
+        anew = {(capture.session, capture.method, capture.url) for capture in recorded}
+        with Snapshot.open(self.target) as old:  # without those that it lies over
+            for capture in old.captures():
+                name = capture.session
+                kept = name in self.replayed and (name, capture.method, capture.url) not in anew
+                if kept or name not in self.sessions:
+                    self._keep(old, capture)
+
+    def _keep(self, old: Any, capture: Any) -> None:
+        from snapshots.capture import Exchange
+
+        request, response = old.read_request(capture), old.read(capture)
+        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        self._writer.exchange(
+            Exchange(
+                request,
+                response.status,
+                response.reason,
+                response.headers,
+                response.body,
+                moment,
+                session=capture.session,
+                begin=capture.begin,
+                end=capture.end,
+                protocol=capture.protocol,
+            )
+        )
+
+    def _put_in_place(self) -> None:
+        if self.target.suffix == ".wacz":
+            from snapshots.wacz import seal
+
+            seal(self._work, self.target)
+            shutil.rmtree(self._work)
+            return
+        if self.target.exists():
+            shutil.rmtree(self.target)
+        os.replace(self._work, self.target)
+
+
+class Case:
+    """The frozen web of one test. Its session is its own; nothing is started before it is used.
+
+    `proxy_url`, `ca_path` and `environment` are for programs and browsers, `transport()` and `mount()` for clients
+    in this process, `tools()` for the tools agents call. While recording all of them go through the recorder.
+    """
+
+    def __init__(
+        self, name: str, shelf: Shelf, *, accept: str = "rule", max_misses: int = 0, allow: Sequence[str] = ()
+    ) -> None:
+        if isinstance(max_misses, bool) or not isinstance(max_misses, int) or max_misses < 0:
+            raise UsageError(f"mark snapshot: max_misses={max_misses!r}: must be a whole number from 0 on")
+        self.name = session_of(name)
+        self.shelf, self.accept, self.max_misses = shelf, check_accept(accept), max_misses
+        self.blocked = Blocked([allow] if isinstance(allow, str) else allow)
+        self._stack = ExitStack()
+        self._ledger: Any = None
+        self._gateway: Any = None
+        self._answer: Callable[[Request], Reply] | None = None
+
+    def start(self) -> None:
+        """Blocks the network. Recording needs it, so then only what goes past the fixtures is not recorded."""
+        if not self.shelf.recording:
+            self._stack.enter_context(self.blocked)
+
+    def close(self) -> None:
+        """Ends the gateway and frees the network."""
+        self._stack.close()
+
+    @property
+    def recording(self) -> bool:
+        """Whether requests of this test reach the real web."""
+        return self.shelf.recording
+
+    @property
+    def ledger(self) -> Any:
+        """The ledger of this test."""
+        if self._ledger is None:
+            from proxy.serving.ledger import Ledger
+
+            self._ledger = self._stack.enter_context(Ledger())
+        return self._ledger
+
+    @property
+    def _server(self) -> Any:
+        if self.recording:
+            self.shelf.sessions.add(self.name)
+            return self.shelf.recorder
+        if self._gateway is None:
+            from proxy.serving.gateway import Gateway
+
+            snapshot, hosts = self.shelf.snapshot, self._hosts
+            gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
+            self._gateway = self._stack.enter_context(gateway)
+            self.blocked.allowed.add(f"127.0.0.1:{self._gateway.port}")
+        return self._gateway
+
+    @cached_property
+    def _hosts(self) -> Any:
+        """Search and reader services at their real addresses, for programs and for clients in this process alike."""
+        from harness.tools import Toolset, http_hosts
+
+        return http_hosts(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept))
+
+    @property
+    def proxy_url(self) -> str:
+        """The proxy's address, for this test's session."""
+        return str(self._server.proxy_url(self.name))
+
+    @property
+    def ca_path(self) -> Path:
+        """The authority that clients of the proxy must trust (PEM)."""
+        return Path(self._server.ca_path)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A copy of this process's environment that sends a program through the proxy."""
+        from proxy.clients import client_environment
+
+        return client_environment(self.proxy_url, self.ca_path)
+
+    def answer(self, request: Request) -> Reply:
+        """The answer to a request in this process."""
+        if self._answer is None:
+            from harness.testing.transports import in_process
+
+            # while recording, what those services say is to be heard from them
+            hosts = None if self.recording else self._hosts
+            self._answer = in_process(self.shelf.snapshot, self.ledger, self.name, self.accept, hosts)
+        return self._answer(request)
+
+    def transport(self) -> Any:
+        """An httpx transport, for Client and AsyncClient."""
+        from harness.testing.transports import SnapshotTransport
+
+        if not self.recording:
+            return SnapshotTransport(self.answer)
+        if self.shelf.mode == "new_episodes" and self.shelf.target.exists():
+            return SnapshotTransport(self._replay_or_record)
+        return _Both(self.proxy_url, ssl.create_default_context(cafile=str(self.ca_path)))
+
+    def mount(self, session: Any) -> Any:
+        """Makes a requests.Session answer from here; returns it."""
+        from harness.testing.transports import requests_adapter
+
+        if self.recording and not (self.shelf.mode == "new_episodes" and self.shelf.target.exists()):
+            session.proxies.update({"http": self.proxy_url, "https": self.proxy_url})
+            session.verify = str(self.ca_path)
+            session.trust_env = False
+            return session
+        adapter = requests_adapter(self._replay_or_record if self.recording else self.answer)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        session.trust_env = False
+        return session
+
+    def _replay_or_record(self, request: Request) -> Reply:
+        from proxy.serving.replies import Reply
+
+        reply = self.answer(request)
+        if dict(reply.fields).get("Stillweb-Verdict") != "miss":
+            self.shelf.replayed.add(self.name)
+            return reply
+        import httpx
+
+        recorder = self.shelf.recorder
+        context = ssl.create_default_context(cafile=str(recorder.ca_path))
+        with httpx.Client(proxy=recorder.proxy_url(self.name), verify=context, timeout=60) as client:
+            asked = client.build_request(
+                request.method, request.url, headers=list(request.headers), content=request.body
+            )
+            answer = client.send(asked, stream=True)
+            body = b"".join(answer.iter_raw())
+        fields = [
+            (n, v)
+            for n, v in answer.headers.multi_items()
+            if n.lower() not in ("transfer-encoding", "connection")
+        ]
+        return Reply(answer.status_code, answer.reason_phrase, tuple(fields), body)
+
+    def tools(self, *contracts: str, **options: Any) -> Any:
+        """A tool session over the snapshot (contracts: fetch, …). UsageError while recording."""
+        if self.recording:
+            raise UsageError(
+                "tools answer from a snapshot; record with `stillweb mcp --record` or through the proxy"
+            )
+        from harness.tools import Toolset
+
+        toolset = Toolset(self.shelf.snapshot, contracts or ("fetch",), accept=self.accept, **options)
+        return _Watched(toolset.session(self.name), self)
+
+    def misses(self) -> list[Mapping[str, Any]]:
+        """What was asked for and is not in the snapshot, noise left out; while recording there is none."""
+        if self._ledger is None or self.recording:
+            return []
+        return [entry for entry in self.ledger.misses() if not entry.get("irrelevant")]
+
+    @property
+    def faults(self) -> int:
+        """Misses and ways round the snapshot so far."""
+        return len(self.misses()) + len(self.blocked.attempts)
+
+    def complaint(self) -> str | None:
+        """Why the test fails, whatever it asserts itself: too many misses, or a way round the snapshot."""
+        misses = self.misses()
+        if len(misses) > self.max_misses:
+            many = f"{counted(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
+            return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
+        if self.blocked.attempts:
+            return "the network is blocked in this test; it tried\n" + "\n".join(self.blocked.attempts)
+        return None
+
+    def told(self) -> str:
+        """The misses with their nearest captures and what differs, for a person."""
+        lines: list[str] = []
+        for entry in self.misses():
+            lines.append(f"miss: {entry['method']} {entry['url']}")
+            if entry.get("why"):
+                lines.append(f"  {entry['why']}")
+            for near in entry.get("nearest") or ():
+                differs = "; ".join(near["differs"]) or "nothing that is in the key"
+                lines.append(f"  nearest: {near['method']} {near['url']}, which differs in {differs}")
+            if not entry.get("nearest"):
+                lines.append("  nothing like it was captured")
+        return "\n".join(lines)
+
+
+class _Both:
+    """A transport through a proxy, for Client and AsyncClient alike."""
+
+    def __new__(cls, proxy_url: str, context: Any) -> Any:
+        import httpx
+
+        class Through(httpx.HTTPTransport):
+            """Sync by itself, async by a transport made for it."""
+
+            async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+                inner = httpx.AsyncHTTPTransport(proxy=proxy_url, verify=context)
+                response = await inner.handle_async_request(request)
+                content = b"".join([part async for part in response.aiter_raw()])
+                await inner.aclose()
+                return httpx.Response(
+                    response.status_code, headers=response.headers, content=content, request=request
+                )
+
+            async def aclose(self) -> None:
+                self.close()
+
+        return Through(proxy=proxy_url, verify=context)
+
+
+class _Watched:
+    """A tool session whose misses are the test's."""
+
+    def __init__(self, session: Any, case: Case) -> None:
+        self._session, self._case = session, case
+
+    def list(self) -> Any:
+        """The tools."""
+        return self._session.list()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Calls a tool; a miss is counted."""
+        result = await self._session.call(name, arguments)
+        if result.meta.get("verdict") == "miss":
+            self._case.ledger.write(
+                {
+                    "session": self._case.name,
+                    "seq": 0,
+                    "method": name,
+                    "url": str(result.meta.get("address") or arguments),
+                    "verdict": "miss",
+                    "status": 0,
+                    "nearest": [_near(near) for near in result.meta.get("nearest") or ()],
+                }
+            )
+        return result
+
+    async def close(self) -> None:
+        """Ends the session."""
+        await self._session.close()
+
+
+def _near(near: Any) -> dict[str, Any]:
+    value = near if isinstance(near, dict) else {"url": str(near)}
+    return {
+        "method": value.get("method", ""),
+        "url": value.get("url", ""),
+        "differs": list(value.get("differs") or ()),
+    }
+
+
+def read_mode(text: str) -> str:
+    """A mode by its name. UsageError lists the names."""
+    if text not in MODES:
+        raise UsageError(f"--stillweb-mode: {text!r} is none of {', '.join(MODES)}")
+    return text
+
+
+def close_all(shelves: Sequence[Shelf]) -> None:
+    """Closes every shelf, even where one can't be."""
+    with contextlib.ExitStack() as stack:
+        for shelf in shelves:
+            stack.callback(shelf.close)

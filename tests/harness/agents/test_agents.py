@@ -1,0 +1,255 @@
+"""Agents: scripts and what they take out of texts, agents of one's own, and how each is named."""
+
+import asyncio
+import re
+from datetime import date
+
+import pytest
+
+from harness.agents import extract, load_agent
+from harness.agents.attempt import Limits
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.trace import read_trace
+from snapshots.errors import UsageError
+from tests.support.runs import SHELF, bird_task, make_run, write_script
+
+MARKDOWN = "words\n\n| id | name |\n|---|:--:|\n| 1 | a \\| b |\n| 2 |  |\n\nmore\n\nx | y\n--|--\n3 | 4\n"
+HTML = "<html><table><tr><th>id<th>name</tr><tr><td> 1 </td><td><a>a</a> b</td></tr></table></html>"
+ARIA = """\
+- generic [ref=e1]:
+  - button "Apply" [ref=e2]
+  - table [ref=e3]:
+    - rowgroup [ref=e4]:
+      - row "id name" [ref=e5]:
+        - columnheader "id" [ref=e6]
+        - columnheader "name" [ref=e7]
+    - rowgroup [ref=e8]:
+      - row "1 Ada" [ref=e9]:
+        - cell "1" [ref=e10]
+        - cell [ref=e11]:
+          - link "Ada" [ref=e12] [cursor=pointer]:
+            - /url: /ada
+      - row "2 plain" [ref=e13]:
+        - cell "2" [ref=e14]
+        - cell [ref=e15]: plain
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        (MARKDOWN, [[["id", "name"], ["1", "a | b"], ["2", ""]], [["x", "y"], ["3", "4"]]]),
+        (HTML, [[["id", "name"], ["1", "a b"]]]),
+        (ARIA, [[["id", "name"], ["1", "Ada"], ["2", "plain"]]]),
+        ("no table", []),
+    ],
+)
+def test_tables_are_taken_from_markdown_html_and_browser_snapshots(text, tables):
+    assert extract.tables(text) == tables
+
+
+def test_a_table_is_found_by_its_columns_or_place():
+    assert extract.table(MARKDOWN, "Y")[1] == ["3", "4"]
+    assert extract.table(MARKDOWN, index=1)[1] == ["3", "4"]
+    assert extract.records(MARKDOWN, "id")[1] == {"id": "2", "name": ""}
+    with pytest.raises(UsageError, match=r"no table has the columns mass; tables found: id \| name; x \| y"):
+        extract.table(MARKDOWN, "mass")
+    with pytest.raises(UsageError, match="there is no table 5: the text has 2"):
+        extract.table(MARKDOWN, index=5)
+
+
+def test_cells_lines_json_and_references_are_taken_out():
+    assert extract.pick([{"a": "1", "B": "2"}], "b", "A") == [["2", "1"]]
+    with pytest.raises(UsageError, match="no column 'c'; there are a"):
+        extract.pick([{"a": "1"}], "c")
+    assert extract.piped([["1", "2"], ["3", "4"]]) == "1|2\n3|4"
+    assert extract.find("year: 2012.", r"year: (\d+)") == "2012"
+    assert extract.find("year: 2012.", r"\d+") == "2012"
+    assert extract.find_all("a1 b2", r"([a-z])(\d)") == [["a", "1"], ["b", "2"]]
+    assert extract.from_json('Contents of x:\n{"a": [1]} and more') == {"a": [1]}
+    assert extract.ref(ARIA, "button") == "e2"
+    assert extract.ref(ARIA, "cell", 1) == "e11"
+    assert extract.columns_of("2007   34  5071\n\n2008\t46\t5020") == [
+        ["2007", "34", "5071"],
+        ["2008", "46", "5020"],
+    ]
+    assert extract.words_of("a b\n\nc") == [["a", "b"], ["c"]]
+    assert extract.csv_rows('a,"b,c"\n') == [["a", "b,c"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: extract.find("x", "y"), "nothing matches 'y'"),
+        (lambda: extract.find("x", "(x)|(y)", 2), r"what matches has no group 2 of '\(x\)\|\(y\)'"),
+        (lambda: extract.from_json("x"), "holds no JSON object or array"),
+        (lambda: extract.from_json("{x"), "holds no whole JSON value"),
+        (lambda: extract.ref(ARIA, "slider"), r"no element 0 of the page matches 'slider' \(0 do\)"),
+    ],
+)
+def test_what_is_not_there_is_named(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_a_row_of_dashes_is_a_row():
+    """Dashes stand for what is missing; only below the head are they a rule."""
+    text = "| a | b |\n|---|---|\n| - | - |\n| 1 | 2 |\n| --- | --- |\n\n|---|---|\n| x | y |\n"
+    assert extract.tables(text) == [[["a", "b"], ["-", "-"], ["1", "2"], ["---", "---"]], [["x", "y"]]]
+
+
+def played(folder, script, **settings):
+    files = make_run(folder, ["t"], script=script, **settings)
+    return read_trace(files.trace_path("t", 1))
+
+
+def test_a_script_fills_arguments_and_skips_steps(tmp_path):
+    steps = [
+        {"set": {"pages": [1, 2], "empty": []}},
+        {"when": "{{ pages | length > 5 }}", "call": "fetch", "with": {"url": "never"}},
+        {
+            "call": "fetch",
+            "with": {"url": "https://shelf.example/list?year=2012&page={{ pages[1] }}"},
+            "as": "page",
+        },
+    ]
+    trace = played(
+        tmp_path,
+        {"default": {"steps": steps, "answer": "{{ task.id }} {{ (page | table)[1][0] }} {{ attempt }}"}},
+    )
+    assert [c["arguments"] for c in trace.of("tool_call")] == [
+        {"url": "https://shelf.example/list?year=2012&page=2"}
+    ]
+    assert trace.last("answer")["text"] == "t 11 1"
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            {"steps": [{"set": {"a": "{{ nothing_here }}"}}], "answer": "x"},
+            "step 1: 'nothing_here' is undefined",
+        ),
+        ({"steps": [], "answer": "{{ task.id | table }}"}, "answer: no table has the columns"),
+        (
+            {"steps": [{"call": "fetch", "with": {"url": "https://no.example/"}}]},
+            "step 1: fetch failed: Failed to fetch",
+        ),
+        ({"steps": [{"set": {"a": "{{ 'x' | find('[') }}"}}]}, "step 1: unterminated character set"),
+        ({"steps": [{"set": {"a": "{{ 1 / 0 }}"}}]}, "step 1: division by zero"),
+        ({"steps": [{"set": {"a": "{{ ''.__class__.__mro__ }}"}}]}, "step 1: .*unsafe"),
+    ],
+)
+def test_a_script_that_fails_says_at_which_step(tmp_path, script, message):
+    answer = played(tmp_path, {"default": script}).last("answer")
+    assert answer["end"] == "error"
+    assert re.search(message, answer["error"])
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ({"taks": {}}, "unknown member 'taks'"),
+        ({"tasks": []}, None),
+        ({"tasks": ["x"]}, "tasks: must be a mapping"),
+        ({"tasks": {"a": []}}, r"tasks\.a: must be a mapping"),
+        ({"tasks": {"a": {"stepz": []}}}, r"tasks\.a: unknown member 'stepz'"),
+        ({"tasks": {"a": {"steps": {}}}}, None),
+        ({"tasks": {"a": {"steps": ["x"]}}}, r"tasks\.a\.steps\[1\]: must be a mapping"),
+        ({"tasks": {"a": {"steps": [{"cal": "x"}]}}}, r"steps\[1\]: unknown member 'cal'"),
+        ({"tasks": {"a": {"steps": [{"with": {}}]}}}, r"steps\[1\]: needs call or set"),
+        ({"tasks": {"a": {"steps": [{"call": 5}]}}}, r"steps\[1\]\.call: must be text"),
+        ({"tasks": {"a": {"steps": [{"call": None}]}}}, r"steps\[1\]\.call: must be text"),
+        ({"tasks": {"a": {"steps": [{"call": "x", "with": ["y"]}]}}}, r"steps\[1\]\.with: must be a mapping"),
+        (
+            {"tasks": {"a": {"steps": [{"call": "x", "with": {"day": date(2020, 1, 2)}}]}}},
+            r"agent\.yaml: tasks\.a\.steps\[1\]\.with\.day: is read as a date; put it in quotes",
+        ),
+        ({"tasks": {"a": {"steps": [{"call": "x", "with": {True: 1}}]}}}, "the name True is read as a bool"),
+        (
+            {"tasks": {"a": {"steps": [{"call": "x", "with": {"n": float("inf")}}]}}},
+            "inf is no number of JSON",
+        ),
+        ({"tasks": {7: {"steps": [{"call": "x", "with": {1: 2, "b": 3}}]}}}, None),
+        ([1], "must hold a mapping, not list"),
+    ],
+)
+def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, message):
+    path = write_script(tmp_path, script)
+    if message is None:
+        assert load_agent(path).identity()
+        return
+    with pytest.raises(UsageError, match=message):
+        load_agent(path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("nonsense", "no agent 'nonsense': say script:FILE"),
+        ("no_such_module:Agent", "there is no module 'no_such_module'"),
+        ("harness.task:Agent", "the module has no 'Agent'"),
+        ("harness.task:Problem.x", "the module has no"),
+        ("command:", "no agent"),
+        ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),
+        ("json:dumps", "agent json:dumps: can't be made: dumps"),
+        ("math:pi", "agent math:pi: is no agent and makes none, but float"),
+        ("command:'python agent.py", "command: No closing quotation"),
+    ],
+)
+def test_an_agent_that_cannot_be_loaded_is_named(spec, message):
+    with pytest.raises(UsageError, match=message):
+        load_agent(spec)
+
+
+def test_a_program_may_be_given_a_yaml_file():
+    assert load_agent("command:python agent.py settings.yaml").command[-1] == "settings.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agent: openai\n", "model: is missing"),
+        ("agent: openai\nmodel: m\napi: telepathy\n", "api: must be chat or responses"),
+        ("agent: openai\nmodel: 3\n", "model: must not be int"),
+        ("agent: openai\nmodel: m\ntemperature: 0\n", "unknown member 'temperature'"),
+        ("agent: command\n", "command: must be a program"),
+        ("agent: command\ncommand: x\nstdin: voice\n", "stdin: must be text or json"),
+        ("agent: command\ncommand: x\ncolour: red\n", "unknown member 'colour'"),
+        ("agent: 7\n", "agent: must be script, openai, command or module:object"),
+        ("agent: [\n", r"agent\.yaml:2: not YAML"),
+    ],
+)
+def test_an_agent_file_that_is_wrong_names_the_member(tmp_path, text, message):
+    path = tmp_path / "agent.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        load_agent(str(path))
+
+
+class AtOnce:
+    """An agent of one's own that makes ten calls at a time."""
+
+    name = "at-once"
+
+    def identity(self):
+        return {"kind": "at-once"}
+
+    async def run(self, attempt):
+        calls = (attempt.call("fetch", {"url": "https://shelf.example/"}) for _ in range(10))
+        await asyncio.gather(*calls, return_exceptions=True)
+        return "x"
+
+
+def test_calls_at_once_keep_the_limit_too(tmp_path):
+    settings = Settings(
+        agent="tests.harness.agents.test_agents:AtOnce",
+        contracts=(SHELF,),
+        tool_options={"wait": 0.01},
+        limits=Limits(calls=3),
+    )
+    files = start_run(tmp_path / "run", settings, [bird_task("one")])
+    run_attempts(files.path, display=SilentDisplay())
+    assert len(read_trace(files.trace_path("one", 1)).of("tool_call")) == 3

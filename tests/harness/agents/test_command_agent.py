@@ -1,0 +1,266 @@
+"""The command agent: programs behind the gateway, when they are done, and how each is named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harness.agents import command, load_agent
+from harness.agents.attempt import Limits
+from harness.results.certificate import certify
+from harness.results.summary import score_run
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
+from harness.trace import read_trace
+from snapshots.capture import Exchange
+from snapshots.errors import UsageError
+from snapshots.request import Request
+from snapshots.writer import Writer
+from tests.proxy.frozen import Site
+from tests.support.runs import bird_task
+from tests.support.waiting import until
+
+LEAVES_A_CHILD = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+open({pid!r}, "w").write(str(child.pid))
+print("42")
+"""
+
+
+def test_a_program_that_leaves_a_child_with_its_output_is_done_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on until the limit of seconds, and for ever without one."""
+    monkeypatch.setattr(command, "LEFT_SECONDS", 0.1)
+    pid = tmp_path / "pid"
+    (tmp_path / "agent.py").write_text(LEAVES_A_CHILD.format(pid=str(pid)))
+    settings = Settings(agent=f"command:{sys.executable} {tmp_path / 'agent.py'}")
+    files = start_run(tmp_path / "run", settings, [Task("a", "?", reference=["42"], scorer="exact")])
+    run_attempts(files.path)
+    trace = read_trace(files.trace_path("a", 1))
+    answer = trace.last("answer")
+    assert answer is not None
+    assert (answer["text"], answer["end"]) == ("42", "answered")
+    assert command.LEFT in [note.get("text") for note in trace.of("evidence")]
+    assert until(lambda: ended(int(pid.read_text())))
+
+
+PAGE = b"<html><title>Birds</title><body><p>heavy: 7|3900 and 9|3700</p></body></html>"
+PROGRAM = """
+import os, sys, urllib.error, urllib.request
+question = sys.stdin.read()
+assert "OPENAI_API_KEY" not in os.environ
+page = urllib.request.urlopen("http://shelf.example/birds").read().decode()
+try:
+    urllib.request.urlopen("http://shelf.example/other")
+except urllib.error.HTTPError as error:
+    print("missed", error.code, file=sys.stderr)
+print(os.environ["STILLWEB_TASK_ID"], question.split()[0], file=sys.stderr)
+rows = page.split("heavy: ")[1].split("<")[0].replace(" and ", "\\n")
+print(rows)
+"""
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory):
+    path = tmp_path_factory.mktemp("snap") / "shelf"
+    with Writer.open(path) as writer:
+        request = Request("GET", "http://shelf.example/birds", (("Host", "shelf.example"),))
+        headers = (("Content-Type", "text/html"), ("Content-Length", str(len(PAGE))))
+        moment = datetime(2025, 1, 1, tzinfo=UTC)
+        writer.exchange(Exchange(request, 200, "OK", headers, PAGE, moment, begin=1, end=2))
+    return path
+
+
+def program_run(folder, snapshot, code, monkeypatch, limits=None, **options):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-programs")
+    (folder / "agent.py").write_text(code)
+    settings = Settings(
+        agent=f"command:{sys.executable} {folder / 'agent.py'}",
+        snapshots=(str(snapshot),),
+        limits=limits or Limits(),
+        agent_options=options,
+    )
+    files = start_run(folder / "run", settings, [bird_task("one"), bird_task("two")])
+    run_attempts(files.path, display=SilentDisplay())
+    return files
+
+
+def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_path, snapshot, monkeypatch):
+    files = program_run(tmp_path, snapshot, PROGRAM, monkeypatch)
+    for name in ("one", "two"):
+        trace = read_trace(files.trace_path(name, 1))
+        assert trace.last("score")["metrics"]["em"] == 1.0
+        calls = {call["arguments"]["url"]: call for call in trace.of("tool_call")}
+        assert calls["http://shelf.example/birds"]["verdict"] == "exact"
+        assert calls["http://shelf.example/birds"]["captures"][0]["offset"] >= 0
+        assert calls["http://shelf.example/other"]["verdict"] == "miss"
+        assert calls["http://shelf.example/other"]["nearest"][0]["url"] == "http://shelf.example/birds"
+    assert score_run(files.path) == []
+    assert certify(files.path, times=1).differences == ()
+
+
+def test_what_the_recording_does_not_decide_is_in_a_programs_trace(tmp_path, monkeypatch):
+    site = Site(tmp_path / "site")
+    site.add("http://shelf.example/list?sort=a&sort=b", b"a, then b")
+    with site.open():
+        pass
+    code = (
+        "import urllib.request\n"
+        "for order in ('a&sort=b', 'b&sort=a'):\n"
+        "    urllib.request.urlopen('http://shelf.example/list?sort=' + order).read()"
+    )
+    files = program_run(tmp_path, tmp_path / "site", code, monkeypatch)
+    calls = read_trace(files.trace_path("one", 1)).of("tool_call")
+    assert [(call["verdict"], call["meta"].get("ambiguous")) for call in calls] == [
+        ("exact", None),
+        ("canonical", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "end", "error"),
+    [
+        ("raise SystemExit('no way')", {}, "error", "ended with code 1: no way"),
+        ("pass", {}, "none", None),
+        ("print('thinking')\nprint('7|3900')", {"answer": "last-line"}, "answered", None),
+        ("import json,sys\nprint(json.load(sys.stdin)['id'])", {"stdin": "json"}, "answered", None),
+    ],
+)
+def test_how_a_program_ends_is_how_its_attempt_ends(
+    tmp_path, snapshot, monkeypatch, code, options, end, error
+):
+    files = program_run(tmp_path, snapshot, code, monkeypatch, **options)
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer["end"] == end
+    assert (error or "") in (answer.get("error") or "")
+    if end == "answered":
+        assert answer["text"] in ("7|3900", "one")
+
+
+def test_a_program_that_prints_for_ever_is_ended_before_it_takes_all_memory(tmp_path, snapshot, monkeypatch):
+    monkeypatch.setattr(command, "MOST_OUTPUT", 3 << 20)
+    code = "import sys\nwhile True: print('x' * 9999, flush=True); print('y' * 9999, file=sys.stderr)"
+    files = program_run(tmp_path, snapshot, code, monkeypatch)
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer["end"] == "error"
+    assert answer["error"].endswith("wrote more than 3 MB, which is no answer")
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and only not yet waited for by its new parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapshot, monkeypatch):
+    code = (
+        "import subprocess, sys, time, pathlib\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "pathlib.Path(__file__).with_suffix('.pid').write_text(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
+        folder = tmp_path / f"{seconds}"
+        folder.mkdir()
+        files = program_run(folder, snapshot, code, monkeypatch, limits=Limits(seconds=seconds))
+        if (folder / "agent.pid").exists():
+            break
+    assert read_trace(files.trace_path("one", 1)).last("answer")["end"] == "seconds"
+
+    pid = int((folder / "agent.pid").read_text())
+    assert until(lambda: ended(pid))
+
+
+LEAVES_SESSIONS = """
+import os, pathlib, subprocess, sys, time
+here = pathlib.Path(__file__).parent
+sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); print(flush=True); time.sleep(600)"
+def leave(name, **options):
+    command = [sys.executable, "-c", sleep, str(here / name)]
+    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
+    child.stdout.readline()
+leave("marked.pid")
+if sys.argv[1:] == ["stays"]:
+    leave("cleared.pid", env={})
+    (here / "began").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+def test_a_process_in_a_session_of_its_own_ends_with_the_program(tmp_path: Path) -> None:
+    """It was left running, since its process group is another."""
+    (tmp_path / "agent.py").write_text(LEAVES_SESSIONS)
+    settings = Settings(agent=f"command:{sys.executable} {tmp_path / 'agent.py'}")
+    files = start_run(tmp_path / "run", settings, [Task("a", "?", reference=["42"], scorer="exact")])
+    run_attempts(files.path)
+    assert ended(int((tmp_path / "marked.pid").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+def test_sessions_of_a_program_that_is_ended_end_with_it_also_without_its_environment(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(LEAVES_SESSIONS)
+    for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
+        settings = Settings(
+            agent=f"command:{sys.executable} {tmp_path / 'agent.py'} stays", limits=Limits(seconds=seconds)
+        )
+        task = Task("a", "?", reference=["42"], scorer="exact")
+        files = start_run(tmp_path / f"run-{seconds}", settings, [task])
+        run_attempts(files.path)
+        if (tmp_path / "began").exists():
+            break
+    for name in ("marked.pid", "cleared.pid"):
+        assert until(lambda name=name: ended(int((tmp_path / name).read_text())))
+
+
+def test_another_program_has_another_identity(tmp_path):
+    """A run that is gone on with must not mix two."""
+    program, other = tmp_path / "agent.sh", tmp_path / "other"
+    other.mkdir()
+    seen = []
+
+    def note(command: list[object], **members: object) -> None:
+        agent = load_agent("command:x", command=[str(word) for word in command], **members)
+        seen.append(json.dumps(agent.identity()))
+
+    for text in ("#!/bin/sh\necho 1\n", "#!/bin/sh\necho 2\n"):
+        program.write_text(text)
+        (other / "agent.sh").write_text(text)
+        note([program])
+        note(["sh", "agent.sh", tmp_path / "agent.sh", other / "agent.sh"])
+    note([program], env={"MODE": "a"})
+    note([program], env={"MODE": "b"})
+    note([program], pass_env=["MODE"])
+    assert len(set(seen)) == len(seen)
+    program.write_text("#!/usr/bin/env sh\necho 2\n")
+    note([program])
+    note([other / "agent.sh"])
+    assert seen[-1] == seen[-2] == seen[2]
+    assert str(tmp_path) not in "".join(seen)
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):
+    """Before anything begins where it is seen at once, as the attempt's error where only starting it shows it."""
+    settings = Settings(agent="command:no-such-program-here", snapshots=(str(snapshot),))
+    files = start_run(tmp_path / "run", settings, [bird_task("one")])
+    with pytest.raises(UsageError, match="there is no program 'no-such-program-here'"):
+        run_attempts(files.path, display=SilentDisplay())
+    assert not files.trace_path("one", 1).exists()
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    settings = Settings(agent=f"command:{broken}", snapshots=(str(snapshot),))
+    files = start_run(tmp_path / "run2", settings, [bird_task("one")])
+    run_attempts(files.path, display=SilentDisplay())
+    error = read_trace(files.trace_path("one", 1)).last("answer")["error"]
+    assert f"{broken}: can't be started" in error

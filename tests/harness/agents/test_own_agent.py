@@ -1,0 +1,91 @@
+"""The class of docs/runs.md works as it stands: tools and models, traced, taped, repeated without an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.agents.attempt import Attempt, Limits
+from harness.results.certificate import certify
+from harness.results.summary import summarise
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
+from harness.trace import TraceWriter, read_trace
+from snapshots.errors import UsageError
+from tests.support.openai_endpoint import Asked, Endpoint, Said
+from tests.support.runs import SHELF
+
+DOCS = Path(__file__).parents[3] / "docs" / "runs.md"
+PAGE = "https://shelf.example/list?year=2012&page=1"
+TWICE = """
+class Twice:
+    name = "twice"
+    def identity(self): return {"kind": "twice"}
+    def model_options(self, env): return {"base_url": env["OPENAI_BASE_URL"], "key_variable": "OPENAI_API_KEY"}
+    async def run(self, attempt):
+        said = [{"role": "user", "content": "one"}]
+        reply = await attempt.ask({"model": "m", "messages": said})
+        said += [*reply.items, {"role": "user", "content": "two"}]
+        return (await attempt.ask({"model": "m", "messages": said})).text
+"""
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)[0]
+    (tmp_path / "reader.py").write_text(code, encoding="utf-8")
+    (tmp_path / "twice.py").write_text(TWICE, encoding="utf-8")
+    for name in ("reader", "twice"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # for the processes of a repetition
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody")
+
+
+def run(folder: Path, agent: str, answer: Said, limits: Limits | None = None) -> RunFiles:
+    """A run of one task with the agent; the endpoint says the answer, and is gone when it returns."""
+
+    def say(asked: Asked) -> Said:
+        return answer
+
+    with Endpoint(say) as endpoint:
+        settings = Settings(
+            agent=agent, contracts=(SHELF,), env={"OPENAI_BASE_URL": endpoint.url}, tape="auto", limits=limits or Limits()
+        )  # fmt: skip
+        files = start_run(folder / "run", settings, [Task("a", "Which?", "7", start_url=PAGE)])
+        run_attempts(files.path)
+    return files
+
+
+def test_the_example_runs_and_repeats_without_its_endpoint(tmp_path: Path) -> None:
+    files = run(tmp_path, "reader:Reader", "7")
+    assert summarise(files.path).statuses["scored"] == 1
+    trace = read_trace(files.trace_path("a", 1))
+    assert [event["event"] for event in trace.events] == ["tool_call", "state", "model", "answer", "score"]
+    assert trace.events[2]["reply"]["text"] == "7"
+    assert certify(files.path, times=1).holds
+
+
+def test_a_conversation_is_traced_without_what_is_there_already(tmp_path: Path) -> None:
+    trace = read_trace(run(tmp_path, "twice:Twice", "7").trace_path("a", 1))
+    first, second = (event["request"] for event in trace.events if event["event"] == "model")
+    assert (first["messages"], [one["content"] for one in first["new"]]) == (1, ["one"])
+    assert (second["messages"], [one["content"] for one in second["new"]]) == (3, ["two"])
+
+
+def test_a_limit_of_steps_holds(tmp_path: Path) -> None:
+    answer = read_trace(run(tmp_path, "twice:Twice", "7", Limits(steps=1)).trace_path("a", 1)).last("answer")
+    assert answer is not None
+    assert answer["end"] == "steps"
+
+
+def test_without_a_model_client_it_is_told(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t.jsonl") as trace:
+        attempt = Attempt(Task("a", "Which?", "7"), 1, "a/1", None, trace)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"needs `model_options\(env\)`"):
+            asyncio.run(attempt.ask({"model": "m", "messages": []}))

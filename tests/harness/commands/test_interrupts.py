@@ -1,0 +1,187 @@
+"""Ctrl-C, SIGTERM and SIGHUP: what was recorded is kept, and nothing runs on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from proxy.isolation import can_isolate
+from snapshots import Snapshot
+from tests.harness.small_site import WORDS, make, run_words, sound, urls
+from tests.proxy.origin import Origin
+from tests.support import waiting
+from tests.support.command_line import Started, stillweb
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
+
+
+def until(condition: Callable[[], bool], started: Started) -> None:
+    assert waiting.until(lambda: condition() or started.process.poll() is not None, waiting.STARTS)
+    assert started.process.poll() is None, started.end()
+
+
+def sleeper(folder: Path) -> list[str]:
+    """A program that tells that it has begun."""
+    return ["sh", "-c", 'touch "$0"; exec sleep 600', str(folder / "began")]
+
+
+def archived(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.glob("archive/*"))
+
+
+INTERRUPTED = "stillweb: interrupted; what was done before is kept"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: int) -> None:
+    path = tmp_path / "s"
+    asked = len(origin.asked)
+    started = Started("record", f"{origin.url}/busy", f"{origin.url}/fine", "-o", path, "--parallel", "2")
+    until(lambda: len(origin.asked) > asked + 5 and archived(path) > 3000, started)
+    seen = {capture.url for capture in Snapshot.open(path).captures()}
+    started.interrupt()
+    if times == 2:
+        time.sleep(0.1)  # into whatever it is doing then
+        started.interrupt()
+    done = started.end()
+    late = {-signal.SIGINT} if times == 2 else set()  # all was closed already; a shell calls it 130, too
+    assert done.code in {130, *late}
+    assert done.said == INTERRUPTED
+    assert len([line for line in done.err.splitlines() if line]) <= 3
+    assert seen
+    assert seen <= set(urls(path))
+    assert sound(path)
+
+
+def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
+    """The program decides what to do about it; what it got until then is there."""
+    path = tmp_path / "s"
+    program = (
+        "import sys, time, urllib.request\n"
+        "try:\n"
+        "    for n in range(100000):\n"
+        "        urllib.request.urlopen(f'{sys.argv[1]}/noise/{n}').read()\n"
+        "        print(n, flush=True)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    started = Started("record", "-o", path, "--", sys.executable, "-c", program, origin.url)
+    for _ in range(5):
+        started.line()
+    started.interrupt()
+    done = started.end()
+    assert done.code == 130
+    got = {*map(str, range(5)), *done.out.split()}
+    assert got <= {url.rpartition("/")[2] for url in urls(path)}
+    assert sound(path)
+
+
+def test_ctrl_c_while_sealing(tmp_path: Path) -> None:
+    path = make(tmp_path / "s", 600, body=WORDS * 20)  # more than is done before the signal comes
+    before, size = urls(path), archived(path)
+    started = Started("seal", path)
+    until(lambda: archived(path) > size + 2000, started)  # some texts are frozen
+    started.interrupt()
+    done = started.end()
+    assert (done.code, done.said) == (130, INTERRUPTED)
+    assert [file.name for file in tmp_path.iterdir() if "wacz" in file.name] == []
+    assert sound(path)
+    assert urls(path) == before
+    assert stillweb("seal", path).code == 0
+    assert sound(tmp_path / "s.wacz")
+
+
+def test_ctrl_c_while_serving(tmp_path: Path) -> None:
+    path = make(tmp_path / "s")
+    ledger = tmp_path / "ledger.jsonl"
+    started = Started("replay", path, "--ledger", ledger)
+    address = started.line()
+    curl = ["curl", "-sS", "-x", address, "-o", os.devnull, "http://a.test/none"]
+    subprocess.run(curl, check=True)
+    started.interrupt()
+    assert started.end().code == 130
+    assert json.loads(ledger.read_text())["verdict"] == "miss"
+    started = Started("replay", path, "--ledger", ledger, "--", *sleeper(tmp_path))
+    until((tmp_path / "began").exists, started)
+    started.interrupt()
+    assert started.end().code == 130
+
+
+def test_a_server_that_is_told_to_end_has_done_its_work(tmp_path: Path) -> None:
+    started = Started("replay", make(tmp_path / "s"))
+    started.line()
+    started.process.terminate()
+    assert started.end().code == 0
+
+
+def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
+    started = Started("record", "-o", tmp_path / "s", "--", *sleeper(tmp_path))
+    until((tmp_path / "began").exists, started)
+    started.process.terminate()
+    assert started.end().code == 143
+    assert sound(tmp_path / "s")
+
+
+def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
+    program = tmp_path / "agent.sh"
+    program.write_text("#!/bin/sh\n[ -e slow ] || { echo A page; exit; }\necho $$ >> began\nsleep 600\n")
+    program.chmod(0o755)
+    words[words.index("--agent") + 1] = f"command:{program}"
+    (tmp_path / "slow").touch()
+    started = Started(*words, cwd=tmp_path)
+    until((tmp_path / "began").exists, started)
+    started.interrupt()
+    done = started.end()
+    assert (done.code, done.said) == (130, INTERRUPTED)
+    (tmp_path / "slow").unlink()
+    again = stillweb(*words, "--json", cwd=tmp_path)
+    assert again.code == 0, again
+    assert json.loads(again.out)["statuses"]["scored"] == 1
+
+
+def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
+    """Programs of attempts, which have sessions of their own, went on for ever."""
+    program = tmp_path / "agent.sh"
+    program.write_text("#!/bin/sh\ntouch began\nsleep 600\n")
+    program.chmod(0o755)
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
+    words[words.index("--agent") + 1] = f"command:{program}"
+    server = ["replay", make(tmp_path / "served")]
+    for command, begun in ((words, (tmp_path / "began").exists), (server, None)):
+        started = Started(*command, cwd=tmp_path)
+        if begun:
+            until(begun, started)
+        else:
+            started.line()
+        started.process.send_signal(signal.SIGHUP)
+        assert started.end().code == 129
+    unheard = Started(*server, cwd=tmp_path, preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN))
+    unheard.line()
+    unheard.process.send_signal(signal.SIGHUP)  # as with nohup
+    unheard.process.terminate()
+    assert unheard.end().code == 0
+
+
+def test_ctrl_c_while_a_models_code_is_scored(tmp_path: Path) -> None:
+    if (why := can_isolate()) is not None:
+        pytest.skip(f"no sandbox here: {why}")
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(
+        json.dumps({**json.loads(tasks.read_text()), "scorer": "tests.support.scorers:sandboxed"})
+    )
+    started = Started(*words, cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[3])})
+    until((tmp_path / "scoring" / "began").exists, started)
+    started.interrupt()
+    done = started.end()
+    assert (done.code, done.said) == (130, INTERRUPTED)

@@ -1,0 +1,50 @@
+"""Whether two runs were scored by the same rules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.comparing.comparable import other_rules, rules_of
+from harness.comparing.compare import (
+    compare,
+    read_outcomes,
+)
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import Settings
+from harness.runs.runner import run_attempts, start_run
+from tests.harness.commands.calling import call
+from tests.support.runs import SHELF, bird_task, make_run, write_script
+
+
+def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = {"default": {"answer": "7|3900\n9|3700"}}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = make_run(tmp_path / "one", ["a", "b"], script=script)
+    changed = [bird_task("a"), replace(bird_task("b"), reference="7|3900")]
+    settings = Settings(agent=write_script(tmp_path / "two", script), contracts=(SHELF,), accept="exact")
+    two = start_run(tmp_path / "two" / "run", settings, changed)
+    run_attempts(two.path, display=SilentDisplay())
+    result = compare(read_outcomes(one.path), read_outcomes(two.path))
+    assert [pair.task_id for pair in result.pairs] == ["a"]
+    assert dict(result.left_out) == {"b": "is scored by another reference in the second run"}
+    code, out = call(capsys, "compare", one.path, two.path, "--fail-on", "left_out>0")
+    assert code == 1
+    assert "the runs stand on different tasks, accept\n" in out
+    code, out = call(capsys, "compare", one.path, two.path, "--json")
+    assert (code, json.loads(out)["differs"]) == (0, ["tasks", "accept"])
+    assert "stand on" not in call(capsys, "compare", one.path, one.path)[1]
+
+
+def test_folded_case_matters_to_tables_only(tmp_path: Path) -> None:
+    header = {"scoring": {"mode": "faithful", "fold_case": False, "models": {}, "embedder": None}}
+    folded = {"scoring": {**header["scoring"], "fold_case": True}}
+    table, exact = bird_task("a"), replace(bird_task("a"), scorer="exact")
+    assert other_rules(rules_of(table, header), rules_of(table, folded)) == ["fold_case"]
+    assert other_rules(rules_of(exact, header), rules_of(exact, folded)) == []
+    assert other_rules(rules_of(exact, header), rules_of(table, header)) == ["fold_case", "scorer"]
+    assert other_rules((), rules_of(table, header)) == []

@@ -1,0 +1,153 @@
+"""Coverage and prompts over a real sealed snapshot: what is there, what is not, and what only looks like it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harness.curation.coverage import coverage, searches_of, urls_of
+from harness.prompts import Failure, PageReader, Prompt, build
+from harness.task import Task
+from snapshots.capture import Exchange
+from snapshots.request import Request
+from snapshots.snapshot import Snapshot
+from snapshots.wacz import seal
+from snapshots.writer import Writer
+
+BODY = "<html><head><title>Lakes</title></head><body><article><h1>Lakes</h1><p>{}</p></article></body></html>"
+LONG = "Alpha is a deep lake in the north, and people have measured it many times over the years. " * 5
+
+
+def page(url: str, text: str = LONG, status: int = 200, location: str | None = None) -> Exchange:
+    body = BODY.format(text).encode()
+    headers = [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(body)))]
+    if location:
+        headers.append(("Location", location))
+    return Exchange(Request("GET", url), status, "OK", tuple(headers), body, datetime(2025, 1, 1, tzinfo=UTC))
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
+    folder = tmp_path_factory.mktemp("snapshot") / "site"
+    with Writer.open(folder) as writer:
+        for exchange in (
+            page("https://a.test/"),
+            page("https://a.test/beta", LONG.replace("Alpha", "Beta")),
+            page("https://a.test/old", status=301, location="/beta"),
+            page("https://a.test/astray", status=302, location="https://gone.test/"),
+            page("https://a.test/loop", status=302, location="/loop"),
+            page("https://a.test/404", "Nothing here, whatever you may have been told about it.", 404),
+            page("https://a.test/short", "Please enable JavaScript."),
+        ):
+            writer.exchange(exchange)
+    sealed = folder.with_suffix(".wacz")
+    seal(folder, sealed)
+    with Snapshot.open(sealed) as opened:
+        yield opened
+
+
+def task(*urls: str, task_id: str = "t", start: str | None = None) -> Task:
+    return Task(task_id, "?", "x", "exact", {"urls": [[url, "required"] for url in urls]}, start_url=start)
+
+
+def test_urls_of_a_task_in_all_the_shapes_sets_have() -> None:
+    meta = {
+        "urls": [["https://a.test/", "required"], "https://b.test/"],
+        "all_involved_urls": {"x": ["https://c.test/", "not a url"], "y": "https://a.test/"},
+        "searches": ["deep lakes", 1],
+    }
+    found = Task("t", "?", None, "page", meta, start_url="https://s.test/")
+    assert urls_of(found) == ["https://s.test/", "https://a.test/", "https://b.test/", "https://c.test/"]
+    assert searches_of(found) == ["deep lakes"]
+    assert urls_of(Task("t", "?")) == []
+
+
+def test_what_is_there_and_what_is_missing(snapshot: Snapshot) -> None:
+    tasks = [
+        task("https://a.test/", "https://a.test/beta", task_id="whole"),
+        task("https://a.test", "https://a.test/missing", task_id="part"),
+        Task("silent", "?"),
+    ]
+    report = coverage(tasks, snapshot)
+    assert report.whole_tasks == ("whole",)
+    assert report.unknown_tasks == ("silent",)
+    assert [need.what for need in report.missing] == ["https://a.test/missing"]
+    assert report.share == 0.75
+    assert report.snapshot == snapshot.id
+
+
+@pytest.mark.parametrize(
+    ("url", "answered", "note"),
+    [
+        ("https://a.test/old", True, None),
+        ("https://a.test/astray", False, "redirects to https://gone.test/, which is not recorded"),
+        ("https://a.test/loop", False, "redirects without end"),
+        ("https://a.test/404", True, "recorded with status 404"),
+        ("https://a.test/#tab=2", True, "no view of this fragment"),
+    ],
+)
+def test_what_only_looks_like_an_answer(
+    snapshot: Snapshot, url: str, answered: bool, note: str | None
+) -> None:
+    (need,) = coverage([task(url)], snapshot).needs
+    assert need.answered is answered
+    assert any(note in text for text in need.notes) if note else not need.notes
+
+
+def test_searches_are_asked_of_whoever_can_answer(snapshot: Snapshot) -> None:
+    asked = Task("t", "?", None, "page", {"searches": ["lakes", "other"]})
+    report = coverage([asked], snapshot, search=lambda query: "exact" if query == "lakes" else "miss")
+    assert [(need.kind, need.what) for need in report.missing] == [("search", "other")]
+    assert coverage([asked], snapshot).missing[0].notes == ("searches were not looked up",)
+
+
+def test_prompts_from_a_sealed_snapshot(snapshot: Snapshot) -> None:
+    rows = [
+        task("https://a.test/", "https://a.test/old", task_id="good"),
+        task("https://a.test/", "https://a.test/404", task_id="error page"),
+        task("https://a.test/loop", task_id="loop"),
+        task("https://a.test/astray", task_id="astray"),
+        task("https://a.test/nowhere", task_id="nowhere"),
+        task("https://a.test/short", task_id="short"),
+    ]
+    results = {result.task_id: result for result in build(rows, snapshot, "8k")}
+    good = results["good"]
+    assert isinstance(good, Prompt)
+    assert "Alpha is a deep lake" in good.text
+    assert "Beta is a deep lake" in good.text
+    assert good.certificate["snapshot"] == snapshot.id
+    reasons = {name: result.reason for name, result in results.items() if isinstance(result, Failure)}
+    assert "status 404" in reasons["error page"]
+    assert "without end" in reasons["loop"]
+    assert "gone.test" in reasons["astray"]
+    assert "not in the snapshot" in reasons["nowhere"]
+    short = results["short"]
+    notes = short.pages[0].notes
+    assert any("short" in note for note in notes) or "empty" in str(notes)
+
+
+def test_a_million_tokens_from_a_sealed_snapshot(tmp_path: Path) -> None:
+    words = [f"{a}{b}" for a in ("lake", "deep", "north", "water", "stone", "cold") for b in "abcdefghij"]
+    urls = [f"https://p.test/{n}" for n in range(120)]
+    with Writer.open(tmp_path / "big") as writer:
+        for n, url in enumerate(urls):
+            text = "</p><p>".join(
+                " ".join(words[(n + i * j) % 60] for j in range(60)) + "." for i in range(70)
+            )
+            writer.exchange(page(url, text))
+    seal(tmp_path / "big", tmp_path / "big.wacz")
+    with Snapshot.open(tmp_path / "big.wacz") as opened:
+        spent = []
+        reader = PageReader(opened)
+        for _ in range(2):
+            start = time.process_time()
+            (prompt,) = build([task(*urls)], reader, "2M")
+            spent.append(time.process_time() - start)
+    assert isinstance(prompt, Prompt)
+    assert prompt.tokens > 1_000_000, prompt.tokens
+    assert spent[0] < 1.0, spent
+    assert spent[1] < 0.1, spent

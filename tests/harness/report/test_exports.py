@@ -1,0 +1,128 @@
+"""Exports: traces in OTLP with OpenInference names, runs as inspect logs."""
+
+import json
+import os
+
+import pytest
+
+from harness.report.exports import export_inspect, export_openinference, openinference
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.trace import read_trace
+from snapshots.errors import DamagedInput
+from tests.harness.commands.calling import call
+from tests.support.openai_endpoint import Endpoint
+from tests.support.runs import bird_task, make_run
+
+NAMES = ["right", "wrong", "silent", "babble", "broken"]
+
+
+def values(span):
+    return {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+
+
+def test_a_trace_is_a_tree_of_spans_with_openinference_names(tmp_path):
+    trace = read_trace(make_run(tmp_path, ["wrong"]).trace_path("wrong", 1))
+    root, *spans = openinference(trace)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert values(root)["openinference.span.kind"] == "AGENT"
+    assert values(root)["stillweb.misses"] == "1"
+    assert [values(span)["openinference.span.kind"] for span in spans] == ["TOOL", "TOOL"]
+    assert [values(span)["stillweb.verdict"] for span in spans] == ["exact", "miss"]
+    assert [span["status"]["code"] for span in spans] == [1, 2]
+    assert {span["parentSpanId"] for span in spans} == {root["spanId"]}
+    assert len({span["spanId"] for span in (root, *spans)}) == 3
+    for span in (root, *spans):
+        assert len(bytes.fromhex(span["traceId"])) == 16
+        assert len(bytes.fromhex(span["spanId"])) == 8
+        assert (
+            int(root["startTimeUnixNano"]) <= int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
+        )
+
+
+def test_every_attempt_is_a_line_and_an_export_is_the_same_twice(tmp_path):
+    files = make_run(tmp_path, NAMES, epochs=2)
+    one = export_openinference(files.path, tmp_path / "1.jsonl").read_bytes()
+    assert one == export_openinference(files.path, tmp_path / "2.jsonl").read_bytes()
+    assert len([json.loads(line) for line in one.splitlines()]) == 10
+
+
+def test_an_inspect_log_has_every_sample_with_its_scores(tmp_path):
+    files = make_run(tmp_path, NAMES, epochs=2)
+    log = json.loads(export_inspect(files.path, tmp_path / "log.json").read_text())
+    assert log["results"]["total_samples"] == len(log["samples"]) == 10
+    wrong = next(sample for sample in log["samples"] if sample["id"] == "wrong")
+    assert wrong["scores"]["item_f1"]["value"] == 0.75
+    assert [message["role"] for message in wrong["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    means = {score["name"]: score["metrics"]["mean"]["value"] for score in log["results"]["scores"]}
+    assert means["em"] == pytest.approx(0.2)
+
+
+def test_inspect_itself_reads_the_log(tmp_path):
+    log = pytest.importorskip("inspect_ai.log")
+    files = make_run(tmp_path, NAMES)
+    read = log.read_eval_log(str(export_inspect(files.path, tmp_path / "log.json")))
+    assert len(read.samples) == 5
+
+
+def test_the_command_writes_each_form(tmp_path, capsys):
+    files = make_run(tmp_path, NAMES)
+    code, out = call(capsys, "report", files.path, "--as", "openinference")
+    assert (code, len((files.path / "report.otlp.jsonl").read_text().splitlines())) == (0, 5)
+    assert out.strip().endswith("report.otlp.jsonl")
+    code, out = call(capsys, "report", files.path, "--as", "inspect", "-o", tmp_path / "log.json")
+    assert (code, json.loads((tmp_path / "log.json").read_text())["status"]) == (0, "success")
+
+
+def test_models_and_their_tokens_are_in_both(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with Endpoint(lambda asked: "NONE") as endpoint:
+        (tmp_path / "agent.yaml").write_text(f"{{agent: openai, model: m, base_url: '{endpoint.url}'}}")
+        settings = Settings(agent=str(tmp_path / "agent.yaml"), contracts=())
+        files = start_run(tmp_path / "run", settings, [bird_task("a"), bird_task("b")])
+        run_attempts(files.path, display=SilentDisplay())
+    log = json.loads(export_inspect(files.path, tmp_path / "log.json").read_text())
+    of_sample = log["samples"][0]["model_usage"]["m-2025-01-01"]
+    assert (
+        of_sample["input_tokens"] + of_sample["input_tokens_cache_read"] + of_sample["output_tokens"]
+        == of_sample["total_tokens"]
+    )
+    assert log["stats"]["model_usage"]["m-2025-01-01"]["total_tokens"] == 2 * of_sample["total_tokens"]
+    spans = openinference(read_trace(files.trace_path("a", 1)))["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    named = {a["key"]: a["value"] for a in spans[1]["attributes"]}
+    assert (
+        int(named["llm.token_count.prompt_details.cache_read"]["intValue"])
+        == of_sample["input_tokens_cache_read"]
+    )
+
+
+@pytest.mark.parametrize("export", [export_openinference, export_inspect])
+def test_an_export_that_fails_leaves_the_file_that_was_there(tmp_path, export):
+    files = make_run(tmp_path, NAMES)
+    out = tmp_path / "out"
+    before = export(files.path, out).read_bytes()
+    files.trace_path("wrong", 1).write_text("{broken")
+    with pytest.raises(DamagedInput):
+        export(files.path, out)
+    assert out.read_bytes() == before
+    assert not [one for one in tmp_path.iterdir() if one.name.endswith(".new")]
+
+
+def test_an_export_goes_into_a_pipe_too(tmp_path):
+    files = make_run(tmp_path, ["wrong"])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)  # so that nobody waits; a line is less than a pipe holds
+    try:
+        export_openinference(files.path, pipe)
+        assert os.read(held, 1 << 20).endswith(b"\n")
+    finally:
+        os.close(held)
+    assert pipe.is_fifo()

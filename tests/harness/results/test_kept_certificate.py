@@ -1,0 +1,63 @@
+"""The certificate that came with a run: what it says otherwise than the run's traces is told, and it is not replaced."""
+
+import json
+
+import pytest
+
+from harness.cli import main
+from harness.results.certificate import write_certificate
+from harness.results.kept_certificate import hash_of
+from harness.trace import read_trace, replace_events
+from tests.harness.commands.calling import call
+from tests.support.runs import make_run
+
+
+@pytest.mark.parametrize("hashed_again", [False, True])
+def test_figures_that_its_traces_do_not_give_are_named_by_certify(tmp_path, capsys, hashed_again):
+    files = make_run(tmp_path, ["right", "wrong"])
+    certificate = write_certificate(files.path)
+    certificate["scores"]["metrics"]["em"]["mean"] = 1.0
+    if hashed_again:
+        certificate["hash"] = hash_of(certificate)
+    kept = files.path / "certificate.json"
+    kept.write_text(json.dumps(certificate))
+    forged = kept.read_bytes()
+    code, out = call(capsys, "certify", files.path, "--times", 1)
+    assert code == 1
+    assert kept.read_bytes() == forged
+    if hashed_again:
+        assert "certificate.json says scores.metrics.em.mean: 1.0, its traces give 0.5" in out
+    else:
+        assert "its hash is not that of what it says" in out
+
+
+def test_a_certificate_of_other_code_is_told_apart_from_a_forged_one(tmp_path, capsys):
+    files = make_run(tmp_path, ["right"])
+    certificate = write_certificate(files.path)
+    certificate |= {"code": "of another version", "evaluator": "of another version"}
+    certificate["hash"] = hash_of(certificate)
+    (files.path / "certificate.json").write_text(json.dumps(certificate))
+    code, out = call(capsys, "certify", files.path, "--times", 1)
+    assert code == 0, out
+    assert f"{certificate['hash']}, was made by other code than this" in out
+
+
+def test_score_says_that_a_certificate_was_not_that_of_its_traces(tmp_path, capsys):
+    files = make_run(tmp_path, ["right"])
+    certificate = write_certificate(files.path)
+    kept = files.path / "certificate.json"
+    kept.write_text(json.dumps(certificate | {"refused": 1}))
+    with pytest.raises(SystemExit):
+        main(["score", str(files.path)])
+    assert "the certificate that lay there (altered) is not that of its traces" in capsys.readouterr().err
+
+
+def test_a_score_that_comes_out_differently_is_told_by_its_first_member(tmp_path, capsys):
+    files = make_run(tmp_path, ["right"])
+    trace = read_trace(files.trace_path("right", 1))
+    forged = {**trace.events[-1], "metrics": {**trace.events[-1]["metrics"], "em": 0.5}}
+    replace_events(trace.path, [trace.header, *trace.events[:-1], forged])
+    with pytest.raises(SystemExit):
+        main(["score", str(files.path)])
+    said = capsys.readouterr().err
+    assert "right.1.jsonl: a score came out differently: metrics.em: 0.5, now 1.0\n" in said

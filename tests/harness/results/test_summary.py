@@ -1,0 +1,85 @@
+"""The sums of a run: what is measured is shown and hashed nowhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.commands.score import command as score_command
+from harness.report import write_report
+from harness.results.certificate import make_certificate
+from harness.results.summary import score_run, summarise
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.scoring import BEST
+from snapshots.errors import UsageError
+from tests.support.runs import SHELF, bird_task, write_script
+
+SCORERS = "tests.support.scorers"
+
+
+def run(folder: Path, scorer: str, env: dict[str, str] | None = None) -> RunFiles:
+    folder.mkdir(exist_ok=True)
+    settings = Settings(agent=write_script(folder), contracts=(SHELF,), env=env or {})
+    tasks = [replace(bird_task(name), scorer=f"{SCORERS}:{scorer}") for name in ("right", "wrong", "silent")]
+    files = start_run(folder / "run", settings, tasks)
+    run_attempts(files.path, display=SilentDisplay())
+    return files
+
+
+def test_a_time_is_shown_and_changes_no_hash(tmp_path: Path) -> None:
+    files, again = run(tmp_path / "a", "timed"), run(tmp_path / "b", "timed")
+    one, other = summarise(files.path), summarise(again.path)
+    assert list(one.means) == ["passall5"]
+    assert one.measured["aet"].value != other.measured["aet"].value
+    assert (one.measured["aet"].all, one.measured["aet"].scored, one.measured["aet"].of) == (None, 2, 3)
+    assert make_certificate(files.path)["hash"] == make_certificate(again.path)["hash"]
+    assert "aet" not in json.dumps(make_certificate(files.path))
+    said = CliRunner().invoke(score_command, [str(files.path)]).output
+    assert f"aet {one.measured['aet'].value:.3f}, mean of 2 measured on this machine, in no hash" in said
+    told = json.loads(CliRunner().invoke(score_command, [str(files.path), "--json"]).output)
+    assert told["measured"]["aet"]["scored"] == 2
+    page = write_report(files.path).read_text(encoding="utf-8")
+    assert '<th scope="row">aet</th>' in page
+
+
+def test_two_scales_of_one_metric_make_no_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_100 = f"{SCORERS}:hundred"
+    monkeypatch.setitem(BEST, of_100, 100.0)
+    settings = Settings(agent=write_script(tmp_path), contracts=(SHELF,))
+    other = replace(bird_task("wrong"), scorer=of_100)
+    plain = replace(bird_task("right"), scorer="exact", reference="no", options={})
+    files = start_run(tmp_path / "run", settings, [plain, other])
+    run_attempts(files.path, display=SilentDisplay())
+    means = summarise(files.path).means
+    assert {name: (mean.value, mean.of) for name, mean in means.items()} == {
+        "exact (exact)": (0.0, 1),
+        f"exact ({of_100})": (80.0, 1),
+    }
+    said = CliRunner().invoke(score_command, [str(files.path)]).output
+    assert [line.split()[2:] for line in said.splitlines()[2:4]] == [["0.000", "-"], ["-", "80.000"]]
+    assert "80</td>" in write_report(files.path).read_text(encoding="utf-8")
+
+
+def test_a_scoring_that_failed_is_repeated_as_such(tmp_path: Path) -> None:
+    files = run(tmp_path, "judged", {"OPENAI_NO_JUDGE": "1"})
+    assert summarise(files.path).statuses["unparsable"] == 2
+    assert score_run(files.path) == []
+    settings, stands_on = files.manifest()
+    files.write_manifest(replace(settings, env={}), stands_on)  # now it can be scored
+    assert [(one.before["status"], one.after["status"]) for one in score_run(files.path)] == [
+        ("unparsable", "scored")
+    ] * 2
+
+
+def test_a_score_that_can_not_be_had_again_is_no_failed_scoring(tmp_path: Path) -> None:
+    files = run(tmp_path, "judged")
+    settings, stands_on = files.manifest()
+    files.write_manifest(replace(settings, env={"OPENAI_NO_JUDGE": "1"}), stands_on)
+    with pytest.raises(UsageError, match="no judge"):
+        score_run(files.path)

@@ -1,0 +1,136 @@
+"""Normalisation joins spellings of one value and nothing else."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.rubric.normalise import as_decimal, decimal_text, normalise_cell
+from harness.rubric.sidecar import FieldRule
+from harness.rubric.spelling import fold, normalise_text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  a \t b\u00a0c ", "a b c"),
+        ("\uff21\u00b5", "A\u03bc"),
+        ("[CVE-1](https://x.test/a_(b)?q=1)", "CVE-1"),
+        ('[a](https://x.test "title") b', "a b"),
+        ("**bold** and `code`", "bold and code"),
+        ("significant*", "significant"),
+        ("HLA-A*02:01", "HLA-A*02:01"),
+        ("*1/*4", "1/*4"),
+        ("[not a link]", "[not a link]"),
+        ("f(x)[i](no)", "f(x)i"),
+        ("***", ""),
+    ],
+)
+def test_text(text: str, expected: str) -> None:
+    assert normalise_text(text) == expected
+
+
+@given(
+    st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.text("[]()*`a \u00b5\uff0a", max_size=30)
+)
+def test_twice_is_once(text: str) -> None:
+    once = normalise_text(text)
+    assert normalise_text(once) == once
+    assert fold(fold(once)) == fold(once)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("decimal", "1.50", "1.5"),
+        ("decimal", "1,234,567.00", "1234567"),
+        ("decimal", "12,34", "12,34"),
+        ("decimal", "1e3", "1000"),
+        ("decimal", "-0.0", "0"),
+        ("decimal", "\u22125", "-5"),
+        ("decimal", "0.30000000000000004", "0.30000000000000004"),
+        ("decimal", "n/a", "n/a"),
+        ("decimal", "nan", "nan"),
+        ("integer", "007", "7"),
+        ("integer", "5.0", "5"),
+        ("decimal", "1.50.2", "1.50.2"),
+        ("decimal", "\u22125.0 C", "-5 C"),
+        ("date", "January 31, 2024", "2024-01-31"),
+        ("date", "31 Jan 2024", "2024-01-31"),
+        ("date", "2024/1/31", "2024-01-31"),
+        ("date", "2024年1月31日", "2024-01-31"),
+        ("date", "2024-01-31T00:00:00Z", "2024-01-31"),
+        ("date", "03/04/2024", "03/04/2024"),
+        ("date", "2024-02-30", "2024-02-30"),
+        ("id_list", "b; a,c ,a", "a; b; c"),
+        ("string", "1.50", "1.50"),
+    ],
+)
+def test_types(kind: str, text: str, expected: str) -> None:
+    assert normalise_cell(text, FieldRule(kind), False) == expected
+
+
+def test_aliases_and_case() -> None:
+    rule = FieldRule(aliases={"U.S.": "United States"})
+    assert normalise_cell("U.S.", rule, False) == "United States"
+    assert normalise_cell("u.s.", rule, False) == "u.s."
+    assert normalise_cell("u.s.", rule, True) == "united states"
+    assert normalise_cell("ab", FieldRule(uppercase=True), False) == "AB"
+
+
+def test_where_all_is_made_capitals_the_tables_hold_in_any_case() -> None:
+    rule = FieldRule(uppercase=True, aliases={"usa": "US", "United States": "us"})
+    spelled = ("usa", "USA", "US", "us", "United States", "UNITED STATES")
+    assert {normalise_cell(text, rule, False) for text in spelled} == {"US"}
+    length = FieldRule("decimal", uppercase=True, units={"km": {"to": "m", "factor": "1000"}, "m": "m"})
+    assert {normalise_cell(text, length, False) for text in ("5 km", "5 KM", "5,000 m")} == {"5000 M"}
+
+
+def test_unit_tables_are_normalised_like_cells() -> None:
+    rule = FieldRule(
+        "decimal", units={"\u00b5g/L": "ug/L", "ug/L": "ug/L", "mg/L": {"to": "ug/L", "factor": "1000"}}
+    )
+    micro = [normalise_cell(f"5.0 {unit}", rule, False) for unit in ("\u00b5g/L", "\u03bcg/L", "ug/L")]
+    assert micro == ["5 ug/L"] * 3
+    assert normalise_cell("0.005 mg/L", rule, False) == "5 ug/L"
+    assert normalise_cell("5 kg", rule, False) == "5 kg"
+    assert normalise_cell("\u00b5g/L", FieldRule(units=rule.units), False) == "ug/L"
+
+
+@pytest.mark.parametrize("text", ["1,5 mg", "12,34 mg", "1.5.2 mg"])
+def test_what_is_no_sure_number_is_not_converted(text: str) -> None:
+    rule = FieldRule("decimal", units={"mg": {"to": "ug", "factor": "1000"}})
+    assert normalise_cell(text, rule, False) == text
+    assert normalise_cell("1,234.5 mg", rule, False) == "1234500 ug"
+
+
+def test_a_unit_may_be_dropped() -> None:
+    assert normalise_cell("1,200 m", FieldRule("integer", units={"m": ""}), False) == "1200"
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=5))
+def test_a_number_keeps_its_value(value: Decimal) -> None:
+    text = decimal_text(value)
+    assert as_decimal(text) == value
+    assert decimal_text(Decimal(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["*a " * 30_000, "`" * 60_000 + "a", "[" * 50_000, "[x](" * 20_000, "9" * 60_000, "1," * 40_000]
+)
+@pytest.mark.parametrize("kind", ["string", "decimal", "date", "id_list"])
+def test_hostile_cells_take_no_time(text: str, kind: str) -> None:
+    start = time.process_time()
+    normalise_cell(text, FieldRule(kind, units={"m": {"to": "km", "factor": "0.001"}}), True)
+    assert time.process_time() - start < 0.5
+
+
+def test_conversion_keeps_every_digit() -> None:
+    rule = FieldRule("decimal", units={"m": {"to": "km", "factor": "0.001"}})
+    digits = "1234567890" * 5
+    assert normalise_cell(f"{digits} m", rule, False) == f"{digits[:-3]}.{digits[-3:].rstrip('0')} km"
+    assert normalise_cell("1e500", FieldRule("decimal"), False) == "1" + "0" * 500

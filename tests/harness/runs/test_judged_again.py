@@ -1,0 +1,103 @@
+"""What a judge said that nobody can read is asked again on request; the agent is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.agents.attempt import Attempt
+from harness.report import write_report
+from harness.results.certificate import certify, write_certificate
+from harness.results.summary import summarise
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
+from harness.trace import read_trace
+from tests.harness.commands.calling import call
+from tests.support.openai_endpoint import KEY, Asked, Endpoint
+
+ASKED: list[str] = []  # the tasks at which the agent was set
+
+
+class Teller:
+    """An agent on no tape: its second answer would be another one."""
+
+    name = "teller"
+
+    def identity(self) -> dict[str, str]:
+        """JSON for traces and certificates."""
+        return {"kind": "teller"}
+
+    async def run(self, attempt: Attempt) -> str:
+        """The right answer, at first."""
+        ASKED.append(attempt.task.id)
+        return "Alpha" if ASKED.count(attempt.task.id) == 1 else "Omega"
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """Babbles of what holds "odd" until it is told to be sensible."""
+    ASKED.clear()
+    monkeypatch.setenv("GRADER_API_KEY", KEY)
+
+    def said(asked: Asked) -> str:
+        if "odd" in asked.question and not sensible:
+            return "correct: yes or no"
+        return "correct: no" if "Omega" in asked.question else "correct: yes"
+
+    sensible: list[bool] = []
+    with Endpoint(said) as endpoint:
+        endpoint.sensible = sensible  # type: ignore[attr-defined]
+        yield endpoint
+
+
+@pytest.fixture
+def run(judge: Endpoint, tmp_path: Path) -> RunFiles:
+    """Two judged attempts, of which one judgement is none."""
+    env = {"GRADER_BASE_URL": judge.url, "GRADER_MODEL": "judge"}
+    settings = Settings(agent="tests.harness.runs.test_judged_again:Teller", contracts=(), env=env)
+    tasks = [Task(name, f"{name}?", "Alpha", "judge") for name in ("odd", "even")]
+    files = start_run(tmp_path / "run", settings, tasks)
+    run_attempts(files.path, display=SilentDisplay())
+    return files
+
+
+def test_what_judges_used_is_in_the_sums_of_the_terminal_too(run: RunFiles) -> None:
+    for name in ("odd", "even"):
+        run.trace_path(name, 1).unlink()
+    display = SilentDisplay()
+    run_attempts(run.path, display=display)
+    summary = summarise(run.path)
+    assert display.totals.tokens == summary.tokens > 0
+    assert display.totals.cost is summary.cost is None  # nobody gave a price
+
+
+def test_a_judgement_that_is_none_is_told_and_asked_again(
+    run: RunFiles, judge: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_certificate(run.path)
+    said = "f 1 of 2 attempts a judge said what can't be read (odd.1: the grader's answer has no line"
+    code, out = call(capsys, "score", run.path)
+    assert (code, f"o{said}" in out) == (0, True)
+    assert f"O{said}" in write_report(run.path).read_text().replace("&#39;", "'")
+    assert json.loads(call(capsys, "score", run.path, "--json")[1])["unjudged"][0][0] == "odd.1"
+
+    judge.sensible.append(True)  # type: ignore[attr-defined]
+    before = len(judge.requests)
+    assert run_attempts(run.path, display=SilentDisplay()) == 0  # unasked, nothing is made again
+    assert run_attempts(run.path, display=SilentDisplay(), retry_failed=True) == 1
+    assert (len(judge.requests) - before, sorted(ASKED)) == (1, ["even", "odd"])
+    trace = read_trace(run.trace_path("odd", 1))
+    assert (trace.last("answer") or {})["text"] == "Alpha"
+    assert [event["event"] for event in trace.events] == ["model", "answer", "score"]
+    assert (trace.last("score") or {})["metrics"] == {"correct": 1.0}
+    summary = summarise(run.path)
+    assert (summary.unjudged, summary.means["correct"].value, run.made_again()) == ((), 1.0, 1)
+    assert run_attempts(run.path, display=SilentDisplay(), retry_failed=True) == 0
+    assert call(capsys, "score", run.path)[0] == 0
+    del ASKED[:]
+    assert certify(run.path, times=1).holds

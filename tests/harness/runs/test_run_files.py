@@ -1,0 +1,129 @@
+"""The files of a run: names, and what is damaged or none at all."""
+
+import json
+
+import pytest
+
+from harness.results.certificate import make_certificate
+from harness.results.summary import summarise
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings, trace_name
+from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
+from snapshots.errors import DamagedInput, UsageError
+from tests.support.runs import SHELF, make_run, write_script
+
+
+def test_task_ids_make_safe_and_different_file_names():
+    assert trace_name("penguins_001", 2) == "penguins_001.2.jsonl"
+    odd = {trace_name(name, 1) for name in ("a/b", "a_b", "a b", "../a_b", ".a_b", "ä" * 300)}
+    assert len(odd) == 6
+    assert all("/" not in name and not name.startswith(".") and len(name) < 120 for name in odd)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("{}", "is no stillweb run"),
+        ('{"schema": "stillweb-run", "version": 7}', "version 7 is not known"),
+        ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "need the member 'agent'"),
+        (
+            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "x": 1}}',
+            "unknown setting 'x'",
+        ),
+        (
+            '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "limits": {"years": 1}}}',
+            "limits: .*years",
+        ),
+        *(
+            (
+                json.dumps({"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", name: value}}),
+                f"run.json: setting '{name}' must not be",
+            )
+            for name, value in {
+                "epochs": "2",
+                "agent": 7,
+                "snapshots": "s",
+                "contracts": [5],
+                "limits": None,
+            }.items()
+        ),
+    ],
+)
+def test_a_damaged_manifest_is_named(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(DamagedInput, match=message):
+        RunFiles(tmp_path).manifest()
+
+
+@pytest.mark.parametrize("line", [b"\xff\n", b"{\n", b"[" * 100_000 + b"\n"])
+def test_a_damaged_line_of_the_tasks_is_named(tmp_path, line):
+    files = make_run(tmp_path, ["right"], run=False)
+    with (files.path / "tasks.jsonl").open("ab") as file:
+        file.write(line)
+    with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: not JSON"):
+        files.tasks()
+
+
+def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
+    half = Task("half", "\ud83d?", "x", "exact")
+    settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "x"}}), contracts=(SHELF,))
+    files = start_run(tmp_path / "run", settings, [half])
+    assert run_attempts(files.path, display=SilentDisplay()) == 1
+    assert make_certificate(files.path)["scores"]["statuses"]["scored"] == 1
+    assert run_attempts(start_run(tmp_path / "run", settings, [half]).path, display=SilentDisplay()) == 0
+
+
+def test_a_directory_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(UsageError, match="is no run"):
+        summarise(tmp_path)
+    with pytest.raises(UsageError, match="is no run"):
+        run_attempts(tmp_path / "nowhere", display=SilentDisplay())
+
+
+def test_a_damaged_task_file_names_its_line(tmp_path):
+    files = make_run(tmp_path, ["a", "b"])
+    text = (files.path / "tasks.jsonl").read_text().splitlines()
+    broken = json.loads(text[1])
+    del broken["question"]
+    (files.path / "tasks.jsonl").write_text(text[0] + "\n" + json.dumps(broken) + "\n")
+    with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: field 'question' is missing"):
+        files.tasks()
+
+
+def test_a_directory_full_of_other_things_is_refused_and_left_as_it_was(tmp_path):
+    """The tasks of a person who said `-o .` were replaced by the run's own."""
+    agent = write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "tasks.jsonl").write_text("mine")
+    with pytest.raises(UsageError, match="is not empty and no run; name another directory with -o"):
+        start_run(folder, Settings(agent=agent), [Task("a", "?")])
+    assert [(one.name, one.read_text()) for one in folder.iterdir()] == [("tasks.jsonl", "mine")]
+    with pytest.raises(UsageError, match=r"tasks\.jsonl: is no directory"):
+        start_run(folder / "tasks.jsonl", Settings(agent=agent), [Task("a", "?")])
+
+
+def test_an_empty_directory_a_tape_and_a_run_killed_at_its_start_are_taken(tmp_path):
+    agent = write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
+    folder = tmp_path / "run"
+    (folder / "tape").mkdir(parents=True)
+    files = start_run(folder, Settings(agent=agent), [Task("a", "?")], rubrics={"a": {}})
+    for _ in range(2):
+        start_run(folder, Settings(agent=agent), [Task("a", "?")], rubrics={"a": {}})
+        (folder / "run.json").unlink(missing_ok=True)  # killed before it was written
+    assert files.traces.is_dir()
+
+
+def test_where_a_run_s_endpoints_are_decides_nothing(tmp_path):
+    """A judge's address has a number behind it: another port made another certificate, and no run went on."""
+    names = ["OPENAI_BASE_URL", "GRADER_BASE_URL", *(f"SGI_JUDGE_BASE_URL_{n}" for n in (1, 2, 3))]
+    hashes = []
+    for port in (1, 2):
+        env = dict.fromkeys(names, f"http://127.0.0.1:{port}/v1") | {"SGI_JUDGE_MODEL_1": "m"}
+        folder = tmp_path / str(port)
+        folder.mkdir()
+        hashes.append(make_certificate(make_run(folder, ["right"], env=env).path)["hash"])
+    assert hashes[0] == hashes[1]
+    assert Settings("x", env=env).deciding()["env"] == {"SGI_JUDGE_MODEL_1": "m"}

@@ -1,0 +1,46 @@
+"""What a program asked the gateway for, as it stands in the trace of its attempt."""
+
+from typing import Any
+
+from harness.runs.wiring import request_events
+from harness.trace import hashed_part
+
+
+def entry(seq: int, url: str, **more: Any) -> dict[str, Any]:
+    """A line of a ledger."""
+    found = {
+        "session": "a",
+        "seq": seq,
+        "key": url,
+        "method": "GET",
+        "url": url,
+        "verdict": "exact",
+        "status": 200,
+    }
+    return {**found, "capture": None, "irrelevant": False, "ambiguous": False, **more}
+
+
+def test_what_a_browser_asks_for_beside_its_page_changes_no_trace():
+    page, data = entry(0, "https://a.test/"), entry(2, "https://a.test/data")
+    icon = entry(1, "https://a.test/favicon.ico", irrelevant=True, status=404)
+    errand = entry(3, "https://update.googleapis.com/x?key=4711", irrelevant=True, verdict="miss", status=504)
+    late = [page, {**data, "seq": 1}, {**icon, "seq": 2, "ambiguous": True}]
+    first, second, none = (
+        request_events(entries) for entries in ([page, icon, data, errand], late, [page, data])
+    )
+    assert [hashed_part(event) for event in first] == [hashed_part(event) for event in second]
+    assert [hashed_part(event) for event in first] == [hashed_part(event) for event in none]
+    assert first[-1]["aside"]["irrelevant"] == [
+        {"method": "GET", "url": "https://a.test/favicon.ico", "verdict": "exact", "status": 404},
+        {
+            "method": "GET",
+            "url": "https://update.googleapis.com/x?key=4711",
+            "verdict": "miss",
+            "status": 504,
+        },
+    ]
+    assert "irrelevant" not in none[-1]["aside"]
+
+
+def test_only_what_is_irrelevant_is_no_event():
+    assert request_events([entry(0, "https://a.test/favicon.ico", irrelevant=True)]) == []

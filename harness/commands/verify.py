@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.console import print_json, progress, say_left_out
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.upkeep.leaks import Leak
@@ -45,9 +46,9 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
             click.echo(str(leak))
         if not problems:
             _say_left_out(snapshot)
-        click.echo(f"{snapshot}: {'sound' if not problems else f'{len(problems)} problems'}")
+        click.echo(f"{snapshot}: {'sound' if not problems else counted(len(problems), 'problem')}")
         if secrets and not problems:
-            click.echo(f"{snapshot}: {f'{len(leaks)} secrets' if leaks else 'no secrets'}")
+            click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
     return 3 if problems else int(bool(leaks))
 
 

@@ -113,7 +113,7 @@ class Comparison:
     @property
     def no_interval(self) -> str:
         """What stands in the place of an interval."""
-        return f"no interval over {counted(self.clusters, 'cluster')}, which takes {LEAST_CLUSTERS}"
+        return f"no interval, for it takes {LEAST_CLUSTERS} clusters and these are {self.clusters}"
 
     @property
     def told_left_out(self) -> list[str]:

@@ -85,15 +85,15 @@ class CheckReport:
     warning: str | None = None
 
     def share(self, what: str) -> float:
-        """The share of views whose `text`, `aria` or `pixels` is equal; 1 when there are no views."""
+        """The share of views whose `text`, `aria` or `pixels` is equal; 0 when there are no views, for nothing was shown."""
         if not self.views:
-            return 1.0
+            return 0.0
         equal = [view for view in self.views if view.error is None and getattr(view, what) == 1.0]
         return len(equal) / len(self.views)
 
     def passed(self, text: float = 0.98, pixels: float = 0.9) -> bool:
-        """Whether enough views agree and none failed or missed anything."""
-        whole = all(view.error is None and not view.missed for view in self.views)
+        """Whether there are views, enough of them agree, and none failed or missed anything."""
+        whole = bool(self.views) and all(view.error is None and not view.missed for view in self.views)
         return whole and self.share("text") >= text and self.share("pixels") >= pixels
 
     def rows(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from proxy.checking.check import CheckReport
 from proxy.checking.pictures import small
+from snapshots.words import counted
 
 
 @lru_cache(maxsize=512)
@@ -21,6 +22,7 @@ def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["counted"] = counted
     template = environment.from_string(
         files("proxy.checking").joinpath("check.html").read_text(encoding="utf-8")
     )

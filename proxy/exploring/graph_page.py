@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.exploring.graph import Graph, graph_uri
 from proxy.pages.steps import describe, to_yaml
 from snapshots.view import Step, View
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
@@ -227,6 +228,7 @@ def graph_page(snapshot: Snapshot, name: str) -> str:
     shown = trees(snapshot)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["yaml"] = to_yaml
+    environment.filters["counted"] = counted
     template = environment.from_string(
         files("proxy.exploring").joinpath("graph.html").read_text(encoding="utf-8")
     )

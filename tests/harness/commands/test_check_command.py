@@ -108,7 +108,7 @@ def test_without_views_nothing_is_called_equal(tmp_path: Path) -> None:
         writer.exchange(exchange("http://example.test/a", b"page", begin=0, end=1))
     done = CliRunner().invoke(command, [str(tmp_path / "snap")], standalone_mode=False)
     assert (done.return_value, "100" in done.output, "there is no view to compare" in done.output) == (
-        0,
+        1,
         False,
         True,
     )

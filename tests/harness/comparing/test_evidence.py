@@ -57,14 +57,14 @@ def test_of_few_clusters_there_is_no_interval(tmp_path: Path) -> None:
     assert result.interval is None
     assert json.loads(json.dumps(result.to_json()))["interval"] is None
     assert failed_gates(result, ["upper<0", "lower<-0.5"]) == [
-        "upper<0: no interval over 5 clusters, which takes 6",
-        "lower<-0.5: no interval over 5 clusters, which takes 6",
+        "upper<0: no interval, for it takes 6 clusters and these are 5",
+        "lower<-0.5: no interval, for it takes 6 clusters and these are 5",
     ]
     files = make_run(tmp_path, ["right"])
     outcomes = read_outcomes(files.path)
     page = tmp_path / "page.html"
     write_comparison([compare(outcomes, outcomes)], page)
-    assert "no interval over 1 cluster, which takes 6" in page.read_text()
+    assert "no interval, for it takes 6 clusters and these are 1" in page.read_text()
 
 
 def test_what_a_judge_or_scorer_failed_is_nothing_that_the_agent_earned() -> None:

@@ -71,7 +71,8 @@ def test_a_gate_that_can_fail() -> None:
     good = ViewCheck("a", "", [], 1.0, 1.0, 1.0)
     assert good.same
     assert CheckReport([good], 1.0).passed()
-    assert CheckReport([], 1.0).passed()
+    nothing = CheckReport([], 1.0)  # a gate that compared nothing holds nothing
+    assert (nothing.passed(text=0.0, pixels=0.0), nothing.share("text")) == (False, 0.0)
     for bad in (
         ViewCheck("b", "", [], 0.9, 1.0, 1.0),
         ViewCheck("b", "", [], 1.0, 1.0, 0.5),

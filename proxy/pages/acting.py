@@ -14,7 +14,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from proxy.pages.banners import button_of
 from proxy.pages.failures import Failed, Unusable, first_line
-from proxy.pages.freeze import Calm, Patience, pass_time, settle
+from proxy.pages.freeze import Calm, Patience, ask_all, pass_time, settle
 from proxy.pages.locating import locate, named
 from proxy.pages.paging import next_page_of
 from proxy.pages.steps import TARGETS
@@ -203,6 +203,7 @@ class Driver:
         """Do a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
         action, given = next(iter(step.items()))
         before = len(self.traffic.answers)
+        await ask_all(self.page, "ask()")
         try:
             calm = await getattr(self, f"_{action}")(given)
         except Failed as error:

@@ -374,7 +374,7 @@
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "held", "started", "mutations", "leaving", "tabs", "wanting", "sent", "heard"]) state[name] += known.state[name];
+      for (const name of ["pending", "held", "started", "mutations", "leaving", "tabs", "wanting", "sent", "heard", "silent"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;
@@ -384,5 +384,11 @@
     if (shownAt !== happened()) await Promise.all([show(), askWorkers({ frames: true })]);
     return saying(together(status()));
   };
-  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay, told }), enumerable: false });
+  // Something is about to be done with the page: what its sockets say from now on is of interest.
+  const ask = async () => {
+    asked_();
+    await askWorkers({ ask: true });
+    return status();
+  };
+  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay, told, ask }), enumerable: false });
 })

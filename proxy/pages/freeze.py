@@ -11,7 +11,7 @@ import asyncio
 import functools
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -20,6 +20,7 @@ from urllib.parse import quote
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.pages.documents import MOST_REDIRECTS
+from proxy.pages.listening import Listening
 from proxy.pages.traffic import WORKER, Traffic
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
@@ -35,8 +36,6 @@ ASK = 30.0  # s in which a page must answer; what it did in a call that is given
 STRIDE = (
     25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
 )
-LISTENINGS = 6  # times that streams are listened to for silence, at most
-BARE = 50  # characters of text up to which a page with streams may not have been told what to show
 ENDINGS = 200  # rounds in which a page whose time is up must have what it asked for
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
@@ -60,6 +59,7 @@ class State(TypedDict, total=False):
     asked: int
     sent: int
     heard: int
+    silent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,17 @@ class Patience:
     """How long a page is waited for.
 
     `virtual` is the page's own time granted after its last request (ms), `total` at most in one settling (ms);
-    `real` bounds the settling by this machine's clock (s); a request older than `stuck` (s) holds nothing up.
+    `real` bounds the settling by this machine's clock (s); a request older than `stuck` (s) holds nothing up, nor does a
+    message of a web socket. A page with streams that says that it is at work is waited for `busy` s while nothing comes;
+    `vain` are such signs that nothing followed.
     """
 
     virtual: float = 3000.0
     total: float = 15000.0
     real: float = 60.0
     stuck: float = 8.0
+    busy: float = 30.0
+    vain: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +234,6 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
     return calm
 
 
-_TEXT = """() => document.querySelector("iframe,frame,canvas,video,object,embed") ? null
-  : document.body ? document.body.innerText.trim().length : 0"""
-
-
-async def _bare(page: Page) -> bool:
-    """Whether a page shows no more than the names of a few buttons."""
-    try:
-        length = await page.evaluate(_TEXT)
-    except PlaywrightError:
-        return False  # it goes
-    return length is not None and length < BARE
-
-
 async def settle(page: Page, traffic: Traffic, patience: Patience | None = None) -> Calm:
     """Run the page until it rests: nothing under way, no timer due within its patience, no change in two frames.
 
@@ -254,8 +245,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     deadline = loop.time() + patience.real
     spent = since = 0.0
     loading = loop.time() + LOADING
-    rounds = settled = listened = asked = 0
-    until = 0.0  # when a page that shows next to nothing is taken as it is
+    listening = Listening(page, traffic, patience, deadline)
+    rounds = settled = asked = 0
     endings = 0  # rounds since its time is up
     ahead = 0.0  # ms to the next timer, as the page last said
     restless = f"keeps asking the network for {patience.total / 1000:g} s"
@@ -313,15 +304,11 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             continue
         if traffic.under_way(patience.stuck):
             continue
-        if traffic.streams and not after["replay"] and listened < LISTENINGS:
-            listened += 1
-            ask = functools.partial(ask_all, page, "frames()")
-            if not await traffic.silence.kept(after, ask):
-                continue
-            # what it is to show comes by the stream, from a server that is still at work
-            if await _bare(page):
-                until = until or loop.time() + patience.stuck
-                if await traffic.silence.broken(after, ask, min(until, deadline)):
-                    continue
+        recorded = bool(traffic.streams) and not after["replay"]
+        if recorded and await listening.bring(after, functools.partial(ask_all, page, "frames()")):
+            continue
         hanging, traffic.rested = traffic.hanging, traffic.navigations
-        return Calm(not hanging, spent, rounds, f"no answer from {hanging[0]}" if hanging else "")
+        reason = f"no answer from {hanging[0]}" if hanging else ""
+        if recorded:
+            reason = reason or await listening.over()
+        return Calm(not reason, spent, rounds, reason)

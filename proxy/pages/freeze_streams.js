@@ -35,27 +35,64 @@ if (config.replay && G.WebSocket) {
   });
   G.WebSocket = Frozen;
 }
-// While recording, what web sockets say is counted, so that the driver knows what is still on its way.
-const sockets = new Map(); // those that are open, and how many messages each sent and heard
+// While recording, what web sockets say is counted, so that the driver knows what is still on its way. As in replay the
+// clock stands while one opens, and until a message of the page is answered: what comes of it would come at another time
+// of the page else. How long, in real ms, a message may be without an answer: less once one like it was left without.
+const OPENING = 8000, PATIENCE = [2000, 250, 250, 0], PAUSE = 60;
+const sockets = new Map(); // those that are open: how many messages each sent and heard, and what it waits for
+const unanswered = new Map(); // what messages look like that nobody answered -> how many
+const kindOf_ = (data) => typeof data === "string" ? data.slice(0, 200).replace(/[0-9a-f-]{8,}|[0-9]+/gi, "#").slice(0, 40)
+  : `${data.byteLength === undefined ? data.size : data.byteLength}`;
+// `silent`: sockets to which something was said since the last `ask()` and that have not said a word since.
 const talk = () => {
-  const all = { sent: 0, heard: 0 };
+  const all = { sent: 0, heard: 0, silent: 0 };
   for (const [socket, count] of sockets)
     if (socket.readyState === 3) sockets.delete(socket);
-    else { all.sent += count.sent; all.heard += count.heard; }
+    else { all.sent += count.sent; all.heard += count.heard; all.silent += Number(count.asked); }
   return all;
 };
+const asked_ = () => { for (const count of sockets.values()) count.asked = count.spoken = false; };
 if (!config.replay && G.WebSocket) {
+  const wait = (count, ms, kind) => { // the clock stands
+    pending++;
+    const one = { kind, late: native.setTimeout(() => {
+      if (kind !== null) unanswered.set(kind, (unanswered.get(kind) || 0) + 1);
+      release(count, one);
+    }, ms) };
+    count.waits.add(one);
+  };
+  const release = (count, one) => {
+    if (!count.waits.delete(one)) return;
+    native.clearTimeout(one.late);
+    hop().then(() => { pending--; });
+  };
+  const over = (count) => { for (const one of [...count.waits]) release(count, one); };
+  const heard = (count) => { // others may come in its wake
+    count.heard++;
+    count.asked = false;
+    count.spoken = true;
+    native.clearTimeout(count.pause);
+    for (const one of count.waits) if (one.kind !== null) unanswered.delete(one.kind);
+    if (count.waits.size) count.pause = native.setTimeout(() => over(count), PAUSE);
+  };
   const Counted = new Proxy(G.WebSocket, { construct: (target, args, as) => {
     const socket = Reflect.construct(target, args, as === Counted ? target : as);
-    const count = { sent: 0, heard: 0 };
+    const count = { sent: 0, heard: 0, asked: false, spoken: false, waits: new Set(), pause: 0 };
     sockets.set(socket, count);
-    socket.addEventListener("message", () => { count.heard++; });
+    wait(count, OPENING, null);
+    listenTo.call(socket, "open", () => { over(count); wait(count, PATIENCE[1], null); });
+    listenTo.call(socket, "message", () => heard(count));
+    for (const end of ["close", "error"]) listenTo.call(socket, end, () => over(count));
     return socket;
   } });
   G.WebSocket.prototype.constructor = Counted;
   stand(G.WebSocket.prototype, "send", (f, self, args) => {
     const answer = Reflect.apply(f, self, args), count = sockets.get(self);
-    if (count && self.readyState === 1) count.sent++;
+    if (!count || self.readyState !== 1) return answer;
+    const kind = kindOf_(args[0]), before = unanswered.get(kind) || 0, ms = PATIENCE[Math.min(before, PATIENCE.length - 1)];
+    count.sent++;
+    if (!before && !count.spoken) count.asked = true;
+    if (ms) wait(count, ms, kind);
     return answer;
   });
   G.WebSocket = Counted;

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proxy.pages.busy import Signs
 from proxy.serving.misses import MARKED
 from proxy.wire.silence import Silence
 
@@ -49,6 +50,7 @@ class Traffic:
     blocked: bool = False  # a page wanted a service worker
     tabs: int = 0  # that the browser told of, without those that pages were known to open
     silence: Silence = field(default_factory=Silence)
+    _signs: Signs | None = None
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -81,6 +83,12 @@ class Traffic:
             await self.idle(stuck, left)  # a tab is told of when its first answer is here
             await asyncio.sleep(0.02)
         self.tabs = max(0, self.tabs - count)
+
+    def signs(self, vain: set[str]) -> Signs:
+        """What the pages say of being at work; `vain` are signs that nothing followed, wherever they were seen."""
+        if self._signs is None:
+            self._signs = Signs(vain)
+        return self._signs
 
     def _socket(self, socket: WebSocket) -> None:
         url = MARKED.sub("", socket.url)

@@ -64,6 +64,14 @@ async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.Stream
                         writer.write(b"".join(connection.send(event) for event in hello))
                     case TextMessage() if event.data == "more":
                         say("one more")
+                    case TextMessage() if event.data in ("work", "ponder", "soon"):
+                        if event.data == "work":
+                            say("begun")
+                        if event.data == "soon":
+                            await asyncio.sleep(0.3)
+                        elif said.thinking is not None:
+                            await asyncio.to_thread(said.thinking.wait, HANG)
+                        say(f"the end of {event.data}")
                     case TextMessage() if event.data == "leave":
                         writer.write(connection.send(CloseConnection(4001, "bye")))
                     case Message():

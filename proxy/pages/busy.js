@@ -1,0 +1,27 @@
+// What in a page's sight says that it is still at work: `says` in words or by its role, `moves` by turning without end.
+() => {
+  const WORDS = /^\W*(loading|running|processing|working|thinking|generating|calculating|computing|updating|refreshing|connecting|querying|searching|saving|please wait|wird geladen|lädt|chargement|cargando|caricamento|加载中|読み込み中)(?![a-z]).{0,40}(\.{2,}|…)\W*$/i;
+  const ROLES = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]):not([aria-valuetext])";
+  const drawn = (e) => e.getClientRects().length > 0 && e.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+  const named = (e, why) => `${e.localName} ${why}`.slice(0, 120);
+  const says = new Set(), moves = new Set();
+  if (/^(wait|progress)$/.test(getComputedStyle(document.documentElement).cursor) || (document.body && /^(wait|progress)$/.test(getComputedStyle(document.body).cursor)))
+    says.add("cursor");
+  for (const e of document.querySelectorAll(ROLES)) if (drawn(e)) says.add(named(e, e.getAttribute("role") || (e.localName === "progress" ? "" : "busy")));
+  for (const e of document.querySelectorAll("[aria-label],[title]"))
+    for (const name of ["aria-label", "title"]) {
+      const text = e.getAttribute(name);
+      if (text && text.length < 80 && WORDS.test(text) && drawn(e)) says.add(named(e, text));
+    }
+  const texts = document.createTreeWalker(document.body || document, NodeFilter.SHOW_TEXT);
+  for (let n = 0; n < 20000 && texts.nextNode(); n++) {
+    const node = texts.currentNode, text = node.data.trim();
+    if (text.length > 2 && text.length < 60 && WORDS.test(text) && node.parentElement && !/^(script|style|option|textarea)$/.test(node.parentElement.localName) && drawn(node.parentElement))
+      says.add(named(node.parentElement, text));
+  }
+  for (const motion of document.getAnimations ? document.getAnimations() : []) {
+    const e = motion.effect && motion.effect.target;
+    if (e && motion.playState === "running" && motion.effect.getComputedTiming().endTime === Infinity && drawn(e)) moves.add(named(e, `turning ${motion.animationName || ""}`));
+  }
+  return { says: [...says].sort(), moves: [...moves].sort() };
+}

@@ -14,7 +14,7 @@ from harness.tools.browser_files import drop, file_upload, opens_chooser
 from harness.tools.browser_reply import Reply, tab_lines
 from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import find, is_pattern, quoted, said
-from proxy.pages.freeze import pass_time, step
+from proxy.pages.freeze import begin_step, pass_time, step
 from proxy.pages.sight import STILL
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
@@ -159,6 +159,7 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
     time, text, gone = given.get("time"), given.get("text"), given.get("textGone")
     if not time and not text and not gone:
         raise Problem(said("wait_none"))
+    await begin_step(session.page, session.traffic)
     if time:
         reply.code(f"await new Promise(f => setTimeout(f, {_number(time)} * 1000));")
         await session.until_dialog(
@@ -173,6 +174,7 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
             if await session.page.get_by_text(wanted).first.is_visible() == (state == "visible"):
                 break
             await pass_time(session.page, session.traffic, 0.25, session.patience)
+            await begin_step(session.page, session.traffic)
         else:
             raise Problem(said("timeout", ms=ACTION_MS))
     reply.result(said("waited", what=text or gone or _number(time)))

@@ -6,6 +6,8 @@ the same page.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -14,7 +16,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from proxy.pages.banners import button_of
 from proxy.pages.failures import Failed, Unusable, first_line
-from proxy.pages.freeze import Calm, Patience, ask_all, pass_time, settle
+from proxy.pages.freeze import Calm, Patience, ask_all, begin_step, pass_time, settle
 from proxy.pages.locating import locate, named
 from proxy.pages.paging import next_page_of
 from proxy.pages.steps import TARGETS
@@ -127,8 +129,10 @@ class Driver:
             self._page = self.context.pages[-1]
         return calm
 
-    async def open(self, url: str) -> tuple[Response | None, Calm]:
-        """Load a URL and wait until it is quiet. Raises Failed with the network's reason."""
+    async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, Calm]:
+        """Load a URL and wait until it is quiet; not `anew`, as a step of those before. Raises Failed with the network's reason."""
+        if anew:
+            self.traffic.steps = 0
         if self._page is None:
             self._page = await self.traffic.new_page()
             self._page.set_default_timeout(ACTION_MS)
@@ -203,7 +207,7 @@ class Driver:
         """Do a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
         action, given = next(iter(step.items()))
         before = len(self.traffic.answers)
-        await ask_all(self.page, "ask()")
+        await begin_step(self.page, self.traffic)
         try:
             calm = await getattr(self, f"_{action}")(given)
         except Failed as error:
@@ -227,7 +231,7 @@ class Driver:
             url = urljoin(self.page.url, given["url"])
         except ValueError as error:
             raise Failed(f"{given['url']}: is no URL ({error})") from None
-        _, calm = await self.open(url)
+        _, calm = await self.open(url, anew=False)
         return calm
 
     async def _select(self, given: dict[str, Any]) -> None:
@@ -320,7 +324,7 @@ class Driver:
     async def _wait(self, given: dict[str, Any]) -> Calm:
         if "time" in given:
             return await pass_time(self.page, self.traffic, given["time"], self.patience)
-        for _ in range(20):  # ten seconds of the page's own time
+        for turn in range(20):  # ten seconds of the page's own time
             if "selector" in given:
                 found = self.page.locator(given["selector"])
             else:
@@ -328,11 +332,25 @@ class Driver:
             there = await found.filter(visible=True).count() > 0
             if there != ("gone" in given):
                 return await self.rest()
+            if turn == 0 and await self._spoken(found, "gone" in given):
+                continue
             await pass_time(self.page, self.traffic, 0.5, self.patience)
         what = given.get("selector") or given.get("text") or given.get("gone")
         raise Failed(
             f"{what!r} {'stays' if 'gone' in given else 'does not appear'} within 10 s of the page's time"
         )
+
+    async def _spoken(self, found: Locator, gone: bool) -> bool:
+        """Whether something that streams said while recording made it so. The page's clock stands: in replay it comes at once."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.patience.stuck
+        ask = functools.partial(ask_all, self.page, "frames()")
+        while self.traffic.streams and (state := await ask()) is not None and not state["replay"]:
+            if not await self.traffic.silence.broken(state, ask, until):
+                return False
+            if (await found.filter(visible=True).count() > 0) != gone:
+                return True
+        return False
 
     async def _scroll(self, given: dict[str, Any]) -> Calm:
         calm = Calm(True, 0.0, 0)

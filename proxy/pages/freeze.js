@@ -384,10 +384,9 @@
     if (shownAt !== happened()) await Promise.all([show(), askWorkers({ frames: true })]);
     return saying(together(status()));
   };
-  // Something is about to be done with the page: what its sockets say from now on is of interest.
-  const ask = async () => {
-    asked_();
-    await askWorkers({ ask: true });
+  // A step, the `number`th, is about to be done with the page: what its sockets say from now on is of interest.
+  const ask = async (number) => {
+    await Promise.all([goOn(number), askWorkers({ ask: number })]);
     return status();
   };
   Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay, told, ask }), enumerable: false });

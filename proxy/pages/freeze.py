@@ -200,6 +200,12 @@ async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how:
     return state
 
 
+async def begin_step(page: Page, traffic: Traffic) -> None:
+    """A step, or a wait, is about to begin: in replay, what time had brought over sockets by the next view is said now."""
+    traffic.steps += 1
+    await ask_all(page, f"ask({traffic.steps})")
+
+
 async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: Patience) -> bool:
     """Wait until the browser has told of the tabs that the page has opened, as it says; whether there are any."""
     if not state["untold"]:

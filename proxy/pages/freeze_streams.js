@@ -1,19 +1,34 @@
 // Part of freeze.js.
-// ---- streams, in replay: all that was recorded comes at once, in its order, and the clock stands until it has
+// ---- streams, in replay: all that was recorded comes at once, in its order, and the clock stands until it has. What time had
+// brought after a view was seen comes with the step that led to the next one.
+let goOn = async () => {};
 if (config.replay && G.WebSocket) {
-  const STREAM = "stillweb-stream", REST = "stillweb-rest", HANG = 45000; // real ms: on a busy machine seconds are short
+  const STREAM = "stillweb-stream", REST = "stillweb-rest", STEP = "stillweb-step ", HANG = 45000; // real ms: on a busy machine seconds are short
   const waits = new WeakMap(); // socket -> how many ends of what comes by itself are awaited
+  const talking = new Set(), say = G.WebSocket.prototype.send;
   const await_ = (socket) => { waits.set(socket, (waits.get(socket) || 0) + 1); pending++; };
   const come = (socket, all) => {
     const count = waits.get(socket) || 0, less = all ? count : Math.min(1, count);
     waits.set(socket, count - less);
     if (less) hop().then(() => { pending -= less; });
   };
+  goOn = async (number) => {
+    for (const socket of talking) {
+      if (socket.readyState === 3) talking.delete(socket);
+      if (socket.readyState !== 1) continue;
+      await_(socket);
+      say.call(socket, STEP + number);
+      native.setTimeout(() => come(socket), HANG);
+    }
+    while ([...talking].some((socket) => waits.get(socket))) await new Promise((done) => native.setTimeout(done, 2));
+    await hop();
+  };
   const Frozen = new Proxy(G.WebSocket, { construct: (target, [url, ...more], as) => {
     const full = absolute(url);
     full.search += (full.search ? "&" : "?") + STREAM;
     const socket = Reflect.construct(target, [/^(ws|http)s?:$/.test(full.protocol) ? full.href : url, ...more], as === Frozen ? target : as);
     await_(socket);
+    talking.add(socket);
     socket.addEventListener("message", (event) => {
       if (event.data !== REST) return;
       event.stopImmediatePropagation();
@@ -51,8 +66,8 @@ const talk = () => {
     else { all.sent += count.sent; all.heard += count.heard; all.silent += Number(count.asked); }
   return all;
 };
-const asked_ = () => { for (const count of sockets.values()) count.asked = count.spoken = false; };
 if (!config.replay && G.WebSocket) {
+  goOn = async () => { for (const count of sockets.values()) count.asked = count.spoken = false; };
   const wait = (count, ms, kind) => { // the clock stands
     pending++;
     const one = { kind, late: native.setTimeout(() => {

@@ -154,7 +154,7 @@ const askWorkers = async (message) => {
 const answer = async (data) => {
   await hop();
   if (data.frames) return frames();
-  if (data.ask) return ask();
+  if (data.ask) return ask(data.ask);
   if (data.drew) drawnFor();
   if (!data.ping) {
     const ran = await inTurn(() => { const ms = data.to - elapsed(); return ms >= 0 ? pass(ms, { through: data.through, whole: true }) : null; });

@@ -47,7 +47,7 @@ class Records(Protocol):
     ) -> bool:
         """Blocks until all of a session is written, `hanging` requests aside."""
 
-    def looked(self, session: str = ...) -> None:
+    def looked(self, session: str = ..., steps: int = ...) -> None:
         """A view has been seen; see `Recorder.looked`."""
 
     def said(self, session: str = ...) -> Said:
@@ -94,7 +94,8 @@ class Recording:
         if self.veil.redactor is not None:  # each answer must have been looked through for what it hands out
             await self._written()
         sight = await self.veil.look(page, with_picture=with_picture)
-        await asyncio.to_thread(self.recorder.looked, self.session)
+        steps = self.traffic.steps if self.traffic is not None else 0
+        await asyncio.to_thread(self.recorder.looked, self.session, steps)
         return sight
 
     def address(self, url: str, steps: Sequence[Step]) -> str:

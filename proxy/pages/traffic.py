@@ -44,6 +44,7 @@ class Traffic:
     ended: int = 0
     navigations: int = 0  # of those, the ones that are to bring a document
     rested: int = 0  # how many of these there were when the page last rested
+    steps: int = 0  # done since the page was loaded
     failures: list[tuple[str, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)

@@ -128,7 +128,9 @@ class Draft:
     protocol: str = "http/1.1"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
-    looked: int | None = None  # messages of a web socket when a view was first seen
+    looks: dict[int, int] = field(
+        default_factory=dict
+    )  # steps done when a view was seen -> messages of a web socket
 
     @property
     def size(self) -> int:

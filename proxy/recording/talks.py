@@ -61,8 +61,9 @@ class Talk:
             code, reason = self.close
             told = secrets.told(reason.encode()).decode() if secrets is not None else reason
             content["close"] = [code, told]
-        if draft.looked is not None:
-            content["looked"] = draft.looked
+        if draft.looks:
+            content["looked"] = next(iter(draft.looks.values()))
+            content["looks"] = [list(one) for one in draft.looks.items()]
         if self.protocol is not None:
             content["protocol"] = public(self.protocol, secrets)  # some put a token there
         return url, content

@@ -20,6 +20,7 @@ STREAM = re.compile(
     r"[?&]stillweb-stream(?=#|$)"
 )  # how freeze.js marks the streams of a page that waits for them
 REST = "stillweb-rest"  # what is said to it when nothing more comes by itself
+STEP = re.compile(r"stillweb-step (\d{1,9})")  # what such a page says before its so-manieth step
 
 
 def wanted(request: Request) -> bool:
@@ -104,6 +105,9 @@ class Socket:
                 self._heard(whole)
 
     def _heard(self, said: Said) -> None:
+        if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
+            self._say(self._player.step(int(step[1])))
+            return
         expected = self._player.expected()
         answer = self._player.client(self._url, said)
         if answer is None:

@@ -7,6 +7,7 @@ as far as the client's own messages have come; when they differ from what was re
 from __future__ import annotations
 
 import base64
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,8 @@ _JSON = (("Content-Type", "application/json"),)
 class Conversation:
     """One web socket as it was recorded. `messages` are (from the client?, what); `close` is (code, reason) or None.
 
-    `begin` is the event number of its handshake in `session`, `protocol` the subprotocol that the server chose.
+    `begin` is the event number of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are
+    (steps done, messages so far) of each view that was seen: what came by itself after one came by time.
     """
 
     url: str
@@ -36,6 +38,7 @@ class Conversation:
     messages: tuple[tuple[bool, Said], ...]
     close: tuple[int, str] | None = None
     protocol: str = ""
+    looks: tuple[tuple[int, int], ...] = ()
 
     def heard(self) -> list[int]:
         """Where the client's messages stand."""
@@ -54,13 +57,10 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
 
 def _read(value: Mapping[str, Any]) -> Conversation:
     said: list[tuple[bool, Said]] = []
-    kept = value["messages"][: value.get("looked", len(value["messages"]))]
-    later = value["messages"][len(kept) :]
-    # After the view was looked at, only an answer to the client belongs to it: what came by itself came by time.
-    heard = next((at for at, one in enumerate(later) if one["from"] == "client"), len(later))
-    for one in [*kept, *later[heard:]]:
+    for one in value["messages"]:
         what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         said.append((one["from"] == "client", what))
+    looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])  # older ones have one
     close = value.get("close")
     return Conversation(
         str(value["url"]),
@@ -69,6 +69,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         tuple(said),
         (int(close[0]), str(close[1])) if close else None,
         str(value.get("protocol", "")),
+        tuple((operator.index(steps), operator.index(at)) for steps, at in looks),
     )
 
 
@@ -115,6 +116,8 @@ class Player:
         own = known[min(turn, len(known) - 1)]
         self._alive = [own, *(one for one in known if one is not own)]
         self._at = 0  # messages of the one that leads
+        self._told = 0  # of these, since the client's last
+        self._steps = 0  # that the client has done
         self._count = 0  # of the client's messages
         self.ambiguous = False
         self.protocol = own.protocol
@@ -140,9 +143,18 @@ class Player:
             fits = doubtful
         if not fits:
             return None
+        # what time had brought before it was said
+        late = [self._turn(one, whole=True)[self._told :] for one in fits]
+        self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
         self._alive = fits
         self._count += 1
         self._at = fits[0].heard()[self._count - 1] + 1
+        self._told = 0
+        return late[0] + self._more()
+
+    def step(self, number: int) -> list[Said]:
+        """What time had brought until a view was seen after so many steps, the last of which is about to be done."""
+        self._steps = number
         return self._more()
 
     def expected(self) -> Said | None:
@@ -156,15 +168,23 @@ class Player:
         return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
 
     def _more(self) -> list[Said]:
-        """Up to the client's next message. Those of other conversations are compared."""
+        """Up to the client's next message, or to the next view. Those of other conversations are compared."""
         turns = [self._turn(one) for one in self._alive]
         if any(turn != turns[0] for turn in turns[1:]):
             self.ambiguous = True
-        self._at += len(turns[0])
-        return turns[0]
+        new = turns[0][self._told :]
+        self._told += len(new)
+        self._at += len(new)
+        return new
 
-    def _turn(self, one: Conversation) -> list[Said]:
+    def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
+        """What was said since the client's last message; not the `whole` until its next one, but to the view after its steps."""
         heard = one.heard()
         start = heard[self._count - 1] + 1 if self._count else 0
         stop = heard[self._count] if self._count < len(heard) else len(one.messages)
+        seen = [
+            (steps, at) for steps, at in one.looks if at >= start
+        ]  # none: it is an answer after all that was seen
+        if seen and not whole:
+            stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
         return [what for _, what in one.messages[start:stop]]

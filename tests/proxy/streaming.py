@@ -53,11 +53,19 @@ async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.Stream
             number += 1
             say(f"tick {number}")
 
+    async def late() -> None:
+        if said.thinking is not None:
+            await asyncio.to_thread(said.thinking.wait, HANG)
+        say("news of itself")
+
     ticks: asyncio.Task[None] | None = None
     try:
         while True:
             for event in connection.events():
                 match event:
+                    case Request() if event.target.endswith("?room=late"):
+                        writer.write(connection.send(AcceptConnection()))
+                        ticks = asyncio.ensure_future(late())
                     case Request():
                         # In one write: apart, a busy machine lets the client speak before the second one.
                         hello = [AcceptConnection(), TextMessage("welcome"), TextMessage("to the room")]

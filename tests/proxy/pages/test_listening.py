@@ -109,6 +109,27 @@ def test_the_clock_stands_while_a_socket_is_asked(tmp_path: Path) -> None:
     assert text_of(tmp_path / "s", result).endswith("the end of soon\n\n0 ticks")
 
 
+def test_what_a_server_says_of_itself_is_in_the_view_after_the_step_that_waited_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, path = threading.Event(), tmp_path / "s"
+    real = Recorder.looked
+
+    def looked(self: Recorder, *given: Any) -> None:
+        real(self, *given)
+        seen.set()
+
+    monkeypatch.setattr(Recorder, "looked", looked)
+    page = WORKING.replace("room=1", "room=late").replace(
+        'if (!e.data.startsWith("the end")) return;', "ran.textContent = `${ticks} ticks`;"
+    )
+    result = record(page, "[{wait: {text: news of itself}}]", path, seen)
+    text = text_of(path, result)
+    assert "news of itself" in text
+    with Snapshot.open(path) as snapshot:
+        assert "news" not in (snapshot.resource("text", result.views[0]) or b"").decode()
+
+
 def test_a_sign_that_nothing_follows_is_told_and_then_not_believed(tmp_path: Path) -> None:
     page = WORKING.replace("<i id=wheel>", "<p aria-label='Loading...'>of grain</p><i id=wheel>")
     profile, path = complete(Profile()), tmp_path / "s"

@@ -272,7 +272,29 @@ def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
                 [("server", "a"), ("server", "late"), ("client", "b"), ("server", "c")]]  # fmt: skip
     found = conversation({"url": "http://h/", "messages": messages, "looked": 1})
     assert found is not None
-    assert [what for _, what in found.messages] == ["a", "b", "c"]
+    player = Player([found], 0)
+    assert player.opened() == ["a"]
+    assert player.client("http://h/", "b") == ["late", "c"]  # it had come when that was said
+
+
+def test_what_time_brought_comes_with_the_step_after_which_it_was_seen() -> None:
+    texts = ["a", "at 1", "at 2", "ask", "answer", "at 4", "after all"]
+    messages = [{"from": "client" if text == "ask" else "server", "text": text} for text in texts]
+    looks = [[0, 1], [1, 2], [2, 3], [3, 5], [4, 6]]
+    found = conversation({"url": "http://h/", "messages": messages, "looked": 1, "looks": looks})
+    assert found is not None
+    player = Player([found], 0)
+    assert [player.opened(), player.step(1), player.step(2)] == [["a"], ["at 1"], ["at 2"]]
+    assert [player.step(3), player.client("http://h/", "ask")] == [[], ["answer"]]
+    assert [player.step(4), player.step(5), player.ambiguous] == [["at 4"], [], False]
+    hasty = Player([found], 0)
+    assert [hasty.opened(), hasty.step(9)] == [["a"], ["at 1", "at 2"]]
+    assert hasty.client("http://h/", "ask") == ["answer", "at 4"]
+    other = conversation({"url": "http://h/", "messages": messages[:1] + messages[3:], "looked": 1})
+    assert other is not None
+    both = Player([found, other], 0)
+    assert [both.opened(), both.client("http://h/", "ask")] == [["a"], ["at 1", "at 2", "answer"]]
+    assert both.ambiguous
 
 
 def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_path: Path) -> None:
@@ -319,6 +341,8 @@ def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_pa
         {"close": [1000]},
         {"begin": "first"},
         {"looked": "3"},
+        {"looks": [["0", 3]]},
+        {"looks": [3]},
     ],
 )
 def test_metadata_that_is_no_conversation_is_none(more: dict[str, object]) -> None:

@@ -329,8 +329,9 @@ class Matcher:
                 return None, None
             ids = self._needed(request, chosen, group)
             if ids and ("issued-value" not in ids or self._was_given(request, chosen, session)):
-                if "session-id" in ids and not group.indifferent("session-id", chosen, found):
-                    now.unsure = True  # it may be somebody else's
+                doubted = [r.id for r in group.rules(request.method) if r.doubted and r.id in ids]
+                if any(not group.indifferent(one, chosen, found) for one in doubted):
+                    now.unsure = True  # it may be somebody else's, or another version
                 return chosen, "+".join(ids)
         return None, None
 

@@ -256,6 +256,29 @@ def test_a_session_id_that_was_seen_not_to_matter_is_anybodys() -> None:
     assert (replay.last.verdict, replay.last.ambiguous) == ("rule:session-id", True)
 
 
+def test_a_time_alone_in_the_query_may_name_a_version() -> None:
+    def at(time: int, *more: str) -> Request:
+        return get(f"{A}/list?{'&'.join([*more, str(time)])}")
+
+    now = 1735689600441
+    once = matcher(
+        (at(now - 9000), html("three mills"), "s1"), (at(now - 9000, "all=1"), html("ten mills"), "s1")
+    )
+    twice = matcher(*((at(now - age), html("three mills"), "s1") for age in (9000, 8000)))
+    other = matcher(*((at(now - age), html(f"{age} mills"), "s1") for age in (9000, 8000)))
+    for over, request, text, verdict, ambiguous in (
+        (once, at(now - 9000), "three mills", "exact", False),
+        (once, at(now), "three mills", "rule:bare-time", True),
+        (once, at(now, "all=1"), "ten mills", "rule:bare-time", True),
+        (twice, at(now), "three mills", "rule:bare-time", False),  # it was seen not to matter
+        (other, at(now), "miss", "miss", False),  # and to matter
+        (other, at(now - 8000), "8000 mills", "exact", False),
+    ):
+        replay = Replay(over)
+        assert replay.ask(request) == text
+        assert (replay.last.verdict, replay.last.ambiguous) == (verdict, ambiguous)
+
+
 # Values that the site issued, and secrets.
 
 TOKENS = ["Zk3qP9xT2vLm8Rw1", "Qw8rT5yU1oPs6Lk2"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Mapping
+from email.message import Message
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,7 +21,7 @@ from proxy.serving.hub import broken_host
 from proxy.serving.ledger import Ledger
 from proxy.serving.replies import Reply
 from proxy.wire.addresses import host_of
-from snapshots.request import Request
+from snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
@@ -61,6 +62,11 @@ def body_of(reply: Reply) -> bytes:
     return reply.body if reply.pieces is None else b"".join(reply.pieces())
 
 
+def _reason(reply: Reply) -> bytes:
+    """The words of the status line."""
+    return reply.wire_head.partition(b"\r\n")[0].split(b" ", 2)[2].strip()
+
+
 def _request(method: str, url: str, headers: list[tuple[str, str]], body: bytes) -> Request:
     return Request(method.upper(), url.partition("#")[0], tuple(headers), body)
 
@@ -84,8 +90,28 @@ class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             _request(request.method, str(request.url), list(request.headers.multi_items()), body)
         )
         return httpx.Response(
-            reply.status, headers=list(reply.fields), content=body_of(reply), request=request
+            reply.status,
+            headers=list(reply.fields),
+            content=body_of(reply),
+            request=request,
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": _reason(reply)},
         )
+
+
+class _Read:
+    """What stands where urllib3 keeps the response of http.client: its header, for cookies."""
+
+    def __init__(self, fields: Headers) -> None:
+        self.msg = Message()
+        for name, value in fields:
+            self.msg[name] = value
+
+    def isclosed(self) -> bool:
+        """No connection is behind it."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def requests_adapter(answer: Answer) -> Any:
@@ -107,8 +133,11 @@ def requests_adapter(answer: Answer) -> Any:
                 body=io.BytesIO(body_of(reply)),
                 headers=HTTPHeaderDict(reply.fields),
                 status=reply.status,
+                reason=_reason(reply).decode("latin-1"),
                 preload_content=False,
                 request_method=request.method,
+                # requests takes cookies from the message that http.client has read, and from nowhere else
+                original_response=_Read(reply.fields),  # type: ignore[arg-type]
             )
             return self.build_response(request, raw)
 

@@ -174,6 +174,11 @@ def clock(draw: random.Random) -> Made:
     return tuple(Request("GET", f"{base}&{name}={draw.randint(10**12, 4 * 10**12)}") for _ in range(2))  # type: ignore[return-value]
 
 
+def clock_without_a_name(draw: random.Random) -> Made:
+    base, low = url(draw, "x=1"), draw.choice([10**12, 13 * 10**8])
+    return tuple(Request("GET", f"{base}&{draw.randint(low, low * 3 // 2)}") for _ in range(2))  # type: ignore[return-value]
+
+
 def campaign(draw: random.Random) -> Made:
     base = url(draw, "x=1")
     name = draw.choice(["utm_source", "gclid", "fbclid", "msclkid"])
@@ -389,7 +394,7 @@ Kind = Callable[[random.Random], Made]
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
-    id_of_the_request, escaped_differently, json_in_a_query, empty_query,
+    id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,

@@ -20,8 +20,10 @@ from proxy.recording.flows import (
     for_a_picture,
     is_event_stream,
     length_of,
+    never_whole,
     path_of,
 )
+from proxy.recording.held import hold
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, session_name
@@ -107,7 +109,7 @@ class RecordingAddon:
             if (flow := self._sockets.pop(key, None)) is not None:
                 self._keep_conversation(self._drafts.pop(key), flow)
                 continue
-            self._give_up(self._drafts.pop(key), "the client closed the connection", by_client=True)
+            self._left(self._drafts.pop(key), "the client closed the connection")
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
         """Keeps our own pages from being looked for in the network."""
@@ -173,12 +175,18 @@ class RecordingAddon:
         if is_event_stream(response):
             self._uncount(draft)
         length = length_of(response.headers)
-        whole = for_a_picture(flow.request, response) if length is None else length <= BUFFERED_BYTES
-        if not whole or not draft.counted:
-            draft.response_spool = Spool(self._spool_directory)
-            response.stream = draft.response_spool.tee
-        if not draft.counted:
-            _fill(draft, flow)  # it may never end, and is kept as far as it came when the recorder stops
+        picture = length is None and for_a_picture(flow.request)
+
+        def stream() -> None:
+            spool = draft.response_spool = Spool(self._spool_directory)
+            response.stream = spool.tee
+            if picture or not draft.counted:
+                _fill(draft, flow)  # it may never end, and is kept as far as it came when nobody reads it any more
+
+        if picture and draft.counted and not never_whole(response):
+            hold(flow, stream)
+        elif length is None or length > BUFFERED_BYTES or not draft.counted:
+            stream()
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """An answer is complete. What is returned is awaited before its last bytes go to the client."""
@@ -209,7 +217,10 @@ class RecordingAddon:
             draft.extra["WARC-Truncated"] = "disconnect"
             self._complete(draft, flow)
             return
-        self._give_up(draft, reason, by_client=client_left(flow, reason))
+        if client_left(flow, reason):
+            self._left(draft, reason)
+        else:
+            self._give_up(draft, reason)
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """A web socket is closed: what was said is kept, to be said again."""
@@ -225,7 +236,7 @@ class RecordingAddon:
                 continue
             if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
                 draft.looks.setdefault(steps, len(flow.websocket.messages))
-            elif draft.status and draft.response_spool is not None:
+            elif not draft.counted and draft.response_spool is not None:
                 draft.response_spool.enough = True
 
     def said(self, session: str) -> Said:
@@ -238,7 +249,7 @@ class RecordingAddon:
                 messages = list(flow.websocket.messages)
                 sent = sum(message.from_client for message in messages)
                 mine, theirs = mine + sent, theirs + len(messages) - sent
-            elif draft.status and draft.response_spool is not None:
+            elif not draft.counted and draft.response_spool is not None:
                 streamed += draft.response_spool.size
         return Said(mine, theirs, streamed)
 
@@ -262,9 +273,7 @@ class RecordingAddon:
             if (flow := self._sockets.pop(key, None)) is not None:
                 self._keep_conversation(draft, flow)
             elif draft.status:
-                draft.extra["WARC-Truncated"] = "disconnect"
-                draft.end = self._event(draft.session)
-                self._archivist.put(draft)
+                self._keep_part(draft)
             else:
                 self._give_up(draft, "the recorder was stopped before the answer was complete")
         self._drafts.clear()
@@ -284,6 +293,19 @@ class RecordingAddon:
             draft.url, f"answered before its body was whole: kept with the {sent} bytes that were sent"
         )
         self._complete(draft, flow)
+
+    def _left(self, draft: Draft, reason: str) -> None:
+        """The client broke off: of what may have no end it has seen what there was to see."""
+        if draft.status:
+            self._keep_part(draft)
+        else:
+            self._give_up(draft, reason, by_client=True)
+
+    def _keep_part(self, draft: Draft) -> None:
+        draft.extra["WARC-Truncated"] = "disconnect"
+        draft.end = self._event(draft.session)
+        self._archivist.put(draft)
+        self._touch(draft)
 
     def _give_up(self, draft: Draft, reason: str, *, by_client: bool = False) -> None:
         draft.discard()

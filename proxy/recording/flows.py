@@ -45,10 +45,16 @@ def is_event_stream(response: http.Response) -> bool:
     return kind.lower().startswith("text/event-stream")
 
 
-def for_a_picture(request: http.Request, response: http.Response) -> bool:
+def for_a_picture(request: http.Request) -> bool:
     """Whether a browser asks for a picture. It gives up one that is none (an error's page) at the first bytes of it."""
-    endless = response.headers.get("Content-Type", "").lower().startswith("multipart/")
-    return request.headers.get("Accept", "").startswith("image/") and not endless
+    asked: str = request.headers.get("Accept", "")
+    return asked.startswith("image/")
+
+
+def never_whole(response: http.Response) -> bool:
+    """Whether an answer is pictures that take each other's place, a camera's for example."""
+    kind: str = response.headers.get("Content-Type", "")
+    return kind.lower().startswith("multipart/")
 
 
 def client_left(flow: http.HTTPFlow, reason: str) -> bool:

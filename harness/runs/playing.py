@@ -27,39 +27,54 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
     limit = attempt.limits.seconds
     lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
     seconds = 3 * limit + 30 if lenient and limit else limit
+    cancelled = _cancelled()
     try:
         async with asyncio.timeout(seconds) as timer:
             with noticed(attempt.session) as attempt.behind, ended_after(seconds):
                 text: Any = await shop.agent.run(attempt)
             attempt.stop_as_before()  # quicker than the first time, it may have come to an answer
-        if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
-            return None, "error", f"the agent's answer is no text but {type(text).__name__}"
-        return text, "none" if text is None else "answered", None
-    except LimitReached as reached:
-        return None, reached.limit, str(reached)
-    except Stopped as stopped:
-        if stopped.stop.end == "error":
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # agents are foreign code; their failure is a result, told in full
+        if isinstance(error, asyncio.CancelledError | SystemExit) and _cancelled() > cancelled:
+            raise  # the run is ended, not the agent by itself
+        return _failed(attempt, error, timed_out=timer.expired())
+    if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
+        return None, "error", f"the agent's answer is no text but {type(text).__name__}"
+    return text, "none" if text is None else "answered", None
+
+
+def _cancelled() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
+
+
+def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Played:
+    """How an attempt ended whose agent raised. MissingCapability is raised again."""
+    over = (None, "seconds", f"the limit of {attempt.limits.seconds or 0:g} seconds is used up")
+    match error:
+        case LimitReached():
+            return None, error.limit, str(error)
+        case Stopped():
+            if error.stop.end == "error":
+                attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
+            return None, error.stop.end, error.stop.error
+        case TimeoutError():
+            return over if timed_out else (None, "error", f"TimeoutError: {error}")
+        case Overdue():
+            return over
+        case MissingCapability():
+            raise error  # no browser, full disk: the machine's fault, which no attempt may be scored by
+        case ModelError():
             attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
-        return None, stopped.stop.end, stopped.stop.error
-    except TimeoutError as error:
-        if timer.expired():
-            return None, "seconds", f"the limit of {limit:g} seconds is used up"
-        return None, "error", f"TimeoutError: {error}"
-    except Overdue:
-        return None, "seconds", f"the limit of {limit:g} seconds is used up"
-    except MissingCapability:
-        raise  # no browser, full disk: the machine's fault, which no attempt may be scored by
-    except ModelError as error:
-        attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
-        return None, "error", str(error)
-    except StillwebError as error:
-        return None, "error", str(error)
-    except Exception as error:  # noqa: BLE001 - agents are foreign code; their failure is a result, told in full
-        frames = "".join(traceback.format_exception(error))
-        attempt.trace.write(
-            "evidence", kind="note", text="the agent raised an exception", aside={"traceback": frames}
-        )
-        return None, "error", f"{type(error).__name__}: {error}"
+            return None, "error", str(error)
+        case StillwebError():
+            return None, "error", str(error)
+    frames = "".join(traceback.format_exception(error))
+    attempt.trace.write(
+        "evidence", kind="note", text="the agent raised an exception", aside={"traceback": frames}
+    )
+    return None, "error", f"{type(error).__name__}: {error}"
 
 
 def as_before(attempt: Attempt, before: Trace) -> Played:

@@ -36,9 +36,10 @@ from harness.task import Task, TaskSet
 from harness.trace import Trace, TraceWriter, read_trace
 from proxy.pages import running
 from snapshots import Snapshot
-from snapshots.errors import UsageError
+from snapshots.errors import StillwebError, UsageError
 
 SCORING = ("evaluator", "scorers")  # what run.json says of who scored
+_BY_SIGNAL = {128 + number for number in running.SIGNALS}  # the codes with which the command line then ends
 
 
 class NoTools:
@@ -240,6 +241,13 @@ def _make(
                 running.run(all_of_them())
             except BaseExceptionGroup as group:
                 raise _first(group) from None
+            except SystemExit as end:
+                if end.code in _BY_SIGNAL:
+                    raise
+                raise StillwebError(
+                    f"{files.path}: an agent ended the whole process from a task of its own (SystemExit: {end.code}); "
+                    "the attempts under way are lost"
+                ) from end
     return made
 
 

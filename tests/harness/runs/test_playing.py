@@ -1,0 +1,56 @@
+"""Agents of one's own may raise whatever there is: it is the end of their attempt, and of nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.agents.attempt import Limits
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
+from harness.trace import read_trace
+from tests.harness.commands.calling import call
+from tests.support.runs import SHELF
+
+RAISING = "tests.support.raising_agents:Raising"
+
+
+def begun(folder: Path, *names: str, limits: Limits | None = None) -> RunFiles:
+    """A run of these ways to end, of which nothing is made yet."""
+    settings = Settings(agent=RAISING, contracts=(SHELF,), limits=limits or Limits())
+    return start_run(folder / "run", settings, [Task(name, "Which?", "7") for name in names])
+
+
+def ends(files: RunFiles) -> dict[str, tuple[str, str]]:
+    """Makes the run; how its attempts ended, and with what error."""
+    run_attempts(files.path, display=SilentDisplay())
+    answers = {
+        task.id: read_trace(files.trace_path(task.id, 1)).last("answer") or {} for task in files.tasks()
+    }
+    return {name: (answer["end"], answer.get("error", "")) for name, answer in answers.items()}
+
+
+def test_what_is_no_exception_ends_the_attempt_and_not_the_run(tmp_path: Path) -> None:
+    names = ("exits", "exits_in_a_thread", "is_cancelled", "odd", "answers")
+    assert ends(begun(tmp_path, *names)) == {
+        "exits": ("error", "SystemExit: 0"),
+        "exits_in_a_thread": ("error", "SystemExit: 0"),
+        "is_cancelled": ("error", "CancelledError: "),
+        "odd": ("error", "Odd: of its own"),
+        "answers": ("answered", ""),
+    }
+
+
+@pytest.mark.parametrize(("name", "code"), [("exits", 1), ("exits_in_a_task", 2)])
+def test_an_agent_that_exits_leaves_no_run_that_looks_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
+) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(
+        "".join(json.dumps({"id": one, "question": "?", "answer": "7"}) + "\n" for one in (name, "answers"))
+    )
+    assert call(capsys, "run", "--tasks", tasks, "--agent", RAISING, "-o", tmp_path / "run")[0] == code

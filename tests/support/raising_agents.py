@@ -1,0 +1,53 @@
+"""Agents that end in ways that no exception of Python's own kind does, each in the way that its task is named after."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from harness.agents.attempt import Attempt
+
+
+class Odd(BaseException):
+    """Of a framework of somebody's."""
+
+
+class Raising:
+    """Answers where it is asked to do nothing else."""
+
+    name = "raising"
+
+    def identity(self) -> dict[str, Any]:
+        """JSON for traces and certificates."""
+        return {"kind": "own"}
+
+    async def run(self, attempt: Attempt) -> str:
+        """Does as the task's name says."""
+        await getattr(self, attempt.task.id)(attempt)
+        return "7"
+
+    async def answers(self, attempt: Attempt) -> None:
+        """Ends at once."""
+
+    async def exits(self, attempt: Attempt) -> None:
+        """As a program's main function does."""
+        sys.exit(0)
+
+    async def exits_in_a_thread(self, attempt: Attempt) -> None:
+        """As a program's main function does, in a thread."""
+        await asyncio.to_thread(sys.exit, 0)
+
+    async def exits_in_a_task(self, attempt: Attempt) -> None:
+        """Which no loop gives to who waits for the task."""
+        await asyncio.create_task(self.exits(attempt))
+
+    async def is_cancelled(self, attempt: Attempt) -> None:
+        """Waits for a task that it has cancelled."""
+        task = asyncio.create_task(asyncio.sleep(0))
+        task.cancel()
+        await task
+
+    async def odd(self, attempt: Attempt) -> None:
+        """Raises what is no Exception."""
+        raise Odd("of its own")

@@ -247,7 +247,9 @@ class SiteState:
             self.held[slot] = Held(value, not effect.weak, before.doubtful or doubted, history)
         else:
             doubtful = doubted or (effect.op == "~" and before.value != UNSET)
-            self.held[slot] = Held(effect.value, not effect.weak, doubtful, history)
+            # of what is weak only the value is compared
+            value = f"?{effect.value}" if doubted and effect.weak else effect.value
+            self.held[slot] = Held(value, not effect.weak, doubtful, history)
 
     def _begin_anew(self, slot: str) -> None:
         for key, sequence in list(self.counts.items()):

@@ -21,6 +21,7 @@ from snapshots.states.answers import Answers, said_by
 from snapshots.states.conditions import short
 from snapshots.states.issued import SHORTEST, find_issued, named_values
 from snapshots.states.learning import Item, path_name
+from snapshots.states.operations import refused
 from snapshots.states.plain import PLAIN_URL, clients_of
 from snapshots.states.plain import static as is_static
 from snapshots.states.senders import sender_of
@@ -225,7 +226,7 @@ class Evidence:
         if irrelevant(request):
             return
         response = self.read_response(capture)
-        if response.status >= 400:
+        if response.status >= 400 or refused(parsed, response):
             return
         touch = touch_of(request, parsed, response)
         if safe and touch.prior == "read":

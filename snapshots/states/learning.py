@@ -28,7 +28,6 @@ EACH = "each"  # a mode of resources: PUT and DELETE set, PATCH appends
 COOKIE = "cookie"  # a mode, beside set and append, for what is written by the request's own cookies
 ROUNDS = 60
 PAIRS = 3000  # contradictions looked at in a round
-TESTS = 3  # times that answers stayed the same across a weakly suspected exchange, before it is cleared
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +46,7 @@ class Item:
     static: bool = False
     plain: bool = False  # a bare redirect or an empty answer: nothing of the state shows in it
     before: int = 0  # how many changes of its line were over when it began
+    late: int = 0  # how many when none that began before its end was under way any more
     during: frozenset[str] = frozenset()  # slots being written while it was under way
     shown: frozenset[str] = frozenset()  # names of the paths where what it wrote is likeliest to show
     sender: Sender = NOBODY  # of a static one, whose request isn't read
@@ -135,11 +135,11 @@ class Recording:
             longest = max((e - b for b, e, _ in spans), default=0)
             for item in items_of:
                 item.before = bisect_left(ends, item.begin)
-                late = bisect_left(ends, item.end + longest + 1)
+                item.late = bisect_left(ends, item.end + longest + 1)
                 item.during = frozenset(
                     s
                     for e, (b, _, s) in zip(
-                        events[item.before : late], spans[item.before : late], strict=True
+                        events[item.before : item.late], spans[item.before : item.late], strict=True
                     )
                     if b < item.end and e is not item
                 )
@@ -150,13 +150,18 @@ class Recording:
         self.ops: dict[str, str] = {}
         self.shown: dict[str, set[str]] = defaultdict(set)
         rank = {STRONG: 0, WEAK: 1, READ: 2}
+        told: set[str] = set()  # slots of which a request's own text says what it does
         for line in sorted(self.events):
             for event in self.events[line]:
                 touch = event.touch
                 assert touch is not None
                 self.shown[event.slot] |= event.shown
                 old = self.priors.get(event.slot, READ)
-                self.priors[event.slot] = min(old, touch.prior, key=lambda p: rank[p])
+                if touch.told and event.slot not in told:
+                    told.add(event.slot)
+                    old = READ
+                if touch.told or event.slot not in told:
+                    self.priors[event.slot] = min(old, touch.prior, key=lambda p: rank[p])
                 known = self.ops.setdefault(event.slot, touch.op)
                 if known != touch.op:
                     self.ops[event.slot] = EACH if touch.slot.startswith("resource ") else APPEND
@@ -370,25 +375,9 @@ class Learner:
         if len(found) > 1:
             guilty = {s: m for s, m in found.items() if self.guilty[one.key, s]}
             found = guilty or {s: m for s, m in found.items() if not self.acquitted[one.key, s]} or found
-        if (
-            len(found) > 1
-        ):  # a question is the last to be suspected, and what the request itself says the first
+        # a question is the last to be suspected, and what the request itself says the first
+        if len(found) > 1:
             told = any(mode == COOKIE for mode in found.values())
             likely = (STRONG, None) if told else (STRONG, WEAK)
             found = {s: m for s, m in found.items() if self.recording.priors.get(s) in likely} or found
         return found
-
-    def neutral(self) -> frozenset[str]:
-        """The slots of weak suspicion that the recording shows to change nothing."""
-        tested: dict[str, set[str]] = defaultdict(set)
-        for key, items in self.recording.groups.items():
-            if key in self.recording.volatile or len(items) < 2:
-                continue
-            by_line: dict[str, Item] = {}
-            for item in items:
-                one = by_line.get(item.line)
-                if one is not None and one.label == item.label:
-                    for event in self.recording.between(one, item):
-                        tested[event.slot].add(f"{key} {item.begin}")
-                by_line[item.line] = item
-        return frozenset(slot for slot, tests in tested.items() if len(tests) >= TESTS)

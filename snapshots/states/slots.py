@@ -22,6 +22,7 @@ from snapshots.identity.keys import METHODS, Parsed
 from snapshots.identity.sites import site_of
 from snapshots.request import Headers, Request
 from snapshots.secrets.credentials import looks_random, secret_cookie
+from snapshots.states.operations import operations_of
 
 # How sure it is, before any evidence, that an exchange changes what is answered later.
 STRONG, WEAK, READ = "strong", "weak", "read"
@@ -55,16 +56,16 @@ _LEAVING = _words("logout signout logoff login signin logon")
 _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
-_MUTATION = re.compile(r"(?:^|\})\s*mutation\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What an exchange may write: the slot (readable), how, and how sure that is."""
+    """What an exchange may write: the slot (readable), how, and how sure that is; `told`: by the request's own text."""
 
     slot: str
     op: str
     prior: str
+    told: bool = False
 
 
 def words_of(path: str) -> frozenset[str]:
@@ -109,7 +110,9 @@ def slot_of(parsed: Parsed) -> str:
     if method_of(parsed) in ("PUT", "PATCH", "DELETE"):
         query = "" if parsed.query is None else "?" + "&".join(sorted(parsed.query))
         return f"resource {parsed.url}{query}"
-    return f"{parsed.method} {parsed.url} {' '.join(field_names(parsed))}".rstrip()
+    # one that goes by a name is the same with its text, which a server is told once
+    names = [name for operation in operations_of(parsed) for name in operation.names]
+    return f"{parsed.method} {parsed.url} {' '.join(names or field_names(parsed))}".rstrip()
 
 
 def touch_of(request: Request, parsed: Parsed, response: Response | None = None) -> Touch:
@@ -124,9 +127,10 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
         return Touch(slot, SET, STRONG)
     if method != "POST":
         return Touch(slot, APPEND, STRONG)
-    said = _graphql(parsed)
-    if said is not None:
-        return Touch(slot, op, said)
+    if operations := operations_of(parsed):
+        said = {operation.changes for operation in operations}
+        told = all(operation.text for operation in operations)
+        return Touch(slot, op, STRONG if True in said else WEAK if None in said else READ, told)
     if _callback(parsed):  # the words of its one address say nothing of what it asks
         return Touch(slot, op, READ)
     if response is None:
@@ -166,17 +170,6 @@ def _safe_prior(request: Request, parsed: Parsed, response: Response | None, wor
     # "/set?filter=x" sends the reader back to where the choice shows
     dropped = parsed.query is not None and "=" in "".join(parsed.query) and "?" not in target
     return STRONG if dropped or words & (_APPENDING | _SETTING) else READ
-
-
-def _graphql(parsed: Parsed) -> str | None:
-    """For a GraphQL body: READ where every operation is a query, else STRONG; None for anything else."""
-    if parsed.body.kind != JSON:
-        return None
-    items = parsed.body.value if isinstance(parsed.body.value, list) else [parsed.body.value]
-    texts = [str(item.get("query", "")) for item in items if isinstance(item, dict)]
-    if not texts or len(texts) != len(items) or not all("{" in text for text in texts):
-        return None
-    return STRONG if any(_MUTATION.search(t) for t in texts) else READ
 
 
 def _callback(parsed: Parsed) -> bool:

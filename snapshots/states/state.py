@@ -16,9 +16,10 @@ from snapshots.identity.sites import site_of
 from snapshots.states.coarsening import Coarsener, free_slots
 from snapshots.states.conditions import UNSET, Conditions, Effect, Sequence, short, write
 from snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
-from snapshots.states.learning import EACH, Item, Learner, Model, State, clean
+from snapshots.states.learning import EACH, Item, Learner, State, clean
 from snapshots.states.parting import Parting
-from snapshots.states.slots import APPEND, SET, WEAK, cookies_of, is_choice
+from snapshots.states.slots import APPEND, cookies_of, is_choice
+from snapshots.states.suspicion import Suspicion
 
 MANY = 6  # so many values of a slot that made no difference show that none does
 SEEN = (
@@ -86,17 +87,11 @@ class _Site:
         self.proven = coarsener.proven()
         self.commuting = coarsener.commuting()
         strong = set(self.model.modes)
-        neutral = learner.neutral()
         foreign = all(not item.capture.session for item in items)
-        self.weak = {
-            slot
-            for slot, prior in self.recording.priors.items()
-            if slot not in strong and prior == WEAK and slot not in neutral
-        }
+        self.suspicion = Suspicion(self.recording, strong)
         # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
         self.doubted = strong if foreign and not self.recording.telling else set()
         self.states = self.recording.states(self.model)
-        self.weak_states = self.recording.states(Model(dict.fromkeys(self.weak, SET)))
 
     def results(self) -> Iterable[tuple[Item, Conditions, tuple[tuple[str, str], ...]]]:
         """Each capture with its conditions and the request fields that count."""
@@ -175,8 +170,8 @@ class _Site:
                 if any(s == slot for s, _ in held):
                     mostly[slot] = frozenset({v for s, v in held if s == slot})
                     held = [(s, v) for s, v in held if s != slot]
-            for slot, value in self.weak_states[item.line][item.before]:
-                mostly.setdefault(slot, frozenset({value}))
+            for slot, values in self.suspicion.around(item).items():
+                mostly.setdefault(slot, values)
             kept = [(n, v) for name, n, v in item.sender.hashes if name not in decided]
             came = {n for n, v in kept if (n, v) in self.evidence.carried.get(item.capture.session, ())}
             during = not clean(item, self.model)
@@ -272,7 +267,7 @@ class _Site:
             return None
         mode = self.model.modes.get(slot)
         if mode is None:
-            return Effect(slot, "~", item.value, weak=True) if slot in self.weak else None
+            return Effect(slot, "~", item.value, weak=True) if slot in self.suspicion.slots else None
         if slot in self.model.forgets:
             return Effect(slot, "!")
         if mode == APPEND or (mode == EACH and item.touch.op == APPEND):

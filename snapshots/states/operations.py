@@ -1,0 +1,89 @@
+"""The operations of GraphQL that a body carries: by their text, or by what a server knows their text by.
+
+Such a name, number or hash ("persisted queries") says nothing of what it does: it may be a question or a change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from snapshots.capture import Response
+from snapshots.http.bodies import FORM, JSON
+from snapshots.identity.keys import Parsed
+
+# Members beside `variables` that name an operation: Apollo's and urql's, Relay's, those of the draft for GraphQL over HTTP.
+_NAMING = re.compile(r"id|sha256Hash|(?:doc|document|query|operation)_?(?:id|hash|name)|fb_\w+_name", re.I)
+_MUTATION = re.compile(r"(?:^|\})\s*mutation\b", re.MULTILINE)
+# How Relay's compiler has them named.
+_CONVENTION = re.compile(r"(?:Query|(Mutation))$")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation: its text, "" where it goes by its `names` alone."""
+
+    text: str
+    names: tuple[str, ...]  # `name=value`, sorted
+
+    @property
+    def changes(self) -> bool | None:
+        """Whether it is a change; None where nothing tells."""
+        if self.text:
+            return _MUTATION.search(self.text) is not None
+        told = {found[1] is not None for name in self.names if (found := _CONVENTION.search(name))}
+        return told.pop() if len(told) == 1 else None
+
+
+def operations_of(parsed: Parsed) -> tuple[Operation, ...]:
+    """The operations of a body, in order; none where it is not of GraphQL alone."""
+    body = parsed.body
+    if body.kind == FORM:
+        # what is called `query` there may be of any language
+        items: list[Any] = [{_text(p.name): _text(p.value) for p in body.value if p.name != b"query"}]
+    elif body.kind == JSON:
+        items = body.value if isinstance(body.value, list) else [body.value]
+    else:
+        return ()
+    found = [_operation(item) for item in items]
+    return tuple(one for one in found if one is not None) if None not in found else ()
+
+
+def refused(parsed: Parsed, response: Response) -> bool:
+    """Whether none of the operations of a body was begun: their answer has errors and no data (GraphQL, 7.1)."""
+    said = response.body
+    return b'"errors"' in said and b'"data"' not in said and bool(operations_of(parsed))
+
+
+def _operation(item: Any) -> Operation | None:
+    if not isinstance(item, dict):
+        return None
+    text = item.get("query")
+    text = text if isinstance(text, str) and "{" in text else ""
+    names = tuple(sorted(_names(item)))
+    by_name = names and ("variables" in item or "persistedQuery" in _members(item.get("extensions")))
+    return Operation(text, names) if text or by_name else None
+
+
+def _names(item: Mapping[str, Any]) -> Iterator[str]:
+    hashed = _members(_members(item.get("extensions")).get("persistedQuery"))
+    for name, value in (*item.items(), *hashed.items()):
+        if isinstance(value, (str, int, float)) and _NAMING.fullmatch(name):
+            yield f"{name}={value}"
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    """Those of an object, which a form has as text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,52 @@
+"""Slots that may matter, though nothing in a recording proves it: what was written there makes an answer unsure, no more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container
+
+from snapshots.states.conditions import UNSET
+from snapshots.states.learning import Item, Model, Recording
+from snapshots.states.slots import SET, WEAK
+
+TESTS = 3  # times that answers stayed the same across a suspected exchange, before it is cleared
+
+
+class Suspicion:
+    """The slots of a site that are suspected, but those in `proven`, which surely matter."""
+
+    def __init__(self, recording: Recording, proven: Container[str]) -> None:
+        self.recording = recording
+        weak = {slot for slot, prior in recording.priors.items() if prior == WEAK and slot not in proven}
+        self.slots = weak - _cleared(recording)
+        self._states = recording.states(Model(dict.fromkeys(self.slots, SET)))
+
+    def around(self, item: Item) -> dict[str, frozenset[str]]:
+        """What the slots held before an exchange: of one that was being written just then, either."""
+        found = {slot: {value} for slot, value in self._states[item.line][item.before]}
+        if not self.slots.isdisjoint(item.during):
+            for event in self.recording.events[item.line][item.before : item.late]:
+                if event.begin < item.end and event is not item and event.slot in self.slots:
+                    found.setdefault(event.slot, {UNSET}).add(event.value)
+        return {slot: frozenset(values) for slot, values in found.items()}
+
+
+def _cleared(recording: Recording) -> set[str]:
+    """The slots that a recording shows to change nothing, though another value was written there."""
+    tested: dict[str, set[str]] = defaultdict(set)
+    renewed: set[str] = set()
+    for key, items in recording.groups.items():
+        if key in recording.volatile or len(items) < 2:
+            continue
+        by_line: dict[str, Item] = {}
+        for item in items:
+            one = by_line.get(item.line)
+            if one is not None and one.label == item.label:
+                before, after = recording.written(one), recording.written(item)
+                # that it was asked itself before is no test of what it writes
+                for slot in {event.slot for event in recording.between(one, item)} - {item.slot}:
+                    tested[slot].add(f"{key} {item.begin}")
+                    if slot not in before or before[slot][0] != after[slot][0]:
+                        renewed.add(slot)
+            by_line[item.line] = item
+    return {slot for slot in renewed if len(tested[slot]) >= TESTS}

@@ -131,6 +131,7 @@ class Attempt:
     _contracts: dict[str, str] | None = None
     _asked: list[Any] = field(default_factory=list)  # the messages that a model has been sent, and its own
     _under_way: int = 0  # tool calls that an agent makes at once
+    _asking: int = 0  # model calls that it makes at once
 
     async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
         """Calls a tool and traces the call. LimitReached before a call over the limit."""
@@ -170,7 +171,7 @@ class Attempt:
         """LimitReached when no further model call is allowed; UsageError when a limit can't be kept."""
         self.stop_as_before()
         limits, spent = self.limits, self.spent
-        if limits.steps is not None and spent.steps >= limits.steps:
+        if limits.steps is not None and spent.steps + self._asking >= limits.steps:
             raise LimitReached("steps", limits.steps)
         if limits.tokens is not None:
             if spent.uncounted:
@@ -193,7 +194,11 @@ class Attempt:
         if self.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
         self.before_model()
-        reply = await self.models.chat(self.session, body)
+        self._asking += 1
+        try:
+            reply = await self.models.chat(self.session, body)
+        finally:
+            self._asking -= 1
         messages = list(body.get("messages", ()))
         known = len(self._asked) if messages[: len(self._asked)] == self._asked else 0
         request = {"digest": request_digest(body), "messages": len(messages), "new": messages[known:]}

@@ -33,6 +33,17 @@ class Twice:
         said += [*reply.items, {"role": "user", "content": "two"}]
         return (await attempt.ask({"model": "m", "messages": said})).text
 """
+AT_ONCE = """
+import asyncio
+class AtOnce:
+    name = "at-once"
+    def identity(self): return {"kind": "at-once"}
+    def model_options(self, env): return {"base_url": env["OPENAI_BASE_URL"], "key_variable": "OPENAI_API_KEY"}
+    async def run(self, attempt):
+        said = [{"model": "m", "messages": [{"role": "user", "content": str(n)}]} for n in range(9)]
+        await asyncio.gather(*map(attempt.ask, said), return_exceptions=True)
+        return "7"
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +51,8 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)[0]
     (tmp_path / "reader.py").write_text(code, encoding="utf-8")
     (tmp_path / "twice.py").write_text(TWICE, encoding="utf-8")
-    for name in ("reader", "twice"):
+    (tmp_path / "at_once.py").write_text(AT_ONCE, encoding="utf-8")
+    for name in ("reader", "twice", "at_once"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # for the processes of a repetition
@@ -82,6 +94,11 @@ def test_a_limit_of_steps_holds(tmp_path: Path) -> None:
     answer = read_trace(run(tmp_path, "twice:Twice", "7", Limits(steps=1)).trace_path("a", 1)).last("answer")
     assert answer is not None
     assert answer["end"] == "steps"
+
+
+def test_a_limit_of_steps_holds_for_calls_made_at_once(tmp_path: Path) -> None:
+    trace = read_trace(run(tmp_path, "at_once:AtOnce", "7", Limits(steps=3)).trace_path("a", 1))
+    assert len(trace.of("model")) == 3
 
 
 def test_without_a_model_client_it_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
@@ -202,7 +203,7 @@ class Attempt:
         messages = list(body.get("messages", ()))
         known = len(self._asked) if messages[: len(self._asked)] == self._asked else 0
         request = {"digest": request_digest(body), "messages": len(messages), "new": messages[known:]}
-        self._asked = [*messages, *reply.items]
+        self._asked = deepcopy([*messages, *reply.items])  # an agent may shorten its own in place
         self.model_called(
             purpose="agent", api="chat", model=body.get("model"), request=request, **reply.members()
         )

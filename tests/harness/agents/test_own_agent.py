@@ -33,6 +33,16 @@ class Twice:
         said += [*reply.items, {"role": "user", "content": "two"}]
         return (await attempt.ask({"model": "m", "messages": said})).text
 """
+SHORTENS = """
+from twice import Twice
+class Shortens(Twice):
+    async def run(self, attempt):
+        said = [{"role": "user", "content": "a long page"}]
+        reply = await attempt.ask({"model": "m", "messages": said})
+        said[0]["content"] = "(left out)"
+        said += [*reply.items, {"role": "user", "content": "two"}]
+        return (await attempt.ask({"model": "m", "messages": said})).text
+"""
 AT_ONCE = """
 import asyncio
 class AtOnce:
@@ -52,7 +62,8 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "reader.py").write_text(code, encoding="utf-8")
     (tmp_path / "twice.py").write_text(TWICE, encoding="utf-8")
     (tmp_path / "at_once.py").write_text(AT_ONCE, encoding="utf-8")
-    for name in ("reader", "twice", "at_once"):
+    (tmp_path / "shortens.py").write_text(SHORTENS, encoding="utf-8")
+    for name in ("reader", "twice", "at_once", "shortens"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # for the processes of a repetition
@@ -88,6 +99,12 @@ def test_a_conversation_is_traced_without_what_is_there_already(tmp_path: Path) 
     first, second = (event["request"] for event in trace.events if event["event"] == "model")
     assert (first["messages"], [one["content"] for one in first["new"]]) == (1, ["one"])
     assert (second["messages"], [one["content"] for one in second["new"]]) == (3, ["two"])
+
+
+def test_messages_that_were_changed_since_are_traced_again(tmp_path: Path) -> None:
+    trace = read_trace(run(tmp_path, "shortens:Shortens", "7").trace_path("a", 1))
+    second = trace.of("model")[1]["request"]["new"]
+    assert [one["content"] for one in second] == ["(left out)", "7", "two"]
 
 
 def test_a_limit_of_steps_holds(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,7 +14,7 @@ from harness.agents.retrieval import EMPTY, State, changes, state_of
 from harness.agents.threads import Behind
 from harness.task import Task
 from harness.trace import TraceWriter, canonical
-from snapshots.errors import UsageError
+from snapshots.errors import MissingCapability, UsageError
 
 Part = dict[str, Any]  # an MCP content part
 
@@ -128,6 +129,7 @@ class Attempt:
     on_change: Callable[[Attempt], None] | None = None
     behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
+    lacking: Exception | None = None  # what the machine lacked; no agent that catches it may go on without
     _state: State = field(default_factory=lambda: EMPTY)
     _contracts: dict[str, str] | None = None
     _asked: list[Any] = field(default_factory=list)  # the messages that a model has been sent, and its own
@@ -142,7 +144,8 @@ class Attempt:
         begin = time.perf_counter()
         self._under_way += 1
         try:
-            result = await self.tools.call(name, arguments)
+            with self._seen_lacking():
+                result = await self.tools.call(name, arguments)
         finally:
             self._under_way -= 1
         seconds = time.perf_counter() - begin
@@ -151,6 +154,14 @@ class Attempt:
         members = call_members(name, self._contracts.get(name), arguments, result, seconds)
         self.tool_called(id=call_id, **members)
         return result
+
+    @contextmanager
+    def _seen_lacking(self) -> Iterator[None]:
+        try:
+            yield
+        except MissingCapability as error:
+            self.lacking = error
+            raise
 
     def tool_called(self, **members: Any) -> int:
         """Writes a tool call, and the retrieval state where it changed; returns the call's number."""
@@ -197,7 +208,8 @@ class Attempt:
         self.before_model()
         self._asking += 1
         try:
-            reply = await self.models.chat(self.session, body)
+            with self._seen_lacking():
+                reply = await self.models.chat(self.session, body)
         finally:
             self._asking -= 1
         messages = list(body.get("messages", ()))

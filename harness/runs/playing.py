@@ -38,7 +38,9 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
     except BaseException as error:  # agents are foreign code; their failure is a result, told in full
         if isinstance(error, asyncio.CancelledError | SystemExit) and _cancelled() > cancelled:
             raise  # the run is ended, not the agent by itself
-        return _failed(attempt, error, timed_out=timer.expired())
+        return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
+    if attempt.lacking:
+        raise attempt.lacking
     if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
         return None, "error", f"the agent's answer is no text but {type(text).__name__}"
     return text, "none" if text is None else "answered", None
@@ -47,6 +49,19 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
 def _cancelled() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task else 0
+
+
+def _told_by(error: BaseException) -> BaseException:
+    """Of what tasks raised together that which says how the attempt ended."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    for kind in (MissingCapability, Stopped, Overdue, LimitReached, ModelError):
+        found: BaseException | None = error.subgroup(kind)
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        if found is not None:
+            return found
+    return error
 
 
 def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Played:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
 from harness.agents.attempt import Attempt
+from snapshots.errors import MissingCapability
+from tests.support.shelf_tools import PAGES
+
+PAGE = next(iter(PAGES))
 
 
 class Odd(BaseException):
     """Of a framework of somebody's."""
+
+
+async def lacking() -> None:
+    """What a tool says that has no browser to go with."""
+    raise MissingCapability("there is no browser")
 
 
 class Raising:
@@ -41,6 +51,22 @@ class Raising:
     async def exits_in_a_task(self, attempt: Attempt) -> None:
         """Which no loop gives to who waits for the task."""
         await asyncio.create_task(self.exits(attempt))
+
+    async def calls_at_once(self, attempt: Attempt) -> None:
+        """Three calls, each in a task."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(attempt.call("fetch", {"url": PAGE}))
+
+    async def has_no_browser(self, attempt: Attempt) -> None:
+        """And says nothing of it."""
+        with contextlib.suppress(Exception):
+            await attempt.call("fetch", {"url": "browser"})
+
+    async def has_no_browser_in_a_task(self, attempt: Attempt) -> None:
+        """Which is told by a group."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(lacking())
 
     async def is_cancelled(self, attempt: Attempt) -> None:
         """Waits for a task that it has cancelled."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from snapshots.errors import MissingCapability
+
 PAGES = {
     "https://shelf.example/list?year=2012&page=1": "| id | mass |\n|---|---|\n| 7 | 3,900 |\n| 9 | 3700 |\n",
     "https://shelf.example/list?year=2012&page=2": "| id | mass |\n|---|---|\n| 11 | 3650 |\n",
@@ -49,6 +51,8 @@ class ShelfSession:
         self.calls += 1
         await self.shelf.ready(self.calls)
         url = arguments["url"]
+        if url == "browser":
+            raise MissingCapability("there is no browser")
         text = PAGES.get(url)
         if text is None:
             message = {"type": "text", "text": f"Failed to fetch {url}: not recorded"}

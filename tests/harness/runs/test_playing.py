@@ -13,6 +13,7 @@ from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
 from harness.trace import read_trace
+from snapshots.errors import MissingCapability
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF
 
@@ -54,3 +55,16 @@ def test_an_agent_that_exits_leaves_no_run_that_looks_done(
         "".join(json.dumps({"id": one, "question": "?", "answer": "7"}) + "\n" for one in (name, "answers"))
     )
     assert call(capsys, "run", "--tasks", tasks, "--agent", RAISING, "-o", tmp_path / "run")[0] == code
+
+
+def test_a_limit_that_strikes_in_a_task_is_the_end(tmp_path: Path) -> None:
+    found = ends(begun(tmp_path, "calls_at_once", limits=Limits(calls=1)))
+    assert found == {"calls_at_once": ("calls", "the limit of 1 calls is used up")}
+
+
+@pytest.mark.parametrize("name", ["has_no_browser", "has_no_browser_in_a_task"])
+def test_what_the_machine_lacks_is_scored_for_no_agent_that_hides_it(tmp_path: Path, name: str) -> None:
+    files = begun(tmp_path, name)
+    with pytest.raises(MissingCapability, match="no browser"):
+        run_attempts(files.path, display=SilentDisplay())
+    assert not files.trace_path(name, 1).exists()

@@ -24,6 +24,7 @@ from proxy.pages.listening import Listening
 from proxy.pages.traffic import WORKER, Traffic
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
+from snapshots.secrets.credentials import SECRET_NAMES
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Request, Route
@@ -114,7 +115,9 @@ def script(profile: Profile, *, replay: bool = False) -> str:
 
     In `replay` streams are read to their recorded end before the clock moves.
     """
-    config = json.dumps({"start": start_of(profile), "seed": profile.seed, "replay": replay})
+    config = json.dumps(
+        {"start": start_of(profile), "seed": profile.seed, "replay": replay, "secrets": SECRET_NAMES}
+    )
     return f"{_source().rstrip()}({config});\n"
 
 

@@ -26,6 +26,8 @@ _STRONG = (
 _WEAK = r"(?:.*[-_.])?(?:token|secret|sig|signature|sid|session|session[-_.]?id|auth|jwt|credential|ticket|hmac)|jsessionid|phpsessid"
 # Form tokens come from the page that the client was just given: replacing them would part page and request.
 _NEVER = re.compile(r"csrf|xsrf|authenticity|verificationtoken|captcha|nonce|page[-_.]?token|forgot", re.I)
+# Found in a name, the whole of it, and what makes it none: for pages, whose script knows no more of secrets.
+SECRET_NAMES = (_STRONG, rf"^(?:{_WEAK})$", _NEVER.pattern)
 _strong = re.compile(_STRONG, re.I)
 _weak = re.compile(_WEAK, re.I)
 

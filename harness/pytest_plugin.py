@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from harness.testing.pytest_case import Case, Shelf
+    from harness.testing.pytest_case import Case
+    from harness.testing.shelf import Shelf
 
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # faults by the end of the test itself
@@ -51,13 +52,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Puts recorded snapshots in place."""
     shelves = config.stash.get(_SHELVES, {})
     if shelves:
-        from harness.testing.pytest_case import close_all
+        from harness.testing.shelf import close_all
 
         close_all(list(shelves.values()))
 
 
 def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
-    from harness.testing.pytest_case import Case, Shelf, read_mode
+    from harness.testing.pytest_case import Case
+    from harness.testing.shelf import Shelf, read_mode
     from snapshots.errors import StillwebError, UsageError
 
     unknown = sorted(set(marker.kwargs) - _MEMBERS)

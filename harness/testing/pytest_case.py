@@ -1,21 +1,17 @@
-"""What a test marked `snapshot` is given, and the snapshots that the tests of one process share."""
+"""What a test marked `snapshot` is given."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import ssl
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.inputs.sessions import session_of
 from harness.testing.blocking import Blocked
+from harness.testing.shelf import Shelf
 from snapshots.errors import UsageError
 from snapshots.matching.ladder import check_accept
 from snapshots.request import Request
@@ -23,112 +19,6 @@ from snapshots.words import counted
 
 if TYPE_CHECKING:
     from proxy.serving.replies import Reply
-
-MODES = ("none", "once", "new_episodes", "all", "rewrite")
-
-
-class Shelf:
-    """One snapshot (with those that lie over it) in one process: replayed, or recorded and put in place at the end."""
-
-    def __init__(self, paths: Sequence[Path], mode: str, upstream_ca: Path | None = None) -> None:
-        self.paths, self.mode = list(paths), mode
-        self.target = self.paths[-1]
-        self.recording = mode in ("new_episodes", "all", "rewrite") or (
-            mode == "once" and not self.target.exists()
-        )
-        self.sessions: set[str] = set()  # recorded anew as a whole
-        self.replayed: set[str] = set()  # of which something was answered from the snapshot as it was
-        self._upstream_ca = upstream_ca
-        self._stack = ExitStack()
-        self._snapshot: Any = None
-        self._recorder: Any = None
-        self._work = self.target.with_name(self.target.name + ".recording")
-
-    @property
-    def snapshot(self) -> Any:
-        """The snapshot as it was before this run. UsageError where there is none."""
-        if self._snapshot is None:
-            from snapshots.snapshot import Snapshot
-
-            missing = [path for path in self.paths if not path.exists()]
-            if missing:
-                raise UsageError(f"{missing[0]}: there is no snapshot; record it with --stillweb-mode=once")
-            self._snapshot = Snapshot.open(*self.paths)
-        return self._snapshot
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder of this process, writing beside the target."""
-        if self._recorder is None:
-            with warnings.catch_warnings():  # what old packages say on import is not the test's affair
-                warnings.simplefilter("ignore", DeprecationWarning)
-                from proxy.recording.recorder import Recorder
-            from snapshots.writer import Writer
-
-            if self._work.exists():
-                shutil.rmtree(self._work)
-            self._work.parent.mkdir(parents=True, exist_ok=True)
-            writer = self._stack.enter_context(Writer.open(self._work))
-            self._recorder = self._stack.enter_context(Recorder(writer, upstream_ca=self._upstream_ca))
-            self._writer = writer
-        return self._recorder
-
-    def close(self) -> None:
-        """Ends recording and puts the result in place; a snapshot that was only read is closed."""
-        if self._recorder is not None:
-            self._recorder.close()
-            if self.mode in ("all", "new_episodes") and self.target.exists():
-                self._keep_old()
-            self._stack.close()
-        if self._snapshot is not None:
-            self._snapshot.close()
-        if self._recorder is not None:
-            self._put_in_place()
-
-    def _keep_old(self) -> None:
-        """Takes over the captures of the sessions that were not recorded anew, and those of a session that used both."""
-        from snapshots.index.cdxj import capture_of
-        from snapshots.snapshot import Snapshot
-
-        recorded = filter(None, map(capture_of, self._writer.lines()))
-        anew = {(capture.session, capture.method, capture.url) for capture in recorded}
-        with Snapshot.open(self.target) as old:  # without those that it lies over
-            for capture in old.captures():
-                name = capture.session
-                kept = name in self.replayed and (name, capture.method, capture.url) not in anew
-                if kept or name not in self.sessions:
-                    self._keep(old, capture)
-
-    def _keep(self, old: Any, capture: Any) -> None:
-        from snapshots.capture import Exchange
-
-        request, response = old.read_request(capture), old.read(capture)
-        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-        self._writer.exchange(
-            Exchange(
-                request,
-                response.status,
-                response.reason,
-                response.headers,
-                response.body,
-                moment,
-                session=capture.session,
-                begin=capture.begin,
-                end=capture.end,
-                protocol=capture.protocol,
-            )
-        )
-
-    def _put_in_place(self) -> None:
-        if self.target.suffix == ".wacz":
-            from snapshots.wacz import seal
-
-            seal(self._work, self.target)
-            shutil.rmtree(self._work)
-            return
-        if self.target.exists():
-            shutil.rmtree(self.target)
-        os.replace(self._work, self.target)
 
 
 class Case:
@@ -381,17 +271,3 @@ def _near(near: Any) -> dict[str, Any]:
         "url": value.get("url", ""),
         "differs": list(value.get("differs") or ()),
     }
-
-
-def read_mode(text: str) -> str:
-    """A mode by its name. UsageError lists the names."""
-    if text not in MODES:
-        raise UsageError(f"--stillweb-mode: {text!r} is none of {', '.join(MODES)}")
-    return text
-
-
-def close_all(shelves: Sequence[Shelf]) -> None:
-    """Closes every shelf, even where one can't be."""
-    with contextlib.ExitStack() as stack:
-        for shelf in shelves:
-            stack.callback(shelf.close)

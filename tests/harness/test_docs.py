@@ -10,7 +10,7 @@ import yaml
 from harness.pytest_plugin import _MEMBERS
 from harness.results.certificate import make_certificate
 from harness.scoring.judging import Evaluator, rescore
-from harness.testing.pytest_case import MODES
+from harness.testing.shelf import MODES
 from harness.trace import _schema, read_trace
 from tests.support.runs import make_run
 

@@ -6,7 +6,8 @@ import httpx
 import pytest
 import requests
 
-from harness.testing.pytest_case import Case, Shelf
+from harness.testing.pytest_case import Case
+from harness.testing.shelf import Shelf
 from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.writer import Writer

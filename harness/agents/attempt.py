@@ -129,6 +129,7 @@ class Attempt:
     on_change: Callable[[Attempt], None] | None = None
     behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
+    over: bool = False  # what its agent left at work has no part in it any more
     lacking: Exception | None = None  # what the machine lacked; no agent that catches it may go on without
     _state: State = field(default_factory=lambda: EMPTY)
     _contracts: dict[str, str] | None = None
@@ -163,8 +164,13 @@ class Attempt:
             self.lacking = error
             raise
 
+    def _check_under_way(self) -> None:
+        if self.over:
+            raise UsageError(f"attempt {self.session} is over")
+
     def tool_called(self, **members: Any) -> int:
         """Writes a tool call, and the retrieval state where it changed; returns the call's number."""
+        self._check_under_way()
         n = self.trace.write("tool_call", **members)
         self.spent.calls += 1
         self.spent.misses += members["verdict"] == "miss"
@@ -222,12 +228,14 @@ class Attempt:
         return reply
 
     def stop_as_before(self) -> None:
-        """Stopped where the first run of this attempt was ended."""
+        """Stopped where the first run of this attempt was ended. UsageError when it is over."""
+        self._check_under_way()
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
             raise Stopped(self.stop)
 
     def model_called(self, **members: Any) -> int:
         """Writes a model call and counts what it used; returns its number."""
+        self._check_under_way()
         usage, cost = members["usage"], members.get("cost")
         self.spent.steps += 1
         self.spent.input += usage["input"]

@@ -39,6 +39,8 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
         if isinstance(error, asyncio.CancelledError | SystemExit) and _cancelled() > cancelled:
             raise  # the run is ended, not the agent by itself
         return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
+    finally:
+        attempt.over = True
     if attempt.lacking:
         raise attempt.lacking
     if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it

@@ -8,10 +8,16 @@ import sys
 from typing import Any
 
 from harness.agents.attempt import Attempt
-from snapshots.errors import MissingCapability
+from harness.scoring import Context, Score
+from harness.task import Task
+from snapshots.errors import MissingCapability, StillwebError
 from tests.support.shelf_tools import PAGES
+from tests.support.waiting import until
 
 PAGE = next(iter(PAGES))
+
+
+LEFT: list[str] = []  # the sessions whose tasks have ended
 
 
 class Odd(BaseException):
@@ -68,6 +74,20 @@ class Raising:
         async with asyncio.TaskGroup() as group:
             group.create_task(lacking())
 
+    async def leaves_a_task(self, attempt: Attempt) -> None:
+        """Which calls tools for as long as it may."""
+
+        async def calling() -> None:
+            with contextlib.suppress(StillwebError):
+                while True:
+                    await attempt.call("fetch", {"url": PAGE})
+                    await asyncio.sleep(0)
+            LEFT.append(attempt.session)
+
+        task = asyncio.create_task(calling())
+        await asyncio.sleep(0)
+        assert not task.done()
+
     async def is_cancelled(self, attempt: Attempt) -> None:
         """Waits for a task that it has cancelled."""
         task = asyncio.create_task(asyncio.sleep(0))
@@ -77,3 +97,9 @@ class Raising:
     async def odd(self, attempt: Attempt) -> None:
         """Raises what is no Exception."""
         raise Odd("of its own")
+
+
+def until_left(task: Task, answer: str | None, context: Context) -> Score:
+    """A scorer that waits for the task that the agent left."""
+    assert until(lambda: f"{task.id}/1" in LEFT)
+    return Score({"right": 1.0})

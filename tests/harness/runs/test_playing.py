@@ -68,3 +68,12 @@ def test_what_the_machine_lacks_is_scored_for_no_agent_that_hides_it(tmp_path: P
     with pytest.raises(MissingCapability, match="no browser"):
         run_attempts(files.path, display=SilentDisplay())
     assert not files.trace_path(name, 1).exists()
+
+
+def test_what_an_agent_leaves_at_work_has_no_part_in_its_trace(tmp_path: Path) -> None:
+    task = Task("leaves_a_task", "Which?", "7", "tests.support.raising_agents:until_left")
+    files = start_run(tmp_path / "run", Settings(agent=RAISING, contracts=(SHELF,)), [task])
+    run_attempts(files.path, display=SilentDisplay())
+    trace = read_trace(files.trace_path(task.id, 1))
+    assert (trace.last("score") or {})["status"] == "scored"
+    assert len(trace.of("tool_call")) <= 1

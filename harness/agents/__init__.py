@@ -8,6 +8,7 @@ A YAML file names its kind in the member `agent`. An import path gives an `Agent
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,6 +60,18 @@ def load_agent(spec: str, **options: Any) -> Agent:
             f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
         )
     return _from_import(kind, rest, options)
+
+
+def identity_of(agent: Agent) -> dict[str, Any]:
+    """What an agent says it is, as the run's files hold it: a tuple is a list there. UsageError for what is no JSON object."""
+    said: Any = agent.identity()
+    try:
+        kept = json.loads(json.dumps(said, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"agent {agent.name}: its identity is no JSON: {error}") from error
+    if not isinstance(kept, dict):
+        raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(said).__name__}")
+    return kept
 
 
 def _from_file(path: Path, options: dict[str, Any]) -> Agent:

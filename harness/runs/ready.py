@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.agents import Agent
+from harness.agents import Agent, identity_of
 from harness.agents.command import CommandAgent
 from harness.runs.run_files import Settings
 from harness.runs.workshop import agent_of, judge_endpoints
@@ -59,7 +59,7 @@ def _program(agent: Agent, settings: Settings) -> None:
 
 def _prices(agent: Agent, settings: Settings) -> None:
     if settings.limits.money is not None:
-        model = agent.identity().get("model")
+        model = identity_of(agent).get("model")
         if model is not None and model not in settings.prices:
             raise UsageError(f"--max-money: --prices has none for {model!r}, so that no limit could be kept")
 

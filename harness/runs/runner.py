@@ -11,13 +11,14 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, chdir
 from dataclasses import replace
 from functools import partial
 from math import fsum
 from pathlib import Path
 from typing import Any
 
+from harness.agents import identity_of
 from harness.agents.attempt import Attempt
 from harness.agents.threads import Threads
 from harness.inputs.sessions import session_of
@@ -112,7 +113,7 @@ def _move(files: RunFiles, settings: Settings) -> None:
     _, stands_on = files.manifest()
     now: dict[str, Any] = {}
     if "agent" in stands_on:
-        now["agent"] = agent_of(settings).identity()
+        now["agent"] = identity_of(agent_of(settings))
     if stands_on.get("snapshot") is not None:
         with Snapshot.open(*settings.snapshots) as snapshot:
             now["snapshot"] = snapshot.id
@@ -215,6 +216,7 @@ def _make(
     shown: Display,
     embedder: Any,
 ) -> int:
+    files = RunFiles(files.path.absolute())  # an agent may go to another directory
     made = 0
 
     def done(outcome: Outcome) -> None:
@@ -234,7 +236,7 @@ def _make(
         tape = files.tape(settings)
         gather(tape)  # of an earlier run on several machines that was killed
         check_ready([task for task in files.tasks() if task.id in wanted], settings, tape)
-    with shown:
+    with shown, chdir("."):
         shown.begin(len(jobs))
         if jobs:
             try:
@@ -269,7 +271,7 @@ def note_foundations(shop: Workshop) -> None:
         **before,
         "snapshot": shop.snapshot_id,
         "contracts": contracts_hash(specs),
-        "agent": shop.agent.identity(),
+        "agent": identity_of(shop.agent),
         **scoring_hashes(shop.tasks.values()),
         **{name: before[name] for name in SCORING if name in before},
         "code": code_hash(),
@@ -353,7 +355,7 @@ def _write_header(trace: TraceWriter, shop: Workshop, task: Task, number: int, s
         attempt=number,
         session=session,
         snapshot=shop.snapshot_id,
-        agent=shop.agent.identity(),
+        agent=identity_of(shop.agent),
         contracts=list(shop.settings.contracts),
         scoring=shop.evaluator.settings(),
         aside={"started": time.time()},

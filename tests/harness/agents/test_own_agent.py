@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.agents.attempt import Attempt, Limits
-from harness.results.certificate import certify
+from harness.results.certificate import certify, write_certificate
 from harness.results.summary import summarise
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
@@ -43,6 +43,20 @@ class Shortens(Twice):
         said += [*reply.items, {"role": "user", "content": "two"}]
         return (await attempt.ask({"model": "m", "messages": said})).text
 """
+PLAIN = """
+import os
+class Tupled:
+    name = "tupled"
+    def identity(self): return {"kind": "tupled", "tools": ("a", "b"), "layers": {1: "x"}}
+    async def run(self, attempt): return "7"
+class Unnamed(Tupled):
+    def identity(self): return {"kind": {"a", "b"}}
+class Goes(Tupled):
+    async def run(self, attempt):
+        os.makedirs("elsewhere", exist_ok=True)
+        os.chdir("elsewhere")
+        return "7"
+"""
 AT_ONCE = """
 import asyncio
 class AtOnce:
@@ -63,7 +77,8 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "twice.py").write_text(TWICE, encoding="utf-8")
     (tmp_path / "at_once.py").write_text(AT_ONCE, encoding="utf-8")
     (tmp_path / "shortens.py").write_text(SHORTENS, encoding="utf-8")
-    for name in ("reader", "twice", "at_once", "shortens"):
+    (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
+    for name in ("reader", "twice", "at_once", "shortens", "plain"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # for the processes of a repetition
@@ -116,6 +131,36 @@ def test_a_limit_of_steps_holds(tmp_path: Path) -> None:
 def test_a_limit_of_steps_holds_for_calls_made_at_once(tmp_path: Path) -> None:
     trace = read_trace(run(tmp_path, "at_once:AtOnce", "7", Limits(steps=3)).trace_path("a", 1))
     assert len(trace.of("model")) == 3
+
+
+def test_an_identity_that_files_hold_otherwise_goes_on(tmp_path: Path) -> None:
+    files = run(tmp_path, "plain:Tupled", "7")
+    write_certificate(files.path)
+    files.trace_path("a", 1).unlink()
+    start_run(files.path, files.manifest()[0], files.tasks())
+    assert run_attempts(files.path) == 1
+    assert write_certificate(files.path)["agent"] == {
+        "kind": "tupled",
+        "tools": ["a", "b"],
+        "layers": {"1": "x"},
+    }
+
+
+def test_an_identity_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"agent tupled: its identity is no JSON: .*set"):
+        run(tmp_path, "plain:Unnamed", "7")
+
+
+def test_an_agent_that_goes_elsewhere_leaves_the_run_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(agent="plain:Goes", contracts=(SHELF,))
+    tasks = [Task(name, "Which?", "7") for name in ("a", "b", "c")]
+    files = start_run(Path("run"), settings, tasks)
+    assert run_attempts(files.path) == 3
+    assert summarise(files.path).statuses["scored"] == 3
+    assert Path.cwd() == tmp_path
 
 
 def test_without_a_model_client_it_is_told(tmp_path: Path) -> None:

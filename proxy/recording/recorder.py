@@ -23,6 +23,7 @@ from proxy.clients import client_environment, run_command
 from proxy.recording.addon import RecordingAddon
 from proxy.recording.archiving import Archivist, Writes
 from proxy.recording.breaking import BreakingAddon
+from proxy.recording.endings import endings
 from proxy.recording.held import held
 from proxy.recording.hooking import hooks_at_once
 from proxy.recording.lost import Lost
@@ -292,7 +293,16 @@ class Recorder(Proxied):
         try:
             complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
             refused = mended(lambda words: self._failed("client", words))
-            with without_self_checks(), hooks_at_once(), held(), refused, mended_h2(), retrying(), complaints:
+            with (
+                without_self_checks(),
+                hooks_at_once(),
+                held(),
+                endings(),
+                refused,
+                mended_h2(),
+                retrying(),
+                complaints,
+            ):
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)

@@ -1,8 +1,8 @@
 """SGI-Bench, wet experiment: a protocol in pseudo-code against a reference protocol. No judge.
 
 Sequence similarity = 1 - inversions / (n(n-1)/2), parameter accuracy = 1 - errors / max(len), final = their mean.
-Official: action names are compared as text at the same positions, so ABC against XYZ is 1; unequal lengths give 0.
-Fixed: by the actions' ranks in the reference; actions that one side lacks cost the pairs they would be in.
+Official: action names are compared as text at the same positions, so ABC against XYZ is 1; unequal lengths give 0; a
+step without parameters is read with the one after it. Fixed: by the actions' ranks in the reference; actions that one side lacks cost the pairs they would be in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.scoring import Context, Score, unscored
 from harness.scoring.sgi_common import Both, extract_final_answer, score_of
 from harness.task import Task
 
-_HEAD = re.compile(r"(\w+)\s*=\s*<([^>]+)>\(")
+_HEAD = re.compile(r"(\w+)\s*=\s*<([^>]+)>\((\s*)")
 _END = re.compile(r"\n\s*\)\s*$", re.M)  # a closing bracket on a line of its own
 _PARAMETER = re.compile(r"(\w+)\s*=\s*(.*)", re.S)
 
@@ -30,17 +30,21 @@ class Step:
     inputs: dict[str, str]
 
 
-def parse_steps(text: str) -> list[Step]:
-    """The steps of a protocol, in order. What isn't a step is passed over; a step never closed is none."""
+def parse_steps(text: str, *, faithful: bool = False) -> list[Step]:
+    """The steps of a protocol, in order. What isn't a step is passed over; a step never closed is none.
+
+    Faithful: a step without parameters goes on to the next one's bracket, as the official pattern reads it.
+    """
     steps: list[Step] = []
     place = 0
     while head := _HEAD.search(text, place):
-        end = _END.search(text, head.end())
+        # The official pattern takes all white space behind the head first, the line break of its own bracket too.
+        end = (_END.search(text, head.end()) if faithful else None) or _END.search(text, head.start(3))
         if end is None:
             # None of the heads from here on is closed.
             break
         inputs: dict[str, str] = {}
-        for line in text[head.end() : end.start()].split("\n"):
+        for line in text[head.start(3) : end.start()].split("\n"):
             found = _PARAMETER.fullmatch(line.strip())
             if found:
                 value = found[2].strip()
@@ -121,19 +125,28 @@ def score_wet(task: Task, answer: str | None, context: Context) -> Score:
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
     inside = extract_final_answer(answer)
-    gold = parse_steps(task.reference["answer"])
-    predicted = parse_steps(answer if inside is None else inside)
-    detail = {"steps": len(predicted), "reference_steps": len(gold)}
+    text = answer if inside is None else inside
+    gold, predicted = parse_steps(task.reference["answer"]), parse_steps(text)
     if not gold and not predicted:
         reason = "neither reference nor answer has a step; the official scorer divides by 0"
         return unscored(task, "unparsable", reason, fault="reference")
-    names = [[step.action for step in steps] for steps in (gold, predicted)]
-    accuracy = parameter_accuracy(gold, predicted)
-    official, fixed = sequence_official(*names), sequence_fixed(*names)
+    as_read = parse_steps(task.reference["answer"], faithful=True), parse_steps(text, faithful=True)
+    shown = as_read if context.mode == "faithful" else (gold, predicted)
+    detail = {"steps": len(shown[1]), "reference_steps": len(shown[0])}
+    accuracy, exact = parameter_accuracy(*as_read), parameter_accuracy(gold, predicted)
+    official, fixed = (
+        sequence_official(*map(_actions, as_read)),
+        sequence_fixed(_actions(gold), _actions(predicted)),
+    )
     why = "the official scorer compares names as text at equal positions; fixed uses ranks in the reference"
+    swallowed = "the official scorer reads a step without parameters and the next one as one"
     metrics = {
-        "final": Both((official + accuracy) / 2, (fixed + accuracy) / 2, why),
+        "final": Both((official + accuracy) / 2, (fixed + exact) / 2, why),
         "sequence_similarity": Both(official, fixed, why),
-        "parameter_accuracy": Both(accuracy, accuracy),
+        "parameter_accuracy": Both(accuracy, exact, swallowed),
     }
     return score_of(metrics, context, "scored", detail, [])
+
+
+def _actions(steps: list[Step]) -> list[str]:
+    return [step.action for step in steps]

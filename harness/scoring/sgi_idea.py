@@ -12,6 +12,7 @@ from harness.scoring import sgi_idea_formulas as formulas
 from harness.scoring.embeddings import load_embedder
 from harness.scoring.sgi_common import Both, ask, json_part, need_judge, prompt, score_of, variable
 from harness.scoring.sgi_idea_formulas import DIMENSIONS
+from harness.scoring.sgi_idea_text import official_reading
 from harness.task import Task
 
 ATTEMPTS = 5  # how often a judge is asked again whose answer can't be read
@@ -58,21 +59,26 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     """Metrics final and the four dimensions, each 0..100: (objective·10 + subjective)/2, final their mean.
 
     Subjective is 100 for a win, else 0, by SGI_JUDGE_MODEL_1..3 at temperature 0.1, each asked in both positions.
-    A vote that stays unreadable after five askings is not cast, and named; fixed gives no value to a dimension that
+    Faithful reads an answer that is not JSON as the official scorer does, by its sections; the judges see what the mode
+    reads. A vote that stays unreadable after five askings is not cast, and named; fixed gives no value to a dimension that
     the missing votes could have won.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
     embedder = context.embedder or load_embedder(variable(context, "SGI_EMBEDDING_MODEL"))
     judge = need_judge(task, context)
-    idea = parse_idea(answer)
-    problems = [] if idea is not None else ["the answer holds no JSON object; faithful scores an empty idea"]
-    sections = idea or {}
+    idea, official = parse_idea(answer), official_reading(answer)
+    problems = []
+    if idea is None:
+        problems.append(
+            "the answer holds no JSON object; faithful scores what the official patterns find in it"
+        )
+    sections = {"faithful": official if isinstance(official, dict) else {}, "fixed": idea or {}}
     record: Mapping[str, Any] = task.reference
     objective = {
-        mode: _objective(embedder, sections, record, mode == "faithful") for mode in ("faithful", "fixed")
+        mode: _objective(embedder, read, record, mode == "faithful") for mode, read in sections.items()
     }
-    votes, ballots = _vote(task, judge, _judges(context), sections, record, problems)
+    votes, ballots = _vote(task, judge, _judges(context), sections[context.mode], record, problems)
     subjective = {name: 100.0 if formulas.verdict(name, votes[name]) == "win" else 0.0 for name in DIMENSIONS}
     dimensions = {
         mode: {name: (values[name] * 10 + subjective[name]) / 2 for name in DIMENSIONS}
@@ -85,6 +91,8 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "feasibility": "official sorts steps as text and ignores their order",
         "final": "the mean of the four",
     }
+    if sections["faithful"] != sections["fixed"]:
+        whys = dict.fromkeys(whys, "the official scorer reads scraps of an answer that is not JSON alone")
     metrics = {}
     missing = 2 * len(_judges(context)) - len(ballots)
     undecided = {

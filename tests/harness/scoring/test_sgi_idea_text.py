@@ -1,0 +1,74 @@
+"""What the official scorer of ideas reads of an answer that is not JSON alone, and what it makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.scoring import Context, Score, score
+from harness.scoring.sgi_idea_text import official_reading
+from harness.task import Task
+from tests.harness.scoring.standins import Answers, Words
+from tests.harness.scoring.test_sgi import BALLOT, RECORD
+
+SECTIONS = {
+    "Idea": "alpha beta, warmed by \\(\\alpha\\)",
+    "ImplementationSteps": {"1": "mix", "2": "heat"},
+    "ImplementationOrder": ["1-2"],
+    "Dataset": "plates",
+    "EvaluationMetrics": {"growth": "grams"},
+    "ExpectedOutcome": "less",
+}
+
+
+def scored(answer: str, mode: Any = "faithful") -> tuple[Score, Answers]:
+    judge = Answers(BALLOT.replace("%s", "A"))
+    task = Task("i", "?", RECORD, "sgi-idea-generation")
+    return score(task, answer, Context(judge=judge, embedder=Words(), mode=mode)), judge
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Here it is:\n" + json.dumps(SECTIONS),
+        json.dumps(SECTIONS).replace(
+            "\\\\", "\\"
+        ),  # a formula's backslash, which JSON has no such escape for
+        "```json\n" + json.dumps(SECTIONS, indent=2)[:-1] + ",}\n```",
+        "1. Idea: alpha beta, warmed by \\(\\alpha\\)\n2. Implementation Steps: {'1': 'mix', '2': 'heat'}\n"
+        "3. Implementation Order: ['1-2']\n4. Dataset: plates\n5. Evaluation Metrics: 'growth': 'grams'\n"
+        "6. Expected Outcome: less\n",
+    ],
+    ids=["prose", "backslash", "comma", "headings"],
+)
+def test_sections_of_what_is_not_json_alone(answer: str) -> None:
+    read = official_reading(answer)
+    assert read == SECTIONS | {"Idea": read["Idea"]}
+    assert read["Idea"].startswith("alpha beta, warmed by \\")
+    got, judge = scored(answer)
+    assert got.detail["objective"]["feasibility"] == pytest.approx(10)
+    assert "Idea: alpha beta" in judge.calls[0][0]
+
+
+def test_a_text_ends_at_the_first_quote_of_any_kind_as_the_official_pattern_has_it() -> None:
+    answer = 'Sure! {"Idea": "alpha beta don\'t gamma", "ImplementationSteps": {"1": "it\'s hot"}}'
+    assert official_reading(answer) == {"Idea": "alpha beta don", "ImplementationSteps": {"1": "it"}}
+    got, judge = scored(answer, "fixed")
+    assert "don't gamma" in judge.calls[0][0]  # fixed takes the object amid the prose
+    why = {entry["metric"]: entry["why"] for entry in got.detail["differs"]}
+    assert "not JSON alone" in why["effectiveness"]
+
+
+def test_json_is_taken_as_it_is_and_prose_has_no_sections() -> None:
+    assert official_reading(json.dumps(SECTIONS)) == SECTIONS
+    assert official_reading("```\n[1]\n```") == [1]
+    assert official_reading("I'd rather not.") == {}
+    assert official_reading("[" * 100_000) == {}
+    assert official_reading("1. Idea" + "\n" * 30_000) == {}
+
+
+def test_headings_without_a_text_between() -> None:
+    assert official_reading("1. Idea:\n2. Implementation Steps") == {"Idea": ""}
+    assert official_reading("1. Idea\n\n\n2. x") == {"Idea": ""}

@@ -91,7 +91,11 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "feasibility": "official sorts steps as text and ignores their order",
         "final": "the mean of the four",
     }
-    if sections["faithful"] != sections["fixed"]:
+    failed = not isinstance(official, dict) or not isinstance(official.get("Idea", ""), str | list | dict)
+    if failed:
+        dimensions["faithful"] = dict.fromkeys(DIMENSIONS, 0.0)
+        whys = dict.fromkeys(whys, "the official scorer fails where the idea is no text, and counts 0")
+    elif sections["faithful"] != sections["fixed"]:
         whys = dict.fromkeys(whys, "the official scorer reads scraps of an answer that is not JSON alone")
     metrics = {}
     missing = 2 * len(_judges(context)) - len(ballots)
@@ -145,7 +149,7 @@ def _objective(
         "effectiveness": formulas.effectiveness(embedder, record["keywords" + kept], text),
         "novelty": novelty,
         "detailedness": formulas.detailedness(
-            10.0 if faithful else formulas.completeness(idea),
+            formulas.completeness_official(idea) if faithful else formulas.completeness(idea),
             formulas.repetition(embedder, text),
             formulas.length_penalty(len(text)),
         ),

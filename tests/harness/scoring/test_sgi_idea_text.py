@@ -72,3 +72,20 @@ def test_json_is_taken_as_it_is_and_prose_has_no_sections() -> None:
 def test_headings_without_a_text_between() -> None:
     assert official_reading("1. Idea:\n2. Implementation Steps") == {"Idea": ""}
     assert official_reading("1. Idea\n\n\n2. x") == {"Idea": ""}
+
+
+@pytest.mark.parametrize("answer", ["```json\n[1]\n```", "3", '{"Idea": null}', '{"Idea": 3}'])
+def test_where_the_official_scorer_fails_it_counts_0(answer: str) -> None:
+    got, _ = scored(answer)
+    assert set(got.metrics.values()) == {0}
+    assert "counts 0" in got.detail["differs"][0]["why"]
+    assert set(scored('{"Data": "x"}')[0].metrics.values()) != {0}  # no idea is an empty one, not a failure
+
+
+def test_sections_given_as_null_are_the_ones_the_official_scorer_misses() -> None:
+    whole = scored(json.dumps(SECTIONS))[0].detail["objective"]["detailedness"]
+    for name in ("Dataset", "ExpectedOutcome"):
+        without = {key: value for key, value in SECTIONS.items() if key != name}
+        null = scored(json.dumps(SECTIONS | {name: None}))[0].detail["objective"]["detailedness"]
+        assert scored(json.dumps(without))[0].detail["objective"]["detailedness"] == whole
+        assert null == pytest.approx(whole - 0.2 * 10 / 6)

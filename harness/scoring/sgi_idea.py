@@ -86,7 +86,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     }
     whys = {
         "effectiveness": "official joins the characters of keywords given as text",
-        "novelty": "the same in both",
+        "novelty": "official gives the most to an idea that no newer work is there to compare with",
         "detailedness": "official counts every section as present",
         "feasibility": "official sorts steps as text and ignores their order",
         "final": "the mean of the four",
@@ -144,7 +144,10 @@ def _objective(
     if faithful:  # a text gives its characters; what raises in the official scorer counts 0 there
         items = list(order) if isinstance(order, list | str | Mapping) else []
         order = items if isinstance(steps, Mapping) and all(isinstance(item, str) for item in items) else []
-    novelty = 0.5 * formulas.distance(embedder, text, known) + 0.5 * formulas.distance(embedder, text, recent)
+    edge = formulas.distance(embedder, text, recent)
+    if faithful and not recent:
+        edge = 10.0  # numpy's mean of nothing is NaN, which the official scorer clips to the most there is
+    novelty = 0.5 * formulas.distance(embedder, text, known) + 0.5 * edge
     return {
         "effectiveness": formulas.effectiveness(embedder, record["keywords" + kept], text),
         "novelty": novelty,

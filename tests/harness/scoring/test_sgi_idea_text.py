@@ -89,3 +89,12 @@ def test_sections_given_as_null_are_the_ones_the_official_scorer_misses() -> Non
         null = scored(json.dumps(SECTIONS | {name: None}))[0].detail["objective"]["detailedness"]
         assert scored(json.dumps(without))[0].detail["objective"]["detailedness"] == whole
         assert null == pytest.approx(whole - 0.2 * 10 / 6)
+
+
+def test_no_newer_work_to_compare_with_is_the_most_novel_there_is_to_the_official_scorer() -> None:
+    task = Task("i", "?", RECORD | {"related_work_test": {}}, "sgi-idea-generation")
+    found = {}
+    for mode in ("faithful", "fixed"):
+        context = Context(judge=Answers(BALLOT.replace("%s", "A")), embedder=Words(), mode=mode)  # type: ignore[arg-type]
+        found[mode] = score(task, json.dumps(SECTIONS), context).detail["objective"]["novelty"]
+    assert found["faithful"] == pytest.approx(found["fixed"] + 5)

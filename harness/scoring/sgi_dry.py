@@ -43,7 +43,8 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
     Environment: SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
     SGI_DRY_EXPERIMENT_DATA_DIR. Missing ones raise MissingCapability (seen to before a
     run by `harness.runs.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
-    program, whose tests are run. Fixed: fenced blocks are tried too; a test whose data failed is named.
+    program, whose tests are run. Fixed: fenced blocks are tried too; a test whose data failed is named. A test that a
+    judge gave no judgment on has failed; fixed gives no value to what it could have passed.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -59,8 +60,8 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
         results["fixed"] = results["faithful"]
     else:
         results["fixed"] = _run_all(task, programs["fixed"], python, seconds, context, problems)
-    values = {mode: _metrics(tests) for mode, tests in results.items()}
-    why = "" if same else "fixed also finds code in fenced blocks"
+    values = {mode: _metrics(tests, mode == "faithful") for mode, tests in results.items()}
+    why = "the missing judgments could have passed it" if same else "fixed also finds code in fenced blocks"
     metrics = {name: Both(value, values["fixed"][name], why) for name, value in values["faithful"].items()}
     chosen = results[context.mode]
     detail = {
@@ -82,10 +83,13 @@ def pass_all(passed: int, tests: int = 5) -> dict[str, float]:
     }
 
 
-def _metrics(tests: list[dict[str, Any]]) -> dict[str, float | None]:
+def _metrics(tests: list[dict[str, Any]], faithful: bool) -> dict[str, float | None]:
     times = [test["seconds"] for test in tests if test["seconds"] > 0]
+    passed = sum(test["passed"] for test in tests)
+    silent = 0 if faithful else sum(test["reason"] == _NO_JUDGMENT for test in tests)
+    least, most = pass_all(passed, len(tests)), pass_all(passed + silent, len(tests))
     return {
-        **pass_all(sum(test["passed"] for test in tests), len(tests)),
+        **{name: value if value == most[name] else None for name, value in least.items()},
         "ser": sum(test["returncode"] == 0 for test in tests) / len(tests),
         "aet": sum(times) / len(times) if times else None,
     }
@@ -203,7 +207,7 @@ def _judged_same(
     except (ValueError, AttributeError) as error:
         judgment, value = None, {"reason": str(error)}
     if judgment not in ("correct", "incorrect"):
-        problems.append(f"the judge {model} gave no judgment; the test counts as failed")
+        problems.append(f"the judge {model} gave no judgment of what a test printed")
         return False, _NO_JUDGMENT
     return judgment == "correct", str(value.get("reason", ""))
 

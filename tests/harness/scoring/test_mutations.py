@@ -112,8 +112,10 @@ def dry(m: ModuleType) -> None:
     assert m.pass_all(2)["passall3"] == 0
     assert m.pass_all(4)["passall5"] == 0
     tests = [{"passed": n < 3, "seconds": n * 1.0, "returncode": n % 2} for n in range(5)]
-    got = m._metrics(tests)
+    got = m._metrics(tests, True)
     assert (got["ser"], got["aet"], got["passall3"]) == (3 / 5, 2.5, 1)
+    told = [{**test, "reason": m._NO_JUDGMENT if n > 2 else ""} for n, test in enumerate(tests)]
+    assert m._metrics(told, False)["passall5"] is None  # both that nobody judged could have passed
 
 
 def order(m: ModuleType) -> None:
@@ -230,6 +232,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("passed >= 3", "passed >= 2"),
             ("passed >= 3", "passed > 3"),
             ("passed >= 1", "passed >= 0"),
+            ("passed + silent", "passed"),
             ('test["returncode"] == 0', 'test["returncode"] != 0'),
             ('if test["seconds"] > 0', 'if test["seconds"] >= 0'),
         ],

@@ -86,6 +86,11 @@ def test_unequal_output_is_judged_and_a_failing_program_is_not(environment: str)
     assert {model for _, model, _ in judge.calls} == {"o4-mini"}
     assert any("no judgment" in problem for problem in got.detail["problems"])
     assert got.detail["fault"] == "judge"  # so that it can be asked again
+    undecided = dry(RIGHT, environment, ["0", "3", "6.0", "9", "different"], judge, mode="fixed")
+    assert (undecided.metrics["passall5"], undecided.metrics["passall3"]) == (None, 1)
+    assert [(e["metric"], e["faithful"], e["why"]) for e in undecided.detail["differs"]] == [
+        ("passall5", 0, "the missing judgments could have passed it")
+    ]
     broken = dry("<answer>def area(a, b):\n    raise SystemExit(2)</answer>", environment, OUTPUTS)
     assert (broken.metrics["ser"], broken.metrics["passall1"]) == (0, 0)
 

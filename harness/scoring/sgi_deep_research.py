@@ -24,7 +24,8 @@ NUMBER_EXAMPLE, TEXT_EXAMPLE = "0.25", "T cell and B cell"
 
 
 def score_deep_research(task: Task, answer: str | None, context: Context) -> Score:
-    """Metrics em (0 or 1) and step_accuracy (share of the judged steps, None when the judge can't be read).
+    """Metrics em (0 or 1) and step_accuracy (share of the judged steps, None when the judge can't be read;
+    a judgement that is another word is none, and to the official scorer, so faithful, incorrect).
 
     Models: SGI_PARSER_MODEL rewrites the answer (it sees an example of the form, never the reference),
     SGI_DR_GRADER_MODEL judges the steps; both at temperature 0. Faithful: without an answer tag the whole text is
@@ -48,15 +49,24 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     problems: list[str] = []
     steps: list[dict[str, Any]] = []
     share: float | None = None
+    unclear: list[int] = []
     try:
         steps = _judged_steps(ask(judge, asked, model, 0.0))
         share = sum(step["judge"] == "correct" for step in steps) / len(steps)
+        unclear = [n for n, step in enumerate(steps, 1) if step["judge"] not in ("correct", "incorrect")]
     except ValueError as error:
         problems.append(f"the judge {model} gave no list of steps: {error}")
+    if unclear:
+        problems.append(f"the judge {model} said neither correct nor incorrect of step {unclear[0]}")
     detail = {"extracted": extracted, "parsed": parsed, "steps": steps, "judge": model}
-    if share is None:
+    if share is None or unclear:
         detail["fault"] = "judge"
-    metrics = {"em": Both(float(faithful), float(fixed), why), "step_accuracy": Both(share, share)}
+    metrics = {
+        "em": Both(float(faithful), float(fixed), why),
+        "step_accuracy": Both(
+            share, None if unclear else share, "official takes any other word for incorrect"
+        ),
+    }
     return score_of(metrics, context, "scored", detail, problems)
 
 
@@ -65,7 +75,7 @@ def _judged_steps(text: str) -> list[dict[str, Any]]:
     if not isinstance(steps, list) or not steps:
         raise ValueError("an empty list")
     for number, step in enumerate(steps, 1):
-        if not isinstance(step, dict) or step.get("judge") not in ("correct", "incorrect"):
+        if not isinstance(step, dict) or "judge" not in step:
             raise ValueError(f"step {number} has no judgement")
     return steps
 

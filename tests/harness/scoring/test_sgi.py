@@ -162,9 +162,7 @@ def test_deep_research_faithful_and_fixed() -> None:
     assert research("<answer>0.250</answer>", STEPS, mode="fixed")[0].metrics["em"] == 1
 
 
-@pytest.mark.parametrize(
-    "nonsense", ["", "I can't.", "[]", '[{"judge": "maybe"}]', "[1]", "<html>429</html>"]
-)
+@pytest.mark.parametrize("nonsense", ["", "I can't.", "[]", '[{"step": "maybe"}]', "[1]", "<html>429</html>"])
 def test_a_judge_that_returns_nonsense_is_named_and_the_rest_stands(nonsense: str) -> None:
     got, _ = research("<answer>0.25</answer>", nonsense)
     assert got.metrics == {"em": 1.0, "step_accuracy": None}

@@ -27,13 +27,14 @@ from harness.scoring.sgi_common import (
     score_of,
     variable,
 )
-from harness.scoring.sgi_dry_code import code_blocks, replace_function
+from harness.scoring.sgi_dry_code import code_blocks, replace_function, same_program
 from harness.scoring.sgi_settings import FIXTURES, environment_of, execution_seconds, find_environment
 from harness.task import Task
 from snapshots.errors import MissingCapability
 
 DATA_SECONDS = 600.0
 _NO_JUDGMENT = "no judgment"
+_OTHER_CODE = "fixed also finds code in fenced blocks, and joins no line to a function's last"
 _CODE_EXAMPLE = "\ndef add(a, b):\n    return a+b\n\ndef minus(a, b):\n    return a-b\n"
 
 
@@ -55,13 +56,13 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
         mode: _program(task, answer, context, mode == "faithful", problems) for mode in ("faithful", "fixed")
     }
     results = {"faithful": _run_all(task, programs["faithful"], python, seconds, context, problems)}
-    same = programs["faithful"] == programs["fixed"]
+    same = same_program(programs["faithful"], programs["fixed"])
     if same:
         results["fixed"] = results["faithful"]
     else:
         results["fixed"] = _run_all(task, programs["fixed"], python, seconds, context, problems)
     values = {mode: _metrics(tests, mode == "faithful") for mode, tests in results.items()}
-    why = "the missing judgments could have passed it" if same else "fixed also finds code in fenced blocks"
+    why = "the missing judgments could have passed it" if same else _OTHER_CODE
     metrics = {name: Both(value, values["fixed"][name], why) for name, value in values["faithful"].items()}
     chosen = results[context.mode]
     detail = {
@@ -104,7 +105,7 @@ def _program(task: Task, answer: str, context: Context, faithful: bool, problems
     for name in task.reference["incomplete_functions"]:
         for code in readings:
             try:
-                program = replace_function(program, code, name)
+                program = replace_function(program, code, name, faithful=faithful)
                 break
             except (SyntaxError, KeyError):
                 continue
@@ -129,7 +130,7 @@ def _by_parser(
         readings += candidates  # asked once; the next function is looked for in it first
         for code in candidates:
             try:
-                return replace_function(program, code, name)
+                return replace_function(program, code, name, faithful=faithful)
             except (SyntaxError, KeyError):
                 continue
     problems.append(f"the answer has no function {name!r} that can be put in; the incomplete one is run")

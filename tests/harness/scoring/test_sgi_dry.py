@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.scoring import MEASURED, Context, Score, score
-from harness.scoring.sgi_dry_code import code_blocks, functions, replace_function
+from harness.scoring.sgi_dry_code import code_blocks, functions, replace_function, same_program
 from harness.scoring.sgi_settings import find_environment
 from harness.task import Task
 from proxy.isolation import can_isolate
@@ -93,6 +93,32 @@ def test_unequal_output_is_judged_and_a_failing_program_is_not(environment: str)
     ]
     broken = dry("<answer>def area(a, b):\n    raise SystemExit(2)</answer>", environment, OUTPUTS)
     assert (broken.metrics["ser"], broken.metrics["passall1"]) == (0, 0)
+
+
+def test_faithful_joins_the_line_that_follows_a_function_as_the_official_scorer_does() -> None:
+    program = "def f():\n    pass\n%sprint(f())\n"
+    code = "def f():\n    return a"
+    assert replace_function(program % "", code, "f", faithful=True) == "def f():\n    return aprint(f())\n"
+    assert replace_function(program % "", code, "f") == "def f():\n    return a\nprint(f())\n"
+    apart = [replace_function(program % "\n", code, "f", faithful=one) for one in (True, False)]
+    assert apart[0] != apart[1]
+    assert same_program(*apart)
+    assert not same_program("1", "2")
+    with pytest.raises(SyntaxError):
+        replace_function(program % "if f:\n    ", code, "f", faithful=True)
+
+
+@needs_isolation
+def test_a_function_with_code_right_behind_it_is_put_in_by_fixed_alone(environment: str) -> None:
+    judge = Answers('{"judgment": "incorrect"}')
+    close = record(OUTPUTS)
+    close["incomplete_main_code"] = PROGRAM.replace("completed\n\n", "completed\n")
+    task = Task("SGI_DryExperiment_0001", "?", close, "sgi-dry-experiment")
+    found = {}
+    for mode in ("faithful", "fixed"):
+        found[mode] = score(task, RIGHT, Context(judge=judge, mode=mode, env={"SGI_CONDA_ENV": environment}))  # type: ignore[arg-type]
+    assert (found["faithful"].metrics["passall5"], found["fixed"].metrics["passall5"]) == (0, 1)
+    assert "joins no line" in found["fixed"].detail["differs"][0]["why"]
 
 
 @needs_isolation

@@ -9,6 +9,7 @@ Rows are aligned by their key alone; of rows with one key the first can match an
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def compare_tables(
     predicted_items = sum(max(width, len(row)) for row in predicted)
     shared = [place for place in pairs if place is not None]
     all_pairs = len(shared) * (len(shared) - 1) // 2
-    ordered_pairs = sum(a < b for i, a in enumerate(shared) for b in shared[i + 1 :])
+    ordered_pairs = _ordered_pairs(shared)
     complete = right_rows == len(gold) == len(predicted)
     return TableScore(
         item_f1=_f1(right_items, gold_items, predicted_items),
@@ -91,6 +92,17 @@ def compare_tables(
         all_pairs=all_pairs,
         pairs=tuple(pairs),
     )
+
+
+def _ordered_pairs(places: Sequence[int]) -> int:
+    """Pairs of which the smaller place comes first, not counted pair by pair: 10,000 rows have 50 million."""
+    before: list[int] = []
+    ordered = 0
+    for place in places:
+        smaller = bisect_left(before, place)
+        ordered += smaller
+        before.insert(smaller, place)
+    return ordered
 
 
 def _f1(right: int, gold: int, predicted: int) -> Fraction:

@@ -242,3 +242,11 @@ def test_a_hundred_tasks_of_44_rows_within_a_second() -> None:
     spent = time.process_time() - start
     assert all(result.metrics["em"] == 1 for result in results)
     assert spent < 1.0, f"{spent:.2f} s"
+
+
+def test_ten_thousand_rows_are_ordered_without_asking_each_pair() -> None:
+    gold = [(str(n), "x") for n in range(10_000)]
+    start = time.process_time()
+    found = compare_tables(gold, [*gold[5_000:], *gold[:5_000]], [0], True)
+    assert found.ordered_pairs == 2 * (5_000 * 4_999 // 2)
+    assert time.process_time() - start < 1.0

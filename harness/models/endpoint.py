@@ -30,6 +30,9 @@ _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what 
 _ENDED = re.compile(
     rb'\[DONE\]|"finish_reason"\s*:\s*"|"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"'
 )
+# Keys below this length are the words that local servers take for one (EMPTY, none, ollama, lm-studio), no secret: put
+# out of sight wherever they stand, they would be cut out of questions and answers.
+_SECRET = 12
 SESSION_HEADER = "x-stillweb-session"
 
 
@@ -64,6 +67,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tape, self._key, self._key_variable = tape, key, key_variable
+        self._secret = key if len(key) >= _SECRET else ""
         self._retry, self._inner, self._is_answer, self._sleep = retry, inner, is_answer, sleep
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -121,10 +125,10 @@ class TapeTransport(httpx.AsyncBaseTransport):
             await self._sleep(self._retry.delay(number, call.key, asked))
 
     def _hide(self, text: str) -> str:
-        return text.replace(self._key, "[key]") if self._key else text
+        return text.replace(self._secret, "[key]") if self._secret else text
 
     def _hide_bytes(self, data: bytes) -> bytes:
-        return data.replace(self._key.encode(), b"[key]") if self._key else data
+        return data.replace(self._secret.encode(), b"[key]") if self._secret else data
 
     async def aclose(self) -> None:
         """Closes the real transport."""

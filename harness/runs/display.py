@@ -8,6 +8,7 @@ from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
+from harness.console import decimals
 from harness.runs.engine import Outcome
 from snapshots.words import counted
 
@@ -88,7 +89,7 @@ def one_line(text: str, most: int = 240) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "not scored" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+    return "not scored" if value is None else decimals(value, 3).rstrip("0").rstrip(".")
 
 
 class PlainDisplay:

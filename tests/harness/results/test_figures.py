@@ -136,6 +136,8 @@ def test_the_page_of_a_comparison_says_on_what_the_runs_do_not_agree(
         (2 / 2**20, 4, "0.000002"),
         (0.0, 4, "0.0000"),
         (1.0, 3, "1.000"),
+        (4.000000000000001, 3, "4.000"),
+        (99.99999999999999, 3, "100.000"),
     ],
 )
 def test_a_figure_looks_whole_only_where_it_is(value: float, digits: int, text: str) -> None:

@@ -40,3 +40,8 @@ def test_the_line_of_a_scored_attempt_has_its_answer_cut_to_a_line() -> None:
     assert line.startswith("a/2  scored  exact 1, answer: one \ufffd[2Jtwo xxx")
     assert line.endswith("x…")
     assert len(line) < 130
+
+
+def test_a_figure_that_is_not_whole_does_not_look_it() -> None:
+    line = describe(Outcome(Job("a", 1), "answered", "scored", {"em": 0.9996, "item_f1": 0.0004}))
+    assert "em 0.9996, item_f1 0.0004" in line

@@ -42,7 +42,7 @@ def parse_votes(text: str) -> dict[str, str] | None:
     text = _NO_CHOICE.sub("", text)
     for name in _VOTED:
         win = r"\bWin\s*([AB])\b"
-        begins = rf"^[\W\d_]*{name}\b"
+        begins = rf"^(?:[^\w\n]|[\d_])*{name}\b"
         found = (
             re.search(rf"{begins}\W*{win}", text, re.I | re.M)
             # Amid a sentence "win a prize" is no vote.

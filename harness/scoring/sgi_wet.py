@@ -16,8 +16,8 @@ from harness.scoring import Context, Score, unscored
 from harness.scoring.sgi_common import Both, extract_final_answer, score_of
 from harness.task import Task
 
-_HEAD = re.compile(r"(\w+)\s*=\s*<([^>]+)>\((\s*)")
-_END = re.compile(r"\n\s*\)\s*$", re.M)  # a closing bracket on a line of its own
+_HEAD = re.compile(r"(?<!\w)(\w+)\s*=\s*<([^>]+)>\((\s*)")
+_END = re.compile(r"\n[^\S\n]*\)[^\S\n]*$", re.M)  # a closing bracket on a line of its own
 _PARAMETER = re.compile(r"(\w+)\s*=\s*(.*)", re.S)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from harness.scoring.grading import GradeError, grader_template, parse_grade
@@ -10,6 +12,9 @@ from harness.scoring.sgi_idea_formulas import DIMENSIONS
 
 VOTED = (*DIMENSIONS, "overall")
 OURS = next(line for line in grader_template()["template"].split("\n") if line.startswith("correct:"))
+
+
+BALLOT = "\n".join(f"{name}: [Win A] because so" for name in VOTED)
 
 
 def graded(line: str) -> str:
@@ -49,3 +54,10 @@ def test_the_prompts_own_words_are_no_vote() -> None:
     given_back = "\n".join(f"{name}: [Win A or Win B] because ..." for name in VOTED)
     assert parse_votes(given_back) is None
     assert parse_votes(given_back.replace("...", "... [Win B]")) == dict.fromkeys(VOTED, "B")
+
+
+def test_a_judge_that_says_nothing_but_line_breaks_is_read_within_a_second() -> None:
+    start = time.process_time()
+    assert parse_votes("\n" * 20_000) is None
+    assert parse_votes("\n" * 20_000 + BALLOT) == parse_votes(BALLOT) is not None
+    assert time.process_time() - start < 1.0

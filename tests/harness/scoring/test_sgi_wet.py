@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -30,3 +31,10 @@ def test_a_step_without_parameters_is_read_as_the_official_pattern_reads_it() ->
     differs = {entry["metric"]: entry["fixed"] for entry in got.detail["differs"]}
     assert differs["parameter_accuracy"] == pytest.approx(2 / 3)
     assert scored(gold, gold.replace("Dry", "Heat"), "fixed").detail["steps"] == 3
+
+
+def test_a_word_or_blank_lines_without_end_are_read_within_a_second() -> None:
+    start = time.process_time()
+    for odd in ("a" * 50_000, "a = <Wash>(" + "\n" * 50_000):
+        assert parse_steps(odd) == parse_steps(odd, faithful=True) == []
+    assert time.process_time() - start < 1.0

@@ -264,11 +264,15 @@ class Snapshot:
                 break
         return found
 
+    def metadata_addresses(self, start: str) -> list[str]:
+        """The URIs of metadata records that begin with `start`, each once."""
+        wanted = other_key("metadata", start)
+        lines = (line for layer in self._layers for line in layer.index.lines(wanted, prefix=True))
+        return list(dict.fromkeys(json.loads(line.split(b" ", 2)[2])["url"] for line in lines))
+
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was said over web sockets (docs/snapshot.md), with their addresses, each in recorded order."""
-        start = other_key("metadata", "http")
-        lines = (line for layer in self._layers for line in layer.index.lines(start, prefix=True))
-        for uri in dict.fromkeys(json.loads(line.split(b" ", 2)[2])["url"] for line in lines):
+        for uri in self.metadata_addresses("http"):
             for value in self.all_metadata(uri):
                 if isinstance(value, dict) and isinstance(value.get("messages"), list):
                     yield uri, value

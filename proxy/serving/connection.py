@@ -315,7 +315,14 @@ class Connection(Channel):
         self.write(handshake(request, talk.player.protocol))
         marked = url != request.url
         self._socket = Socket(
-            url, talk.player, self.write, self.close, talk.strayed, talk.doubted, marked=marked
+            url,
+            talk.player,
+            self.write,
+            self.close,
+            talk.strayed,
+            talk.doubted,
+            secrets=talk.secrets,
+            marked=marked,
         )
         self._socket.start()
         if rest := self.parser.take():

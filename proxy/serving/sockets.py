@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from proxy.wire.conversations import Player, Said
+from proxy.wire.whose import Secrets
 
 if TYPE_CHECKING:
     from snapshots.request import Request
@@ -57,6 +58,7 @@ class Socket:
         strayed: Callable[[Said | None, Said], None],
         doubted: Callable[[], bool],
         *,
+        secrets: Secrets | None = None,
         marked: bool = False,
     ) -> None:
         self._url = url
@@ -65,6 +67,7 @@ class Socket:
         self._close = close
         self._strayed = strayed
         self._doubted: Callable[[], bool] | None = doubted
+        self._secrets = secrets or Secrets()
         self._marked = marked
         self._frames: Any = FrameProtocol(client=False, extensions=[])
         self._parts: list[Said] = []
@@ -108,6 +111,7 @@ class Socket:
         if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
             self._say(self._player.step(int(step[1])))
             return
+        said = self._secrets.hidden(said)
         expected = self._player.expected()
         answer = self._player.client(self._url, said)
         if answer is None:
@@ -122,7 +126,7 @@ class Socket:
             if not doubted():
                 self._end(1011, "stillweb: miss: what was recorded here differs")
                 return
-        for what in messages:
+        for what in map(self._secrets.shown, messages):
             self._write(self._frames.send_data(what if isinstance(what, str) else bytes(what), fin=True))
         if self._player.close is not None:
             self._end(*self._player.close)

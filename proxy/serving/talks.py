@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxy.serving.misses import body_entry, masked_url
-from proxy.wire.conversations import Player, Said, conversations
+from proxy.wire.conversations import Player, Said
+from proxy.wire.whose import Secrets, found_at
 from snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 class Talk:
     """One socket that a session opened. `player` knows what is said to it."""
 
-    def __init__(self, answerer: Answerer, request: Request, line: Line, player: Player) -> None:
+    def __init__(
+        self, answerer: Answerer, request: Request, line: Line, player: Player, secrets: Secrets
+    ) -> None:
         self.player = player
+        self.secrets = secrets
         self._answerer = answerer
         self._request = request
         self._line = line
@@ -25,13 +29,16 @@ class Talk:
     @classmethod
     def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
         """The handshake is noted; None when no web socket was recorded at that address."""
-        known = conversations(answerer.snapshot, request.url)
-        if not known:
+        found = found_at(answerer.snapshot, request.url)
+        if not found.conversations or not (found.sure or answerer.accept == "rule"):
             return None
         turn = line.sockets.get(request.url, 0)
         line.sockets[request.url] = turn + 1
-        talk = cls(answerer, request, line, Player(known, turn))
-        talk._note("exact", "websocket", 101)
+        talk = cls(answerer, request, line, Player(found.conversations, turn), found.secrets)
+        if found.sure:
+            talk._note("exact", "websocket", 101)
+        else:
+            talk._note("rule:redacted", "websocket", 101, {"ambiguous": True})
         return talk
 
     def doubted(self) -> bool:

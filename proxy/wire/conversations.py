@@ -89,19 +89,20 @@ def same(url: str, one: Said, other: Said) -> bool | None:
     if isinstance(one, bytes) or isinstance(other, bytes):
         return False
     stored, asked = (Request("POST", url, _JSON, text.encode("utf-8", "replace")) for text in (one, other))
-    if _alike(stored, asked):
+    if alike(stored, asked):
         return True
-    if not _alike(mask(stored), mask(asked)):
+    if not alike(mask(stored), mask(asked)):
         return False
     known = Recogniser()
     known.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
     told = known.request(asked)
-    if _alike(stored, told):
+    if alike(stored, told):
         return True
     return False if other_secrets(told, stored)[1] else None
 
 
-def _alike(one: Request, other: Request) -> bool:
+def alike(one: Request, other: Request) -> bool:
+    """Whether two requests have the same key."""
     return request_key(one).canonical == request_key(other).canonical
 
 

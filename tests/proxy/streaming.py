@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import wsproto
-from wsproto.events import AcceptConnection, CloseConnection, Message, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Message, Request, TextMessage
 
 from tests.support.waiting import HANG
 
@@ -82,6 +82,8 @@ async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.Stream
                         say(f"the end of {event.data}")
                     case TextMessage() if event.data == "leave":
                         writer.write(connection.send(CloseConnection(4001, "bye")))
+                    case BytesMessage():
+                        writer.write(connection.send(BytesMessage(b"heard: " + bytes(event.data))))
                     case Message():
                         await asyncio.sleep(0.2)
                         if said.thinking is not None:

@@ -85,7 +85,7 @@ def test_views_with_streams_are_reached_again(site: Recorded) -> None:
         ]
 
 
-def talk(gateway: Gateway, base: str, messages: list[str]) -> list[str]:
+def talk(gateway: Gateway, base: str, messages: list[str], target: str = "/talk?room=1") -> list[str]:
     """What a plain client hears."""
     heard: list[str] = []
     host = base.removeprefix("http://")
@@ -94,7 +94,7 @@ def talk(gateway: Gateway, base: str, messages: list[str]) -> list[str]:
         peer.sendall(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert b" 200 " in peer.recv(4096)
         ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        peer.sendall(ws.send(Request(host=host, target="/talk?room=1")))
+        peer.sendall(ws.send(Request(host=host, target=target)))
         waiting = list(messages)
         while True:
             data = peer.recv(4096)
@@ -254,6 +254,29 @@ def test_a_doubt_is_in_the_ledger_and_can_be_refused(tmp_path: Path) -> None:
             assert told[: len(heard)] == heard
             assert [entry["ambiguous"] for entry in gateway.ledger.entries()] == [False, True]
             assert len(gateway.ledger.misses()) == (0 if heard else 1)
+
+
+def test_a_socket_with_another_secret_in_its_address_is_unsure(tmp_path: Path) -> None:
+    stored = Redactor(b"key").url("http://h.example/talk?session_id=22110971-91ff-4340-9680-2b561439a6ce")
+    messages = [{"from": "server", "text": "welcome"}, {"from": "server", "text": "to the room"}]
+    with Writer.open(tmp_path / "s") as writer:
+        writer.metadata(stored, {"url": stored, "session": "s", "begin": 1, "messages": messages})
+    for secret, accept, heard in (
+        ("22110971-91ff-4340-9680-2b561439a6ce", "exact", True),
+        ("0b1c2d3e-4f50-4617-8829-9a0bacbdcedf", "rule", True),
+        ("0b1c2d3e-4f50-4617-8829-9a0bacbdcedf", "varies", False),
+        ("0b1c2d3e-4f50-4617-8829-9a0bacbdcedf", "rule+unambiguous", False),
+    ):
+        with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot, accept=accept) as gateway:
+            if heard:
+                assert talk(gateway, "http://h.example", [], f"/talk?session_id={secret}")[1] == "to the room"
+            else:
+                fields = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "AAAA"}
+                url = f"http://h.example/talk?session_id={secret}"
+                answer = httpx.get(url, headers=fields, proxy=gateway.url, trust_env=False, timeout=HANG)
+                assert answer.status_code == 504
+            (entry,) = gateway.ledger.entries()
+            assert (entry["verdict"] == "miss", bool(entry["ambiguous"])) == (not heard, accept == "rule")
 
 
 def test_a_conversation_that_was_cut_is_none() -> None:

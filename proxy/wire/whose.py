@@ -1,0 +1,83 @@
+"""A web socket whose address holds a secret: which recorded one it is, and what its messages are without it.
+
+The address was stored with a pseudonym, and so was what was said: JupyterLab's session id is in both, and in messages
+of bytes whose lengths are counted. A client that has the secret is told it again as it was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from proxy.wire.conversations import Conversation, Said, alike, conversations
+from snapshots.matching.recognising import Recogniser, pseudonyms_in
+from snapshots.request import Request
+from snapshots.secrets.credentials import PSEUDONYM_TEXT
+from snapshots.secrets.redact import mask
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Pseudonyms of a recording, and what they stand for in this replay."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    def hidden(self, said: Said) -> Said:
+        """A client's message as it would have been stored."""
+        for name, secret in self.known.items():
+            said = _replaced(said, secret, name)
+        return said
+
+    def shown(self, said: Said) -> Said:
+        """A stored message as it was said."""
+        for name, secret in self.known.items():
+            said = _replaced(said, name, secret)
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was recorded at an address. Not `sure`: with another secret than the one that is asked with."""
+
+    conversations: list[Conversation]
+    sure: bool = True
+    secrets: Secrets = field(default_factory=Secrets)
+
+
+def found_at(snapshot: Snapshot, url: str) -> Found:
+    """The conversations of an address, also if it was stored with pseudonyms."""
+    plain = conversations(snapshot, url)
+    asked = Request("GET", url)
+    masked = mask(asked)
+    if plain or masked is asked:
+        return Found(plain)
+    others: list[Conversation] = []
+    for address in snapshot.metadata_addresses(url.partition("?")[0]):
+        stored = Request("GET", address)
+        if PSEUDONYM_TEXT.search(address) is None or not alike(mask(stored), masked):
+            continue
+        recogniser = Recogniser()
+        recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+        told = recogniser.request(asked)
+        if alike(told, stored):
+            return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
+        others += conversations(snapshot, address)
+    return Found(others, sure=not others)
+
+
+def _values(stored: str, asked: str) -> dict[str, str]:
+    """The pseudonyms in a query, and what stands in their places."""
+    both = zip(urlsplit(stored).query.split("&"), urlsplit(asked).query.split("&"), strict=True)
+    pairs = ((one.partition("=")[2], other.partition("=")[2]) for one, other in both)
+    return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}
+
+
+def _replaced(said: Said, one: str, other: str) -> Said:
+    if isinstance(said, str):
+        return said.replace(one, other)
+    return said.replace(one.encode(), other.encode())

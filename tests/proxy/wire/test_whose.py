@@ -1,0 +1,85 @@
+"""A web socket whose address holds a secret is found again by who has it, and told what was said, to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.checking.check import check
+from proxy.pages.browser import complete
+from proxy.pages.views import Fetcher
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
+from proxy.wire.whose import found_at
+from snapshots.profile import Profile
+from snapshots.secrets.redact import Redactor
+from snapshots.snapshot import Snapshot
+from snapshots.wacz import seal
+from snapshots.writer import Writer
+from tests.proxy.streaming import streaming_site
+
+MINE, OTHERS = "22110971-91ff-4340-9680-2b561439a6ce", "0b1c2d3e-4f50-4617-8829-9a0bacbdcedf"
+PAGE = """<!DOCTYPE html><title>Kernel</title><h1>Kernel</h1><p>It has a name that the page has made for itself.</p><p id=said>none</p>
+<script>
+const id = crypto.randomUUID(), socket = new WebSocket(`ws://${location.host}/talk?session_id=${id}&room=1`);
+socket.binaryType = "arraybuffer";
+socket.onopen = () => socket.send(new TextEncoder().encode(`I am ${id}`));
+socket.onmessage = ({ data }) => { if (typeof data !== "string") said.textContent =
+  `${data.byteLength} bytes, ${new TextDecoder().decode(data).endsWith(id) ? "mine" : "another's"}`; };
+</script>"""
+
+
+def test_a_page_that_names_itself_to_its_socket_is_told_the_same(tmp_path: Path) -> None:
+    profile, path = complete(Profile()), tmp_path / "s"
+    with (
+        streaming_site(PAGE) as base,
+        Writer.open(path, profile=profile) as writer,
+        Recorder(writer) as recorder,
+    ):
+        (result,) = Fetcher(recorder, writer, profile).fetch([f"{base}/"])
+    assert result.ok, result.error
+    with Snapshot.open(seal(path).path) as snapshot, Gateway(snapshot) as gateway:
+        text = (snapshot.resource("text", result.views[0]) or b"").decode()
+        assert "48 bytes, mine" in text
+        ((address, told),) = snapshot.conversations()
+        assert "stillweb-secret-" in address
+        assert all(
+            "base64" in message or "welcome" in message["text"] or "room" in message["text"]
+            for message in told["messages"]
+        )
+        report = check(snapshot, gateway)
+        assert [(view.text_changes, view.missed, view.error) for view in report.views] == [([], [], None)]
+        assert not [entry for entry in gateway.ledger.entries() if entry["ambiguous"]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    stored = Redactor(b"key").url(f"http://h.example/talk?room=1&session_id={MINE}")
+    messages = [{"from": "server", "text": f"welcome {stored.rpartition('=')[2]}"}]
+    with Writer.open(tmp_path / "s") as writer:
+        for address in (stored, "http://h.example/talk?room=2", "http://h.example/talker?session_id=3"):
+            writer.metadata(address, {"url": address, "session": "s", "begin": 1, "messages": messages})
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize(
+    ("query", "count", "sure"),
+    [
+        (f"room=1&session_id={MINE}", 1, True),
+        (f"session_id={MINE}&room=1", 1, True),
+        (f"room=1&session_id={OTHERS}", 1, False),
+        (f"room=3&session_id={MINE}", 0, True),
+        ("room=1", 0, True),
+        ("room=2", 1, True),
+    ],
+)
+def test_whose_it_is_is_told_from_the_secret(path: Path, query: str, count: int, sure: bool) -> None:
+    with Snapshot.open(path) as snapshot:
+        found = found_at(snapshot, f"http://h.example/talk?{query}")
+        assert (len(found.conversations), found.sure) == (count, sure)
+        if MINE in query and count:
+            stored = found.conversations[0].messages[0][1]
+            assert found.secrets.shown(stored) == f"welcome {MINE}"
+            assert found.secrets.hidden(f"welcome {MINE}") == stored
+            assert found.secrets.hidden(found.secrets.shown(str(stored).encode())) == str(stored).encode()

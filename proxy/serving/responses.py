@@ -312,15 +312,13 @@ def _describes_body(name: str) -> bool:
 def clean(headers: Headers, *, decoded: bool = False) -> Headers:
     """The headers that may go to a client: no hop-by-hop fields, nothing that is no header.
 
-    With `decoded` also none that describe the encoded bytes.
+    Those that `Connection` names for another reason stay: browsers and others heed them (Set-Cookie, too), and the recorder
+    passed them on. With `decoded` none that describe the encoded bytes.
     """
-    named = {
-        token.strip().lower() for n, v in headers if n.lower() == "connection" for token in v.split(",")
-    } - {"content-length", "content-type"}
     kept: list[tuple[str, str]] = []
     for name, value in headers:
         lower = name.lower()
-        if lower in HOP_BY_HOP or lower in named or not _TOKEN.fullmatch(name):
+        if lower in HOP_BY_HOP or not _TOKEN.fullmatch(name):
             continue
         if lower.startswith("stillweb-") or (decoded and lower in OF_ENCODED):
             continue

@@ -155,8 +155,6 @@ class Parting:
 
 def _explains(members: list[Item], values: list[str]) -> bool:
     """Whether equal values always go with equal answers, and different ones with different answers somewhere."""
-    if len(set(values)) < 2:
-        return False
     answers: dict[str, set[str]] = defaultdict(set)
     for member, value in zip(members, values, strict=True):
         answers[value].add(member.label)

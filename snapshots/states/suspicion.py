@@ -36,7 +36,7 @@ def _cleared(recording: Recording) -> set[str]:
     tested: dict[str, set[str]] = defaultdict(set)
     renewed: set[str] = set()
     for key, items in recording.groups.items():
-        if key in recording.volatile or len(items) < 2:
+        if key in recording.volatile:
             continue
         by_line: dict[str, Item] = {}
         for item in items:

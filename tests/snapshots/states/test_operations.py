@@ -194,6 +194,14 @@ def test_that_a_value_was_written_again_clears_nobody() -> None:
     assert said(Replay(over), cart) == "1?", "two may"
 
 
+def test_answers_that_change_by_themselves_clear_nobody() -> None:
+    pages = [get(f"http://a.test/{n}") for n in range(3)]
+    first = [(page, html(text)) for page in pages for text in "ab"]
+    then = [(page, html("b")) for page in pages]
+    over = matcher(*first, (by_hash("Add", id="1"), data("added")), *then, (by_hash("Cart"), data("1")))
+    assert said(Replay(over), by_hash("Cart")) == "1?"
+
+
 def test_that_a_change_was_repeated_does_not_clear_it() -> None:
     add, cart = by_hash("Add", id="1"), by_hash("Cart")
     over = matcher(*[(add, data("added"))] * 5, (cart, data("1")))
@@ -216,6 +224,13 @@ def test_an_unsure_change_leaves_nothing_sure() -> None:
 )  # fmt: skip
 def test_other_bodies_are_none(body: str) -> None:
     assert operations_of(parse(post(URL, body, JSON))) == ()
+
+
+def test_a_form_has_the_hash_within_a_text() -> None:
+    fields = {"operationName": "Cart", "extensions": json.dumps(persisted("Cart")["extensions"])}
+    (found,) = operations_of(parse(post(URL, urlencode(fields))))
+    assert found.names == ("operationName=Cart", f"sha256Hash={HASHES['Cart']}")
+    assert found.changes is None
 
 
 def test_a_form_with_a_query_of_any_language_is_none() -> None:

@@ -23,7 +23,8 @@ class NetworkBlocked(ConnectionError):
 class Blocked:
     """A context manager; while it is entered only `allowed` addresses can be connected to.
 
-    `allowed`: "host:port", "host", or "loopback" for all of this machine. Unix sockets are free.
+    `allowed`: "host:port", "host", or "loopback" for all of this machine; what a name among them is found to stand for
+    is allowed with it. Unix sockets are free.
     """
 
     _lock = threading.Lock()
@@ -31,7 +32,8 @@ class Blocked:
     _real: dict[str, Callable[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
-        self.allowed = set(allowed)
+        self.allowed = {address.lower() for address in allowed}
+        self._found: set[str] = set()  # what the names among them stand for
         self.attempts: list[str] = []
 
     def __enter__(self) -> Self:
@@ -52,9 +54,18 @@ class Blocked:
     def permits(self, host: str, port: int) -> bool:
         """Whether an address may be connected to."""
         host = host.strip("[]").lower()
-        if self.allowed & {host, f"{host}:{port}"}:
+        if (self.allowed | self._found) & {host, f"{host}:{port}"}:
             return True
         return "loopback" in self.allowed and is_loopback(host)
+
+    def found(self, name: str, addresses: Iterable[str]) -> None:
+        """A name was looked up: where it is allowed, so are the addresses that it stands for."""
+        for allowed in list(self.allowed):
+            host, _, port = allowed.rpartition(":")
+            if allowed == name:
+                self._found |= set(addresses)
+            elif host == name:
+                self._found |= {f"{address}:{port}" for address in addresses}
 
     def refuse(self, what: str) -> NetworkBlocked:
         """Keeps an attempt and gives the error for it."""
@@ -83,8 +94,12 @@ def _check_address(address: Any) -> None:
             raise blocked.refuse(f"connecting to {text}:{port}")
 
 
+def _name(host: Any) -> str:
+    return host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")
+
+
 def _check_name(host: Any) -> None:
-    text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")
+    text = _name(host)
     try:
         ipaddress.ip_address(text.strip("[]").partition("%")[0])
         return
@@ -113,6 +128,11 @@ _LOOK_UPS = {  # function of the module socket -> what its first argument is che
     "gethostbyname_ex": _check_name,
     "gethostbyaddr": _check_owner,
     "getnameinfo": lambda address: _check_owner(address[0]),
+}
+_ADDRESSES: dict[str, Callable[[Any], list[str]]] = {  # function -> the addresses in what it gives
+    "getaddrinfo": lambda answer: [str(entry[4][0]) for entry in answer],
+    "gethostbyname": lambda answer: [answer],
+    "gethostbyname_ex": lambda answer: list(answer[2]),
 }
 
 
@@ -143,7 +163,11 @@ def _install() -> None:
         def look_up(host: Any, *rest: Any, **more: Any) -> Any:
             if name != "getnameinfo" or not rest or not rest[0] & socket.NI_NUMERICHOST:
                 check(host)
-            return real[name](host, *rest, **more)
+            answer = real[name](host, *rest, **more)
+            if name in _ADDRESSES:
+                for blocked in Blocked._active:
+                    blocked.found(_name(host).lower(), _ADDRESSES[name](answer))
+            return answer
 
         return look_up
 

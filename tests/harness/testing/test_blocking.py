@@ -54,3 +54,15 @@ def test_blocking_is_undone_and_names_stay_free_for_this_machine():
         right.close()
     assert len(outer.attempts) == 4
     assert (socket.socket.connect, socket.getaddrinfo) == before
+
+
+@pytest.mark.parametrize("allowed", ["localhost", "LocalHost:{port}", "127.0.0.1:{port}"])
+def test_an_allowed_name_lets_the_addresses_through_that_it_stands_for(allowed):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with Blocked([allowed.format(port=port)]) as blocked:
+            socket.create_connection(("localhost", port)).close()
+            socket.create_connection((socket.gethostbyname("localhost"), port)).close()
+            assert blocked.attempts == []
+            with pytest.raises(NetworkBlocked):
+                socket.create_connection(("127.0.0.2", port))

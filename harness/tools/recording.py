@@ -20,7 +20,7 @@ from harness.tools.store import Found, Store, Visit
 from harness.tools.toolset import Limits, ToolSession, Toolset
 from snapshots.capture import Capture, Response
 from snapshots.errors import UsageError
-from snapshots.request import Request
+from snapshots.request import Headers, Request
 from snapshots.texts.text import FrozenText, extract
 
 if TYPE_CHECKING:
@@ -110,10 +110,17 @@ class LiveVisit(Visit):
             )
         return self._client
 
+    def follow(self, url: str, headers: Headers = ()) -> Found:
+        """As in replay. The real tools have a new client for each page: cookies last from redirect to redirect."""
+        self.client().cookies.clear()
+        return super().follow(url, headers)
+
     def look(self, request: Request) -> Found:
         """Asks the real web; the capture found is the one that this has just made."""
         import httpx
 
+        if request.method != "GET":  # no part of a chain of redirects
+            self.client().cookies.clear()
         recorder = self._live.recorder
         host = urlsplit(request.url).hostname or ""
         headers = list(request.headers)

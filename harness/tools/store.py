@@ -11,10 +11,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
+from harness.tools.cookies import Cookies
 from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.http import encodings
 from snapshots.http.charsets import codec, header_charset
-from snapshots.request import Request
+from snapshots.request import Headers, Request
 from snapshots.texts.freezing import text_address, view_text_address
 from snapshots.texts.text import FrozenText, extract, extract_html
 
@@ -220,11 +221,12 @@ class Visit:
     def _location(self, capture: Capture) -> str | None:
         return self.store.snapshot.read(capture).header("location")
 
-    def follow(self, url: str, headers: tuple[tuple[str, str], ...] = ()) -> Found:
+    def follow(self, url: str, headers: Headers = ()) -> Found:
         """What a GET of `url` ends at, redirects followed as clients do."""
         whole: Found | None = None
+        cookies = Cookies()
         for _ in range(MOST_REDIRECTS + 1):
-            here = self.look(Request("GET", url.partition("#")[0], headers))
+            here = self._step(url.partition("#")[0], headers, cookies)
             if whole is None:
                 whole = here
             else:
@@ -235,9 +237,11 @@ class Visit:
                 whole.ambiguous = whole.ambiguous or here.ambiguous
             if here.capture is None or here.capture.status not in REDIRECTS:
                 return whole
-            location = self.read(here).header("location")
+            answer = self.read(here)
+            location = answer.header("location")
             if not location:
                 return whole
+            cookies.take(here.url, answer.headers)
             try:
                 url = urljoin(here.url, header_text(location))
             except ValueError:  # as httpx says it
@@ -246,6 +250,15 @@ class Visit:
         assert whole is not None
         whole.redirects = True
         return whole
+
+    def _step(self, url: str, headers: Headers, cookies: Cookies) -> Found:
+        """One request on the way, with the cookies that were set there; where those lead to nothing, without."""
+        sent = () if self.live else cookies.fields(url)  # a live client has its own
+        if sent:
+            found = self.look(Request("GET", url, (*headers, *sent)))
+            if found.capture is not None:
+                return found
+        return self.look(Request("GET", url, headers))
 
     def read(self, found: Found) -> Response:
         """The answer found."""

@@ -20,12 +20,13 @@ from proxy.recording.recorder import Recorder
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
+from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.texts.test_text import ARTICLE, make_pdf
 
 KEY = "5f3c9a1be07d42688c1d90ab37e6f2545f3c9a1b"
 
 
-class Origin(BaseHTTPRequestHandler):
+class Pages(BaseHTTPRequestHandler):
     """A page, a redirect, a PDF, a robots.txt and a page that it forbids."""
 
     def do_GET(self) -> None:
@@ -51,7 +52,7 @@ class Origin(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def origin() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Origin)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -198,3 +199,30 @@ def test_a_search_is_recorded_with_the_users_key_which_is_not_kept(
 def test_a_contract_that_can_t_record_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"playwright-mcp@.* can't record"):
         RecordingToolset(None, ["playwright-mcp"])  # type: ignore[arg-type]
+
+
+def test_a_call_has_no_cookies_of_the_calls_before_it(tmp_path: Path) -> None:
+    """As with the real tools, whose clients are new; within one call they last from redirect to redirect."""
+
+    def answer(asked: Asked) -> Answer:
+        told = [("Content-Type", "text/plain"), ("Set-Cookie", "sid=1")]
+        cookie = asked.header("cookie")
+        if asked.path == "/robots.txt":
+            return Answer(404)
+        if asked.path == "/wall" and cookie is None:
+            return Answer(302, headers=[*told, ("Location", "/wall")])
+        return Answer(headers=told, body=f"{asked.path} with {cookie}".encode())
+
+    async def run(toolset: Toolset) -> list[str]:
+        session = toolset.session("agent")
+        paths = ("/a", "/b", "/wall", "/a")
+        texts = [(await session.call("fetch", {"url": site.url + path})).text for path in paths]
+        await session.close()
+        return [text.rpartition("\n")[2] for text in texts]
+
+    with Origin(answer) as site:
+        with Writer.open(tmp_path / "snap") as writer, Recorder(writer) as recorder:
+            real = asyncio.run(run(RecordingToolset(recorder, ["fetch"])))
+        assert real == ["/a with None", "/b with None", "/wall with sid=1", "/a with None"]
+        with Snapshot.open(tmp_path / "snap") as snapshot:
+            assert asyncio.run(run(Toolset(snapshot, ["fetch"]))) == real

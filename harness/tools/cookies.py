@@ -1,0 +1,68 @@
+"""The cookies of one call: what a redirect sets, the pages that it leads to are asked with.
+
+The real tools begin each call without any. No cookie expires by this machine's clock: what was recorded is of its day.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from snapshots.archives.messages import set_cookies
+from snapshots.request import Headers
+
+_TAKEN_BACK = re.compile(r"max-age=\s*(?:0|-\d+)\s*|expires=.*\b19\d\d\b.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where a cookie is sent to. `domain` is a host, or with `below` those below it, too."""
+
+    name: str
+    domain: str
+    path: str
+    below: bool
+    secure: bool
+
+    def holds(self, url: str) -> bool:
+        parts = urlsplit(url)
+        host, path = (parts.hostname or "").lower(), parts.path or "/"
+        near = host == self.domain or (self.below and host.endswith(f".{self.domain}"))
+        within = path == self.path or path.startswith(self.path.rstrip("/") + "/")
+        return near and within and (parts.scheme == "https" or not self.secure)
+
+
+class Cookies:
+    """What a client without a past is given on its way."""
+
+    def __init__(self) -> None:
+        self._values: dict[_Scope, str] = {}
+
+    def take(self, url: str, headers: Headers) -> None:
+        """Keeps what an answer sets, and drops what it takes back."""
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        for field in set_cookies(headers):
+            pair, *attributes = field.split(";")
+            name, _, value = pair.strip().partition("=")
+            told = {k.strip().lower(): v.strip() for k, _, v in (one.partition("=") for one in attributes)}
+            domain = told.get("domain", "").lower().removeprefix(".")
+            if domain and host != domain and not host.endswith(f".{domain}"):
+                continue  # another's
+            path = told.get("path", "")
+            if not path.startswith("/"):
+                path = (parts.path or "/").rpartition("/")[0] or "/"
+            scope = _Scope(name.strip(), domain or host, path, bool(domain), "secure" in told)
+            for older in [
+                one for one in self._values if one.name == scope.name and one.domain == scope.domain
+            ]:
+                if older.path == scope.path:
+                    del self._values[older]
+            if not any(_TAKEN_BACK.fullmatch(one.strip()) for one in attributes):
+                self._values[scope] = value.strip()
+
+    def fields(self, url: str) -> Headers:
+        """The header field of a request; none where there is nothing to send."""
+        pairs = [f"{scope.name}={value}" for scope, value in self._values.items() if scope.holds(url)]
+        return (("Cookie", "; ".join(pairs)),) if pairs else ()

@@ -25,6 +25,7 @@ import openai
 from openai import AsyncOpenAI
 
 from harness.models.endpoint import SESSION_HEADER, Retry, TapeTransport
+from harness.models.streams import chat_of, read_stream, response_of, text_of
 from harness.models.tape import ModelError, Tape
 from harness.trace import digest
 from snapshots.errors import StillwebError
@@ -131,7 +132,8 @@ class ModelClient:
         create: Any = self._sdk.chat.completions.create
         result = await self._ask(create, session, body)
         with _readable(result):
-            completion = await _collect_chat(result) if body.get("stream") else _dumped(result)
+            streamed = body.get("stream")
+            completion = chat_of([_dumped(chunk) async for chunk in result]) if streamed else _dumped(result)
             reply = _chat_reply(completion)
         return self._finish(body, reply, begin)
 
@@ -141,7 +143,10 @@ class ModelClient:
         create: Any = self._sdk.responses.create
         result = await self._ask(create, session, body)
         with _readable(result):
-            response = await _collect_response(result) if body.get("stream") else _dumped(result)
+            streamed = body.get("stream")
+            response = (
+                response_of([_dumped(event) async for event in result]) if streamed else _dumped(result)
+            )
             reply = _response_reply(response)
         return self._finish(body, reply, begin)
 
@@ -177,15 +182,17 @@ def _readable(result: Any) -> Iterator[None]:
         ) from error
 
 
-def _is_answer(body: bytes) -> bool:
-    """Whether a body that came with a good status holds an answer of either API. A stream is taken for one."""
+def _is_answer(asked: bytes, body: bytes) -> bool:
+    """Whether a body that came with a good status can be read as the answer to a request: of either API, streamed or not."""
     try:
-        value = json.loads(body)
-    except ValueError:
-        return True
-    try:
-        with _readable(value):
-            _response_reply(value) if "output" in value else _chat_reply(value)
+        with _readable(body):
+            if json.loads(asked).get("stream"):
+                events, _ = read_stream(body)
+                chat = any("choices" in event for event in events)
+                _chat_reply(chat_of(events)) if chat else _response_reply(response_of(events))
+            else:
+                value = json.loads(body)
+                _response_reply(value) if "output" in value else _chat_reply(value)
     except ModelError:
         return False
     return True
@@ -194,16 +201,6 @@ def _is_answer(body: bytes) -> bool:
 def _dumped(result: Any) -> dict[str, Any]:
     dumped: dict[str, Any] = result.model_dump(mode="json", exclude_unset=True, warnings=False)
     return dumped
-
-
-def _text_of(content: Any) -> str | None:
-    """The text of a message's content; some endpoints give it in parts, with their thoughts among them."""
-    if content is None or isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if part.get("type") in ("text", "output_text")]
-        return "".join(str(text) for text in texts if text) or None
-    raise TypeError(f"content is {type(content).__name__}")
 
 
 def _called(call: dict[str, Any], number: int) -> ToolRequest:
@@ -231,7 +228,7 @@ def _chat_reply(completion: dict[str, Any]) -> Reply:
     usage = completion.get("usage") or {}
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     return Reply(
-        _text_of(message.get("content")) or _text_of(message.get("refusal")),
+        text_of(message.get("content")) or text_of(message.get("refusal")),
         calls,
         (kept,),
         _word(choices[0].get("finish_reason")),
@@ -240,56 +237,6 @@ def _chat_reply(completion: dict[str, Any]) -> Reply:
         _word(completion.get("system_fingerprint")),
         _word(message.get("reasoning_content") or message.get("reasoning")),
     )
-
-
-async def _collect_chat(stream: Any) -> dict[str, Any]:
-    """One completion from a stream of chunks."""
-    whole: dict[str, Any] = {"choices": []}
-    text: list[str] = []
-    reasoning: list[str] = []
-    calls: list[dict[str, Any]] = []
-    open_calls: dict[int, dict[str, Any]] = {}  # by index, which some endpoints give to several calls
-    finish: str | None = None
-    seen = False
-    async for chunk in stream:
-        value = _dumped(chunk)
-        for name in ("model", "system_fingerprint", "usage"):
-            if value.get(name):
-                whole[name] = value[name]
-        for choice in (value.get("choices") or [])[:1]:
-            seen = True
-            delta = choice.get("delta") or {}
-            text.append(_text_of(delta.get("content")) or "")
-            reasoning.append(str(delta.get("reasoning_content") or delta.get("reasoning") or ""))
-            finish = choice.get("finish_reason") or finish
-            for part in delta.get("tool_calls") or []:
-                index, call_id = part.get("index") or 0, part.get("id") or ""
-                call = open_calls.get(index)
-                if call is None or (call_id and call["id"] and call_id != call["id"]):
-                    call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-                    calls.append(call)
-                    open_calls[index] = call
-                call["id"] = call_id or call["id"]
-                function = part.get("function") or {}
-                call["function"]["name"] += function.get("name") or ""
-                call["function"]["arguments"] += function.get("arguments") or ""
-    if seen:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(text) or None}
-        if "".join(reasoning):
-            message["reasoning_content"] = "".join(reasoning)
-        if calls:
-            message["tool_calls"] = calls
-        whole["choices"] = [{"message": message, "finish_reason": finish}]
-    return whole
-
-
-async def _collect_response(stream: Any) -> dict[str, Any]:
-    async for event in stream:
-        if event.type in ("response.completed", "response.incomplete", "response.failed"):
-            return _dumped(event.response)
-        if event.type == "error":
-            raise ModelError(f"the endpoint's stream ended in an error: {event.message}")
-    raise ModelError("the endpoint's stream ended without a response")
 
 
 def _response_reply(response: dict[str, Any]) -> Reply:

@@ -8,10 +8,8 @@ body, a 429 or 5xx to the end) is an error with a name and never lies on the tap
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -19,6 +17,7 @@ from urllib.parse import unquote
 
 import httpx
 
+from harness.models.streams import is_last, read_stream
 from harness.models.tape import Answer, Call, ModelError, Tape, kept_headers
 from proxy.isolation import isolated
 from snapshots.errors import MissingCapability
@@ -26,10 +25,6 @@ from snapshots.words import counted
 
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
-# What the last events of a whole stream say: Chat Completions and Responses.
-_ENDED = re.compile(
-    rb'\[DONE\]|"finish_reason"\s*:\s*"|"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"'
-)
 # Keys below this length are the words that local servers take for one (EMPTY, none, ollama, lm-studio), no secret: put
 # out of sight wherever they stand, they would be cut out of questions and answers.
 _SECRET = 12
@@ -63,7 +58,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
         key_variable: str,
         retry: Retry,
         inner: httpx.AsyncBaseTransport,
-        is_answer: Callable[[bytes], bool],
+        is_answer: Callable[[bytes, bytes], bool],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tape, self._key, self._key_variable = tape, key, key_variable
@@ -84,7 +79,9 @@ class TapeTransport(httpx.AsyncBaseTransport):
         if answer is None:
             answer = await self._ask(request, call)
             # what its caller can't read is an error, and asked for again later
-            if answer.status not in _CONFIGURATION and (answer.status >= 400 or self._is_answer(answer.body)):
+            if answer.status not in _CONFIGURATION and (
+                answer.status >= 400 or self._is_answer(body, answer.body)
+            ):
                 self._tape.keep(call, answer)
         return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
@@ -144,9 +141,13 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
     if kind == "text/event-stream":
         if b"data:" not in content:
             return "sent an empty event stream"
-        if error := next(filter(None, map(_error, _events(content))), None):
+        try:
+            events, done = read_stream(content)
+        except (ValueError, RecursionError):
+            return f"sent an event stream that is no JSON: {start!r}"
+        if error := next(filter(None, map(_error, events)), None):
             return error
-        return None if _ENDED.search(content) else "sent an event stream that breaks off"
+        return None if done or any(map(is_last, events)) else "sent an event stream that breaks off"
     if kind == "text/html" or start[:15].lower().startswith(("<!doctype", "<html")):
         return f"sent HTML where JSON was expected (status {response.status_code}): {start!r}"
     try:
@@ -154,14 +155,6 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
     except (ValueError, RecursionError):
         return f"sent no JSON (status {response.status_code}): {start!r}" if content else "sent an empty body"
     return _error(value) if response.status_code < 400 else None
-
-
-def _events(stream: bytes) -> Iterator[Any]:
-    """The events of a stream that may tell of an error, by a quick look at their bytes."""
-    for line in stream.splitlines():
-        if line.startswith(b"data:") and (b"error" in line or b"response.failed" in line):
-            with contextlib.suppress(ValueError):
-                yield json.loads(line[5:])
 
 
 def _error(value: Any) -> str | None:

@@ -240,7 +240,9 @@ def _late(out: Path, recorder: Recorder) -> int:
     if len(found) > MOST_LATE:
         say(f"and {len(found) - MOST_LATE} more")
     if found:
-        say(f"{out}: not to be given away: record it anew, or see {out / late.FILE}")
+        say(
+            f"{out}: not to be given away, unless the secrets are of an account made for it: see {out / late.FILE}"
+        )
     return len(found)
 
 

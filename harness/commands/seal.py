@@ -36,7 +36,7 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
         say(str(one))
     if known and not keep_secrets:
         raise GateFailed(
-            f"{snapshot}: a secret stands in {counted(len(known), 'record')}; record anew, or say --keep-secrets"
+            f"{snapshot}: a secret stands in {counted(len(known), 'record')}; say --keep-secrets if it may be known"
         )
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, progress=advance)

@@ -78,6 +78,7 @@ def test_what_was_stored_before_a_secret_was_known_is_named(tmp_path: Path) -> N
     refused = stillweb("seal", tmp_path / "s")
     assert refused.code == 1
     assert "view's text of http://a.test/" in refused.err
+    assert "anew" not in refused.err  # it would come the same way again
     assert not (tmp_path / "s.wacz").exists()
     sealed = stillweb("seal", tmp_path / "s", "--keep-secrets")
     assert sealed.code == 0, sealed.err

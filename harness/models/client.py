@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import json
 import os
 import threading
@@ -151,8 +152,13 @@ class ModelClient:
         return self._finish(body, reply, begin)
 
     async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
+        # members that the SDK does not know go as they are: endpoints have their own (top_k, provider, …)
+        known = inspect.signature(create).parameters
+        named = {name: value for name, value in body.items() if name in known}
+        own = {name: value for name, value in body.items() if name not in known}
+        named["extra_body"] = {**own, **(body.get("extra_body") or {})} or None
         try:
-            return await create(**body, extra_headers={SESSION_HEADER: quote(session)})
+            return await create(**named, extra_headers={SESSION_HEADER: quote(session)})
         except openai.APIConnectionError as error:
             if isinstance(error.__cause__, StillwebError):
                 raise error.__cause__ from None

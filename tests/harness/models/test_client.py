@@ -207,6 +207,22 @@ def test_the_model_is_told_where_to_start_if_the_protocol_says_so(tmp_path, api)
     assert identities[0] != identities[1]
 
 
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_any_further_member_of_a_request_is_sent_as_it_is(tmp_path, monkeypatch, api):
+    params = {"top_k": 3, "provider": {"order": ["a"]}, "temperature": 0, "extra_body": {"min_p": 0.1}}
+    with Endpoint(birds) as endpoint:
+        files = run(
+            tmp_path, agent_file(tmp_path, endpoint.url, api=api, params=params), tasks=[bird_task("one")]
+        )
+    assert summarise(files.path).means["em"].value == 1.0
+    sent = endpoint.requests[0]
+    assert {name: sent.get(name) for name in ("top_k", "provider", "temperature", "min_p", "extra_body")} == {
+        "top_k": 3, "provider": {"order": ["a"]}, "temperature": 0, "min_p": 0.1, "extra_body": None,
+    }  # fmt: skip
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert certify(files.path, times=1).holds
+
+
 def test_a_judge_is_taped_and_scores_again_from_the_trace_alone(tmp_path, monkeypatch):
     def both(asked):
         if asked.body["model"] == "grader":

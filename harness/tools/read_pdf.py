@@ -55,6 +55,8 @@ class PdfTool:
                 parts += texts
             meta["verdict"] = worse(meta["verdict"], found.verdict)
             meta["captures"] += found.meta()["captures"]
+            if found.ambiguous:
+                meta["ambiguous"] = True
             if found.nearest:
                 meta.setdefault("nearest", []).extend(found.nearest)
             meta.setdefault("address", found.url or _name(source))
@@ -187,7 +189,7 @@ def invalid(arguments: Any) -> str | None:
         if "pages" in source:
             pages = source["pages"]
             numbers = isinstance(pages, list) and all(
-                isinstance(n, int | float) and not isinstance(n, bool) and n == int(n) and n >= 1
+                isinstance(n, int | float) and not isinstance(n, bool) and n >= 1 and n % 1 == 0
                 for n in pages
             )
             if not numbers and not (isinstance(pages, str) and pages):

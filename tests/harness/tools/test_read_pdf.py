@@ -155,6 +155,27 @@ def test_bad_arguments_have_the_real_words(call: Call, arguments: dict[str, Any]
     assert result.text == f"Validation error: {problem}"
 
 
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), 1.5])
+def test_what_is_no_page_number_is_refused(call: Call, number: float) -> None:
+    """Python reads 1e999 as a number: the tool broke off with an error of its own."""
+    result = call("read_pdf", sources=[{"url": REPORT, "pages": [number]}])
+    assert result.is_error
+    assert result.text.endswith("sources: [0]: pages: Value does not match any type in union")
+
+
+def test_where_the_recording_does_not_decide_the_result_says_so(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        sent = b'{"user":"ann"}'
+        site.add(f"{SITE}/login", status=303, method="POST", sent=sent, headers=(("Location", "/"),))
+        site.add(f"{SITE}/home", "", status=302, headers=(("Location", REPORT),))
+        site.add(REPORT, make_pdf("One"), "application/pdf")
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        toolset = Toolset(snapshot, ["pdf-reader"])
+        result = asyncio.run(toolset.session("a").call("read_pdf", {"sources": [{"url": f"{SITE}/home"}]}))
+    assert result.meta["ambiguous"] is True
+
+
 def test_no_sources_are_no_results(call: Call) -> None:
     assert call("read_pdf", sources=[]).text == "All PDF sources failed to process: "
 

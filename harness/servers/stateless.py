@@ -10,6 +10,7 @@ which a frozen web has none of.
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
@@ -80,6 +81,9 @@ class Stateless:
             return refusal.reply(message.get("id"))
         except StillwebError as error:  # no browser on this machine, say: the others are served all the same
             return Refusal(INTERNAL_ERROR, str(error)).reply(message.get("id"))
+        except Exception as error:  # noqa: BLE001 -- a tool's bug, often of one's own: the client hears of it
+            logging.getLogger(__name__).exception("a tool failed")
+            return Refusal(INTERNAL_ERROR, str(error) or type(error).__name__).reply(message.get("id"))
         result["resultType"] = "complete"
         result["_meta"] = {**result.get("_meta", {}), **self._info}
         return {"jsonrpc": "2.0", "id": message["id"], "result": result}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,7 +20,8 @@ from harness.servers.stateless import (
     Stateless,
     envelope,
 )
-from harness.tools import Toolset, load
+from harness.tools import ToolResult, Toolset, load
+from harness.tools.store import Visit
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, make_site
 
@@ -66,6 +68,30 @@ def test_what_the_machine_lacks_is_an_error_of_the_call_alone(
     assert failed["error"]["code"] == -32603
     assert failed["error"]["message"].startswith("STILLWEB_BROWSER: /no/browser")
     assert listed["result"]["tools"]
+
+
+class BrokenTool:
+    """A tool of one's own with a bug in it."""
+
+    contract = replace(load("pdf-reader"), name="broken@1")
+
+    def __init__(self, toolset: Toolset) -> None:
+        self.toolset = toolset
+
+    async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:
+        raise KeyError("a bug")
+
+
+def test_a_tool_that_breaks_ends_no_server(snapshot: Snapshot) -> None:
+    """Over stdio its error went up to the server's own tasks, and ended all of them."""
+    calls = [
+        request("tools/call", name="read_pdf", arguments={"sources": []}),
+        request("tools/call", name="fetch", arguments={"url": BIRDS}),
+    ]
+    broken = f"{__name__}:BrokenTool"
+    failed, fetched = answer(Toolset(snapshot, ["fetch", broken]), *calls)
+    assert failed["error"] == {"code": -32603, "message": "'a bug'"}
+    assert fetched["result"]["isError"] is False
 
 
 def test_discovery_and_lists(snapshot: Snapshot) -> None:

@@ -16,6 +16,7 @@ from snapshots.texts.text import BROKEN, PDF, extract_html
 from snapshots.view import id_in
 
 CONTRACT = "mcp-fetch@0.6.3"
+_OTHER_ANSWER = re.compile(r"#text=[0-9a-f]{16}$")  # as `freezing.text_address` names one of several
 _PYDANTIC = re.compile(r"https://errors\.pydantic\.dev/[0-9.]+/")
 
 
@@ -93,7 +94,7 @@ class FetchTool:
             # the real tool asks for robots.txt first, which fails for the same reason
             text = contract.say("robots_failed", robots=f"{parts.scheme}://{parts.netloc}/robots.txt")
             return said(text, error=True, verdict="miss", address=url)
-        if id_in(url) is not None or "#text=" in url:
+        if id_in(url) is not None or _OTHER_ANSWER.search(url):
             return self._stored(url, raw, visit)
         if visit.live and not for_user and (refused := self._robots(url, visit)):
             return said(refused, error=True, address=url)

@@ -81,7 +81,7 @@ class Stateless:
             return refusal.reply(message.get("id"))
         except StillwebError as error:  # no browser on this machine, say: the others are served all the same
             return Refusal(INTERNAL_ERROR, str(error)).reply(message.get("id"))
-        except Exception as error:  # noqa: BLE001 -- a tool's bug, often of one's own: the client hears of it
+        except Exception as error:  # a tool's bug, often of one's own: the client hears of it
             logging.getLogger(__name__).exception("a tool failed")
             return Refusal(INTERNAL_ERROR, str(error) or type(error).__name__).reply(message.get("id"))
         result["resultType"] = "complete"

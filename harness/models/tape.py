@@ -284,6 +284,13 @@ class Tape:
         self.close()
 
 
+def make_empty(path: Path) -> None:
+    """A tape that holds no call, so that none is answered."""
+    from snapshots.writer import Writer
+
+    Writer.open(path, software=_SOFTWARE, keep_text=False).close()
+
+
 def part_of(path: Path, name: str) -> Path:
     """Where a worker of that name records what belongs to the tape at `path`."""
     return path.with_name(f"{path.name}.parts") / name

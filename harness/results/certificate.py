@@ -24,6 +24,7 @@ from typing import Any
 
 from harness.agents.threads import end_process
 from harness.inputs.import_path import look_in
+from harness.models.tape import make_empty
 from harness.results.kept_certificate import (
     NAME,
     differing,
@@ -265,15 +266,13 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     """Makes the run anew in another process and other surroundings, models from the tape only."""
     files = RunFiles(path)
     settings, stands_on = files.manifest()
-    tape = settings.tape_path or str(path / "tape")
-    repeated = replace(
-        settings,
-        snapshots=snapshots_to_repeat(path, settings.snapshots, snapshots),
-        tape="replay" if Path(tape).exists() else "none",
-        tape_path=str(Path(tape).resolve()),
-    )
+    snapshots = snapshots_to_repeat(path, settings.snapshots, snapshots)
     again.mkdir(parents=True)
     (again / "traces").mkdir()
+    tape = files.tape(settings)
+    if not tape.exists():  # nobody answered, or nobody was asked: nor is anybody now
+        make_empty(tape := again / "tape")
+    repeated = replace(settings, snapshots=snapshots, tape="replay", tape_path=str(tape.resolve()))
     began: dict[str, Any] = {
         name: stands_on[name] for name in ("tasks", "rubrics", "refused", "part_of") if name in stands_on
     }

@@ -15,11 +15,13 @@ from harness.runs.display import SilentDisplay
 from harness.runs.engine import Job
 from harness.runs.run_files import Settings
 from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
 from harness.trace import append_event, read_trace, replace_events
 from snapshots.errors import DamagedInput, StillwebError, UsageError
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import exchange
+from tests.support.openai_endpoint import KEY, Endpoint
 from tests.support.runs import RUBRIC, bird_task, make_run, write_script
 
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
@@ -53,6 +55,23 @@ def test_what_depends_on_seed_zone_locale_or_order_is_found_and_named(tmp_path, 
     report = certify(files.path, times=2)
     assert not report.holds
     assert "event 1 (tool_call) differs in output.digest" in report.differences[0]
+
+
+@pytest.mark.parametrize(("answer", "tape"), [(None, "auto"), ("7", "none")])
+def test_nobody_is_asked_and_no_key_needed_where_there_is_no_tape(tmp_path, monkeypatch, answer, tape):
+    """No tape, for the judge had nothing to judge, or did not answer: a repetition asked it."""
+    monkeypatch.setenv("GRADER_API_KEY", KEY)
+    script = {"default": {"steps": [{"set": {"a": 1}}], **({"answer": answer} if answer else {})}}
+    with Endpoint(lambda asked: "correct: yes", [404]) as judge:
+        env = {"GRADER_BASE_URL": judge.url, "GRADER_MODEL": "judge"}
+        agent = write_script(tmp_path, script)
+        settings = Settings(agent=agent, contracts=(), env=env, tape=tape)
+        files = start_run(tmp_path / "run", settings, [Task("a", "Which?", "7", "judge")])
+        run_attempts(files.path, display=SilentDisplay())
+        asked = len(judge.requests)
+        monkeypatch.delenv("GRADER_API_KEY")
+        assert certify(files.path, times=1).holds
+        assert len(judge.requests) == asked
 
 
 def test_tasks_the_snapshot_cannot_answer_stay_so_when_repeated(tmp_path):

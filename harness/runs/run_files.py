@@ -276,6 +276,12 @@ class RunFiles:
         path = self.trace_path(task_id, attempt)
         return self._set_aside(path, path.name.removesuffix(".jsonl"), "failed")
 
+    def last_failed(self, task_id: str, attempt: int) -> Path | None:
+        """The trace in failed/ of an attempt, the last if it was made again several times; None where there is none."""
+        name = trace_name(task_id, attempt).removesuffix(".jsonl")
+        found = (self.path / "failed").glob(f"{name}.failed-*.jsonl")
+        return max(found, key=lambda path: int(path.stem.rpartition("-")[2]), default=None)
+
     def made_again(self) -> int:
         """How many attempts had failed and were made again."""
         return sum(1 for _ in (self.path / "failed").glob("*.failed-*.jsonl"))

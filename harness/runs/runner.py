@@ -189,10 +189,11 @@ def run_attempts(
         jobs = owed(files, retry_failed=retry_failed)
         judged: dict[Job, Path | None] = {}  # of the attempts that are made again
         for job in jobs:
-            if (trace := files.trace_path(job.task_id, job.attempt)).exists():
-                alone = _only_judged(trace)
-                there = files.set_aside_failed(job.task_id, job.attempt)
-                judged[job] = there if alone else None
+            if files.trace_path(job.task_id, job.attempt).exists():
+                files.set_aside_failed(job.task_id, job.attempt)
+            # also one that was set aside by a process that was killed before it had made it again
+            if there := files.last_failed(job.task_id, job.attempt):
+                judged[job] = there if _only_judged(there) else None
         if jobs:
             (path / "certificate.json").unlink(missing_ok=True)  # it is of the traces before
         told = unsolvable or {}

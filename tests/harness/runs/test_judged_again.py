@@ -101,3 +101,25 @@ def test_a_judgement_that_is_none_is_told_and_asked_again(
     assert call(capsys, "score", run.path)[0] == 0
     del ASKED[:]
     assert certify(run.path, times=1).holds
+
+
+def test_a_judge_is_asked_again_alone_also_by_who_takes_it_up_after_a_crash(
+    run: RunFiles, judge: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge.sensible.append(True)  # type: ignore[attr-defined]
+    monkeypatch.setattr("harness.runs.runner.check_ready", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_attempts(run.path, display=SilentDisplay(), retry_failed=True)
+    assert not run.trace_path("odd", 1).exists()
+    monkeypatch.undo()
+    monkeypatch.setenv("GRADER_API_KEY", KEY)
+    assert run_attempts(run.path, display=SilentDisplay()) == 1
+    trace = read_trace(run.trace_path("odd", 1))
+    assert (trace.last("answer") or {})["text"] == "Alpha"
+    assert (trace.last("score") or {})["metrics"] == {"correct": 1.0}
+    assert (sorted(ASKED), run.made_again()) == (["even", "odd"], 1)
+
+
+def killed(*_: object) -> None:
+    """Stands where a process may be killed."""
+    raise KeyboardInterrupt

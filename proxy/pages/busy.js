@@ -5,6 +5,9 @@
   const drawn = (e) => e.getClientRects().length > 0 && e.checkVisibility({ opacityProperty: true, visibilityProperty: true });
   const named = (e, why) => `${e.localName} ${why}`.slice(0, 120);
   const says = new Set(), moves = new Set();
+  for (const root of [document.documentElement, document.body])
+    for (const name of root ? root.classList : []) if (/(^|[-_])(busy|loading|running|working|processing)$/i.test(name)) says.add(named(root, name));
+  if (WORDS.test(document.title)) says.add(`title ${document.title}`.slice(0, 120));
   if (/^(wait|progress)$/.test(getComputedStyle(document.documentElement).cursor) || (document.body && /^(wait|progress)$/.test(getComputedStyle(document.body).cursor)))
     says.add("cursor");
   for (const e of document.querySelectorAll(ROLES)) if (drawn(e)) says.add(named(e, e.getAttribute("role") || (e.localName === "progress" ? "" : "busy")));

@@ -32,7 +32,7 @@ setInterval(() => { ticks++; }, 100);
 socket.onmessage = (e) => {
   if (e.data === "begun") { SIGN; return; }
   if (!e.data.startsWith("the end")) return;
-  wheel.className = ""; state.removeAttribute("aria-busy");
+  wheel.className = document.documentElement.className = ""; state.removeAttribute("aria-busy"); document.title = "Mills";
   state.textContent = e.data;
   if (e.data.endsWith("soon")) ran.textContent = `${ticks - asked} ticks`;
 };
@@ -42,6 +42,8 @@ SIGNS = {
     "words": "state.textContent = 'Running…'",
     "role": "state.setAttribute('aria-busy', 'true')",
     "wheel": "wheel.className = 'wheel'",
+    "root": "document.documentElement.className = 'app-busy'",
+    "title": "document.title = 'Updating...'",
 }
 
 

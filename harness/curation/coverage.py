@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Literal, Protocol
 from harness.task import Task
 
 Kind = Literal["url", "pdf", "view", "search"]
+Query = str | Mapping[str, Any]
 
 
 class Covered(Protocol):
@@ -108,20 +110,30 @@ def _urls_in(value: Any) -> list[str]:
     return []
 
 
-def searches_of(task: Task) -> list[str]:
-    """The queries a task names (`meta["searches"]`: a list of texts)."""
+def searches_of(task: Task) -> list[Query]:
+    """The searches a task names (`meta["searches"]`: a list of texts, or of what `google_search` was given)."""
     queries = task.meta.get("searches")
-    return [query for query in queries if isinstance(query, str)] if isinstance(queries, list) else []
+    return [query for query in queries if _is_query(query)] if isinstance(queries, list) else []
+
+
+def _is_query(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, Mapping) and bool(value.get("q")))
+
+
+def _told(query: Query) -> str:
+    if isinstance(query, str):
+        return query
+    return str(query["q"]) if len(query) == 1 else json.dumps(dict(query), ensure_ascii=False)
 
 
 def coverage(
     tasks: Iterable[Task],
     snapshot: Covered,
     *,
-    search: Callable[[str], str] | None = None,
+    search: Callable[[Query], tuple[str, tuple[str, ...]]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """Looks up all that the tasks name. `search` gives the verdict of a query (the tools know how to ask).
+    """Looks up all that the tasks name. `search` gives the verdict of a query and notes (the tools know how to ask).
 
     Redirects are followed. A URL with a fragment is a view's: it needs a view that starts there, or, where only the page is recorded, is
     answered by it with a note, for what the fragment selects may not be in it.
@@ -136,20 +148,18 @@ def coverage(
     for done, task in enumerate(todo, 1):
         for url in urls_of(task):
             if url not in known:
-                known[url] = _url(url, snapshot, store, starts)
+                known[url] = _url(url, store, starts)
             found = known[url]
             needs.append(Need(task.id, found.kind, url, found.verdict, found.notes))
         for query in searches_of(task):
-            verdict = search(query) if search else "miss"
-            needs.append(
-                Need(task.id, "search", query, verdict, () if search else ("searches were not looked up",))
-            )
+            verdict, notes = search(query) if search else ("miss", ("searches were not looked up",))
+            needs.append(Need(task.id, "search", _told(query), verdict, notes))
         if progress:
             progress(done, len(todo))
     return Coverage(snapshot.id, tuple(needs), tuple(task.id for task in todo))
 
 
-def _url(url: str, snapshot: Covered, store: Any, starts: set[str]) -> Need:
+def _url(url: str, store: Any, starts: set[str]) -> Need:
     page, _, fragment = url.partition("#")
     if url in starts and fragment:
         return Need("", "view", url, "view")
@@ -170,8 +180,8 @@ def _url(url: str, snapshot: Covered, store: Any, starts: set[str]) -> Need:
         notes.append("several answers were recorded and the evidence does not decide")
     if fragment:
         notes.append("no view of this fragment; the page itself is recorded")
-    if kind == "pdf" or capture.mime in ("text/html", "application/xhtml+xml"):
-        text = snapshot.text(capture.url)
+    if capture.status < 400 and (kind == "pdf" or capture.mime in ("text/html", "application/xhtml+xml")):
+        text = store.frozen_of(capture)
         if text is None:
             notes.append("no frozen text (is the snapshot sealed?)")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from urllib.parse import urlsplit
 
 from harness.runs.run_files import RunFiles
 from harness.task import Task
+from harness.tools.browser_text import full_url
 from harness.trace import Trace, read_trace
 from snapshots.errors import UsageError
 from snapshots.upkeep.cut import Needs
 
+_PRESET = (("gl", "us"), ("hl", "en"))  # what a search has when it is not said
 _SURE = ("exact", "canonical", "varies")  # verdicts over which only captures of the same request decide
 
 
@@ -64,15 +67,19 @@ def tasks_as_asked(path: Path) -> list[Task]:
         traces = [read_trace(path)]
     if not traces:
         raise UsageError(f"{path}: has no finished attempt; run it first")
-    asked: dict[str, dict[str, dict[str, None]]] = {}  # task -> urls and searches, each once, in order
+    # task -> urls, and by their JSON what searches were given; each once, in order
+    asked: dict[str, dict[str, dict[str, Any]]] = {}
     for trace in traces:
         named = asked.setdefault(str(trace.header["task"]["id"]), {"urls": {}, "searches": {}})
         for event in trace.of("tool_call"):
-            named["urls"] |= dict.fromkeys(_asked(event, named=True))
-            query = _arguments(event).get("q") if event["tool"] == "google_search" else None
-            if isinstance(query, str):
-                named["searches"][query] = None
-    return [Task(name, "", meta={k: list(v) for k, v in named.items()}) for name, named in asked.items()]
+            named["urls"] |= {url: url for url in _asked(event, named=True)}
+            given = _arguments(event)
+            if event["tool"] == "google_search" and isinstance(given.get("q"), str) and given["q"]:
+                given = {k: v for k, v in given.items() if (k, v) not in _PRESET}
+                named["searches"][json.dumps(given, sort_keys=True)] = given
+    return [
+        Task(name, "", meta={k: list(v.values()) for k, v in named.items()}) for name, named in asked.items()
+    ]
 
 
 def _same_snapshot(trace: Trace, snapshot: str) -> None:
@@ -88,8 +95,11 @@ def _asked(event: dict[str, Any], *, named: bool = False) -> Iterator[str]:
     """The URLs that a call asked for by name; unless `named`, those that it came to as well."""
     arguments = _arguments(event)
     reached = () if named else (event.get("address"), (event.get("meta") or {}).get("url"))
-    for value in (*reached, arguments.get("url")):
-        if isinstance(value, str) and value.startswith(("http://", "https://")):
+    url = arguments.get("url")
+    if isinstance(url, str) and event["tool"].startswith("browser_"):
+        url = full_url(url)
+    for value in (*reached, url):
+        if isinstance(value, str) and value.lower().startswith(("http://", "https://")):
             yield value
     sources = arguments.get("sources")
     for source in sources if isinstance(sources, list) else ():

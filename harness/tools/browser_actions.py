@@ -13,7 +13,7 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_files import drop, file_upload, opens_chooser
 from harness.tools.browser_reply import Reply, tab_lines
 from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
-from harness.tools.browser_text import find, is_pattern, quoted, said
+from harness.tools.browser_text import find, full_url, is_pattern, quoted, said
 from proxy.pages.freeze import begin_step, pass_time, step
 from proxy.pages.sight import STILL
 
@@ -23,16 +23,9 @@ NOT_HELD = {"browser_close", "browser_tabs", "browser_navigate"}  # the real ser
 EVALUATE_SECONDS = 30.0
 
 
-def _full(url: str) -> str:
-    """The address as the real tool completes it."""
-    if re.match(r"^[a-zA-Z][a-zA-Z0-9+.-]*:", url) and not re.match(r"^[\w.-]+:\d+(/|$)", url):
-        return url
-    return f"http://{url}" if url.startswith("localhost") else f"https://{url}"
-
-
 async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """browser_navigate."""
-    url = _full(given["url"])
+    url = full_url(given["url"])
     reply.address = await session.navigate(url)
     reply.with_snapshot = True
     reply.code(f"await page.goto({quoted(url)});")

@@ -61,6 +61,13 @@ class Sections:
         return "\n".join(parts)
 
 
+def full_url(url: str) -> str:
+    """An address as the real tool completes it."""
+    if re.match(r"^[a-zA-Z][a-zA-Z0-9+.-]*:", url) and not re.match(r"^[\w.-]+:\d+(/|$)", url):
+        return url
+    return f"http://{url}" if url.startswith("localhost") else f"https://{url}"
+
+
 # ---- code lines
 
 

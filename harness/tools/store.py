@@ -100,14 +100,18 @@ class Store:
     def text_of(self, capture: Capture) -> FrozenText | None:
         """The frozen text of a capture's answer; extracted now, and so marked, where none was frozen."""
         key = (capture.url if capture.method == "GET" else text_address(capture), capture.digest)
-        return self._kept(key, lambda: self._frozen(capture))
+        return self._kept(key, lambda: self._made(capture))
 
-    def _frozen(self, capture: Capture) -> FrozenText | None:
+    def frozen_of(self, capture: Capture) -> FrozenText | None:
+        """The text that was frozen of a capture's own answer; None where there is none."""
         for address_of in (attrgetter("url"), text_address):  # the second is seldom needed
             text = self.snapshot.text(address_of(capture))
             if text is not None and text.meta.get("digest", capture.digest) == capture.digest:
                 return text
-        return extract(capture, self.snapshot.read(capture))
+        return None
+
+    def _made(self, capture: Capture) -> FrozenText | None:
+        return self.frozen_of(capture) or extract(capture, self.snapshot.read(capture))
 
     def text_at(self, address: str) -> FrozenText | None:
         """The frozen text with this address."""

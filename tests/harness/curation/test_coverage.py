@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +15,8 @@ import pytest
 from harness.curation.coverage import coverage, searches_of, urls_of
 from harness.prompts import Failure, PageReader, Prompt, build
 from harness.task import Task
+from harness.tools import Toolset
+from harness.tools.queries import query_verdict
 from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
@@ -100,9 +105,50 @@ def test_what_only_looks_like_an_answer(
 
 def test_searches_are_asked_of_whoever_can_answer(snapshot: Snapshot) -> None:
     asked = Task("t", "?", None, "page", {"searches": ["lakes", "other"]})
-    report = coverage([asked], snapshot, search=lambda query: "exact" if query == "lakes" else "miss")
+    report = coverage([asked], snapshot, search=lambda query: ("exact" if query == "lakes" else "miss", ()))
     assert [(need.kind, need.what) for need in report.missing] == [("search", "other")]
     assert coverage([asked], snapshot).missing[0].notes == ("searches were not looked up",)
+
+
+def test_what_an_answer_says_is_told_of_that_answer_not_of_another(tmp_path: Path) -> None:
+    """Where a URL had several, the text of the first stood for all: an empty page was no doubt."""
+    with Writer.open(tmp_path / "site") as writer:
+        whole = page("https://a.test/")
+        for sent, body in ((("X-Kind", "app"),), whole.body), ((), b"<html><body></body></html>"):
+            request = Request("GET", "https://a.test/", sent)
+            fields = (("Content-Type", "text/html"), ("Content-Length", str(len(body))), ("Vary", "X-Kind"))
+            writer.exchange(replace(whole, request=request, headers=fields, body=body))
+    seal(tmp_path / "site", tmp_path / "site.wacz")
+    with Snapshot.open(tmp_path / "site.wacz") as snapshot:
+        assert LONG[:40] in snapshot.text("https://a.test/").markdown
+        (need,) = coverage([task("https://a.test/")], snapshot).doubtful
+        fetched = asyncio.run(Toolset(snapshot).session("a").call("fetch", {"url": "https://a.test/"}))
+    assert "failed to be simplified" in fetched.text
+    assert "its text is empty" in need.notes
+
+
+def test_searches_are_looked_up_as_they_are_asked(tmp_path: Path) -> None:
+    """A refusal that was recorded is no sure answer, and a search of a run has its operators."""
+    recorded = [
+        (403, {"q": "owls"}),
+        (200, {"q": "kites site:b.test", "gl": "us", "hl": "en", "site": "b.test"}),
+        (200, {"q": "gulls"}),
+    ]
+    with Writer.open(tmp_path / "site") as writer:
+        for status, body in recorded:
+            sent = json.dumps(body, separators=(",", ":")).encode()
+            fields = (("Content-Type", "application/json"), ("Content-Length", "2"))
+            request = Request("POST", "https://google.serper.dev/search", fields[:1], sent)
+            writer.exchange(Exchange(request, status, "OK", fields, b"{}", datetime(2025, 1, 1, tzinfo=UTC)))
+    asked = ["owls", {"q": "kites", "site": "b.test"}, {"q": "kites"}, "gulls", {"q": "gulls"}]
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        search = query_verdict(Toolset(snapshot, ["serper"]))
+        report = coverage([Task("t", "?", meta={"searches": asked})], snapshot, search=search)
+    told = {need.what: (need.answered, need.notes) for need in report.needs}
+    assert [need.what for need in report.missing] == ["kites", "gulls"]  # by the wrapper, which posts more
+    assert told["owls"] == (True, ("recorded with status 403",))
+    assert told['{"q": "kites", "site": "b.test"}'] == (True, ())
+    assert [need.answered for need in report.needs] == [True, True, False, True, False]
 
 
 def test_prompts_from_a_sealed_snapshot(snapshot: Snapshot) -> None:

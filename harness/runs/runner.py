@@ -101,7 +101,8 @@ def start_run(
         },
     )
     if not fresh:
-        _move(files, settings)
+        with files.alone():  # who works on it reads its settings once more
+            _move(files, settings)
     return files
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,15 @@ def test_another_run_does_not_go_on_in_the_same_directory(tmp_path, settings, ta
     make_run(tmp_path, ["a"])
     with pytest.raises(UsageError, match=message):
         make_run(tmp_path, tasks, **settings)
+
+
+def test_a_second_process_that_is_refused_moves_nothing(tmp_path):
+    files = make_run(tmp_path, ["a"])
+    settings, _ = files.manifest()
+    tasks = files.tasks()
+    with files.alone(), pytest.raises(UsageError, match="another process works on this run"):
+        start_run(files.path, replace(settings, tape_path=str(tmp_path / "another")), tasks)
+    assert files.manifest()[0] == settings
 
 
 def test_a_run_of_which_nothing_was_made_is_begun_with_other_words(tmp_path):

@@ -29,6 +29,7 @@ class Channel(asyncio.Protocol):
         self._busy: asyncio.Task[None] | None = None
         self._paused = False
         self._resumed: asyncio.Event | None = None
+        self._left = 0  # unsent bytes when last looked at
         self._closing = False
         self._eof = False
 
@@ -55,6 +56,15 @@ class Channel(asyncio.Protocol):
     def paused(self) -> bool:
         """Whether the client does not read fast enough."""
         return self._paused
+
+    def _unsent(self) -> int:
+        """Bytes that have been written and not sent."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def _gets_on(self) -> bool:
+        """Whether a client that does not read fast enough has read anything since this was asked last."""
+        before, self._left = self._left, self._unsent()
+        return self._left != before
 
     def close(self) -> None:
         """Ends the connection after what has been written."""

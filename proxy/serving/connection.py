@@ -72,6 +72,7 @@ class Connection(Channel):
         """The client reads slower than we write: nothing more is read from it meanwhile."""
         self._paused = True
         self._resumed = asyncio.Event()
+        self._gets_on()
         self.deadline = time.monotonic() + PATIENCE
         if self._h2 is None:
             self._stop_reading()
@@ -116,13 +117,10 @@ class Connection(Channel):
             if self._h2 is not None:
                 self._h2.feed(data)
                 return
-            if self._socket is not None:
-                self._socket.feed(data)
-                return
         elif self._sniffing:
             self._sniff(data)
             return
-        elif self._socket is not None:
+        if self._socket is not None:
             self._socket.feed(data)
             return
         parser = self.parser
@@ -150,6 +148,8 @@ class Connection(Channel):
 
     def overdue(self, now: float) -> None:
         """Called about once a second: ends what does not get on."""
+        if self._paused and self._gets_on():
+            self.deadline = now + PATIENCE
         if self.deadline and now > self.deadline and self._busy is None:
             if self._paused or self.parser.idle:
                 self.abort()
@@ -313,17 +313,10 @@ class Connection(Channel):
         if talk is None:
             return False
         self.write(handshake(request, talk.player.protocol))
-        marked = url != request.url
         self._socket = Socket(
-            url,
-            talk.player,
-            self.write,
-            self.close,
-            talk.strayed,
-            talk.doubted,
-            secrets=talk.secrets,
-            marked=marked,
-        )
+            url, talk.player, self.write, self.close, talk.strayed, talk.doubted,
+            secrets=talk.secrets, marked=url != request.url,
+        )  # fmt: skip
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)
@@ -387,7 +380,7 @@ class Connection(Channel):
     async def _go(self, data: bytes, session: str) -> None:
         """The connection, once all is written, goes to the process that is to answer, with what was read of it."""
         end = time.monotonic() + PATIENCE
-        while self._transport is not None and self._transport.get_write_buffer_size():
+        while self._unsent():
             if time.monotonic() > end:  # the client does not read
                 self.abort()
                 return

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from proxy.serving import connection
 from proxy.serving import gateway as gateway_module
 from proxy.serving.gateway import Gateway
 from proxy.serving.ledger import Ledger
@@ -106,6 +109,40 @@ def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
     size, megabytes = map(int, done.stdout.split())
     assert size > 150 << 20
     assert megabytes < 150
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_client_that_does_not_read_is_sent_away_and_one_that_reads_slowly_is_not(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    monkeypatch.setattr(connection, "PATIENCE", 1.5)
+    whole = bytes(64 << 20)  # in memory: it is stored in less than is read bit by bit
+    packed = (("Content-Encoding", "gzip"),)
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", gzip.compress(whole, mtime=0), headers=packed)
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        sock.settimeout(HANG)
+        sock.connect(("127.0.0.1", g.port))
+        sock.sendall(b"GET http://site.example/ HTTP/1.1\r\n\r\n")
+        head(sock)
+        end = time.monotonic() + 4.0
+        came = 0
+        while reads and time.monotonic() < end:
+            came += len(sock.recv(1 << 16))
+            time.sleep(0.02)
+        if not reads:
+            assert until(lambda: not g.stats.connections)
+        while came < len(whole) and (piece := drained_piece(sock)):
+            came += len(piece)
+        assert (came == len(whole)) == reads
+
+
+def drained_piece(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(1 << 20)
+    except ConnectionResetError:
+        return b""
 
 
 def test_what_keeps_it_from_starting_is_told(

@@ -172,6 +172,8 @@ class Tape:
             return None
 
     def _begin(self, name: str, *, fresh: bool = True) -> None:
+        if self.path is not None and self.path.suffix == ".wacz":  # before anything is paid
+            raise UsageError(f"{self.path}: a sealed tape can't be added to; use --tape replay")
         if name in self._begun:
             return
         self._begun.add(name)
@@ -231,8 +233,6 @@ class Tape:
             from snapshots.writer import Writer
 
             assert self.path is not None
-            if self.path.suffix == ".wacz":
-                raise UsageError(f"{self.path}: a sealed tape can't be added to; use --tape replay")
             self._writer = Writer.open(self.part or self.path, software=_SOFTWARE, keep_text=False)
         return self._writer
 

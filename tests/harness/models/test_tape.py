@@ -9,6 +9,7 @@ from harness.models.tape import Tape, TapeMiss, difference, gather, part_of
 from snapshots.capture import Exchange
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot
+from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.support.openai_endpoint import Endpoint, ask
 
@@ -83,6 +84,20 @@ def test_a_tape_that_is_not_there_or_a_mode_that_is_none_is_named(tmp_path):
         Tape.open(tmp_path / "tape", "replay")
     with pytest.raises(UsageError, match="'erase' is none of"):
         Tape.open(tmp_path / "tape", "erase")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["auto", "record"])
+def test_nothing_is_paid_for_what_a_sealed_tape_can_not_keep(tmp_path, mode):
+    with Endpoint(lambda asked: "hi") as endpoint:
+        with Tape.open(tmp_path / "tape", "record") as tape:
+            ask(tape, endpoint.url, "one")
+        seal(tmp_path / "tape", tmp_path / "tape.wacz")
+        with Tape.open(tmp_path / "tape.wacz", mode) as tape:
+            if mode == "auto":
+                assert ask(tape, endpoint.url, "one").text == "hi"
+            with pytest.raises(UsageError, match="a sealed tape can't be added to"):
+                ask(tape, endpoint.url, "two")
+        assert len(endpoint.requests) == 1
 
 
 def test_sessions_that_no_tape_made_are_no_calls_of_it(tmp_path):

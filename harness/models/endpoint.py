@@ -11,7 +11,10 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from hashlib import sha256
+from math import isfinite
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,9 +46,21 @@ class Retry:
         """Seconds before the next try, after `number` failed ones."""
         spread = int(sha256(f"{key}{number}".encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
         wait: float = min(self.cap, self.base * 2.0 ** (number - 1)) * (0.5 + spread / 2)
-        if asked is not None and asked.replace(".", "", 1).isdigit():
-            wait = max(wait, float(asked))
-        return min(wait, self.cap)
+        return min(max(wait, _seconds(asked)), self.cap)
+
+
+def _seconds(asked: str | None) -> float:
+    """How long a Retry-After asks to wait: seconds, or a date; 0 for what is neither."""
+    try:
+        seconds = float(asked or 0)
+        return seconds if isfinite(seconds) else 0.0
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(asked or "")
+    except ValueError:
+        return 0.0
+    return (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
 class TapeTransport(httpx.AsyncBaseTransport):
@@ -112,7 +127,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
                         "on this machine neither; run it without, or replay a tape that has every call"
                     ) from error
                 problem = f"{type(error).__name__}: {error}"
-            except httpx.TransportError as error:
+            except (httpx.TransportError, httpx.DecodingError) as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem is None:
                 headers = kept_headers(list(response.headers.items()))

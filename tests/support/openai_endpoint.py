@@ -4,7 +4,7 @@
 
 `policy(Asked)` returns what the model says: a text, or a list of (tool name, arguments) to call. `faults` are served
 first, in order, instead of an answer: an int (that status), "html", "hang", "cut", "empty", "nonsense", "no choices",
-"half" (the first half of the answer, as if it were all).
+"packed" (said to be gzip, and is not), "half" (the first half of the answer, as if it were all).
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class Endpoint:
                     return self.send(fault, "application/json", json.dumps(error).encode(), Retry_After="0")
                 if fault == "html":
                     return self.send(200, "text/html", b"<!DOCTYPE html><title>Sign in</title>")
+                if fault == "packed":
+                    return self.send(200, "application/json", b"{}", Content_Encoding="gzip")
                 if fault == "empty":
                     return self.send(200, "application/json", b"")
                 if fault == "nonsense":

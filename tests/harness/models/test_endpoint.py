@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import httpx
 import pytest
@@ -31,6 +33,7 @@ def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
     [
         ([429] * 3, "status 429"),
         ([503] * 3, r"status 503.*tried 3 times"),
+        (["packed"] * 3, "DecodingError.*tried 3 times"),
         (["html"] * 3, "sent HTML where JSON was expected"),
         (["hang"] * 3, "timed out"),
         (["cut"] * 3, "RemoteProtocolError"),
@@ -271,3 +274,13 @@ def test_waiting_between_tries_is_bounded_and_the_same_every_time():
     assert all(0.25 <= wait <= 8.0 for wait in waits)
     assert retry.delay(1, "key", "3") == 3.0
     assert retry.delay(1, "key", "9999") == 8.0
+
+
+def test_a_date_says_until_when_to_wait_and_what_says_nothing_is_no_error():
+    retry = Retry(5, 0.1, 600.0)
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=300), usegmt=True)
+    assert 200 < retry.delay(1, "key", date) <= 300
+    past = format_datetime(datetime.now(UTC) - timedelta(seconds=300), usegmt=True)
+    plain = retry.delay(1, "key", None)
+    for nothing in (past, "soon", "\u00b2", "", "-5", "nan", "inf"):
+        assert retry.delay(1, "key", nothing) == plain

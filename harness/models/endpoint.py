@@ -106,19 +106,21 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 f"{call.url}: the variable {self._key_variable} holds no key, and this call is not on the tape"
             )
         request.headers["accept-encoding"] = "identity"
+        seconds: float | None = request.extensions.get("timeout", {}).get("read")
         number = 0
         while True:
             number += 1
             asked: str | None = None
             try:
-                response = await self._inner.handle_async_request(request)
-                try:
-                    content = await response.aread()
-                finally:
-                    await response.aclose()
+                async with asyncio.timeout(seconds):  # an endpoint that drips never lets a read time out
+                    response = await self._inner.handle_async_request(request)
+                    try:
+                        content = await response.aread()
+                    finally:
+                        await response.aclose()
                 asked = response.headers.get("retry-after")
                 problem = _problem(response, content)
-            except httpx.TimeoutException as error:
+            except (httpx.TimeoutException, TimeoutError) as error:
                 problem = f"timed out ({type(error).__name__})"
             except httpx.ConnectError as error:
                 if isolated():

@@ -4,7 +4,8 @@
 
 `policy(Asked)` returns what the model says: a text, or a list of (tool name, arguments) to call. `faults` are served
 first, in order, instead of an answer: an int (that status), "html", "hang", "cut", "empty", "nonsense", "no choices",
-"packed" (said to be gzip, and is not), "half" (the first half of the answer, as if it were all).
+"packed" (said to be gzip, and is not), "drip" (a blank now and then, for ever), "half" (the first half of the answer, as
+if it were all).
 """
 
 from __future__ import annotations
@@ -117,6 +118,10 @@ class Endpoint:
                 if fault == "hang":
                     endpoint.ended.wait(endpoint.hang)
                 self.close_connection = True
+                if fault == "drip":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+                    while not endpoint.ended.wait(0.05):
+                        self.wfile.write(b" ")
                 if fault == "cut":
                     self.wfile.write(
                         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"

@@ -92,8 +92,8 @@ class Reply:
 
 
 def cost_of(usage: Usage, price: Mapping[str, float] | None) -> float | None:
-    """Money for a call at prices per million tokens; None without a price."""
-    if price is None:
+    """Money for a call at prices per million tokens; None without a price, or for a count that can't be: more cached than sent."""
+    if price is None or usage.cached > usage.input:
         return None
     fresh = usage.input - usage.cached
     cached = price.get("cached", price["input"])

@@ -280,6 +280,11 @@ def test_cost_counts_cached_tokens_at_their_own_price():
     assert cost_of(Usage(5, 5), None) is None
 
 
+def test_of_a_count_that_can_not_be_the_cost_is_unknown_not_negative():
+    """Some endpoints leave what was cached out of what was sent; a limit of money was then never reached."""
+    assert cost_of(Usage(10, 1, 1_000_000), {"input": 2.0, "output": 10.0, "cached": 0.5}) is None
+
+
 def test_a_repetition_from_a_damaged_tape_says_that_it_is_damaged(tmp_path):
     with Endpoint(birds) as endpoint:
         files = run(tmp_path, agent_file(tmp_path, endpoint.url))

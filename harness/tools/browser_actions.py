@@ -164,9 +164,12 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
         shown = '"' + quoted(wanted)[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
         reply.code(f"await page.getByText({shown}).first().waitFor({{ state: '{state}' }});")
         for _ in range(ACTION_MS // 250):
-            if await session.page.get_by_text(wanted).first.is_visible() == (state == "visible"):
+            seen = await session.until_dialog(session.page.get_by_text(wanted).first.is_visible())
+            if seen == (state == "visible"):
                 break
-            await pass_time(session.page, session.traffic, 0.25, session.patience)
+            await session.until_dialog(pass_time(session.page, session.traffic, 0.25, session.patience))
+            if session.tab.dialog is not None:  # behind which the page shows nothing new
+                raise Problem(said("timeout", ms=ACTION_MS))
             await begin_step(session.page, session.traffic)
         else:
             raise Problem(said("timeout", ms=ACTION_MS))
@@ -245,7 +248,10 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
         while not task.done():
             await asyncio.wait({task}, timeout=0.03)
             if not task.done() and session.tab.dialog is None:
-                await step(session.page, session.traffic, 50, session.patience, "whole: true, through: true")
+                passing = step(
+                    session.page, session.traffic, 50, session.patience, "whole: true, through: true"
+                )
+                await session.until_dialog(passing)
             if asyncio.get_running_loop().time() > deadline:
                 raise Problem(said("timeout", ms=int(EVALUATE_SECONDS * 1000)))
         answer = task.result()

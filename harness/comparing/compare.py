@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from snapshots.errors import UsageError
 from snapshots.words import counted
 
 MOST_LEFT_OUT = 5  # told each by its name, of one reason
+UNJUDGED = "unscored: its judge failed"
 ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
 
 
@@ -74,7 +75,8 @@ class Comparison:
     than LEAST_CLUSTERS clusters.
 
     `p` is two-sided, of the permutation test that `test` describes; `sign_p` of the exact sign test over clusters.
-    `left_out` names what could not be paired, and why.
+    `left_out` names what could not be paired, and why. `at_worst` is the comparison as it would be had the second run
+    earned nothing in the tasks whose judge failed in it alone; None where there are none, or it can't be said (a time).
     """
 
     metric: str
@@ -89,6 +91,7 @@ class Comparison:
     sign_p: float
     seed: int
     left_out: tuple[tuple[str, str], ...] = ()
+    at_worst: Comparison | None = None
 
     @property
     def worse(self) -> tuple[Pair, ...]:
@@ -131,7 +134,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
-        return asdict(self) | {
+        members = {name: member for name, member in asdict(self).items() if name != "at_worst"}
+        return members | {
             "pairs": [asdict(pair) | {"delta": pair.delta} for pair in self.pairs],
             "worse": [pair.task_id for pair in self.worse],
             "better": [pair.task_id for pair in self.better],
@@ -157,22 +161,8 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
         fault = next((name for name in FAULTS if name == score.detail.get("fault")), "")
         if trace:
             hashes[f"{task.id}/{attempt}"] = trace.hash
-        outcomes.append(
-            Outcome(
-                task.id,
-                base,
-                attempt,
-                score.metrics,
-                status,
-                variant,
-                path,
-                language,
-                best,
-                rules,
-                own,
-                fault,
-            )
-        )
+        said = (task.id, base, attempt, score.metrics, status, variant, path, language)
+        outcomes.append(Outcome(*said, best, rules, own, fault))
     check_kept(Path(run), hashes)
     return outcomes
 
@@ -254,7 +244,15 @@ def compare(
         for task_id in left
         if task_id in right and task_id not in out
     ]
-    return _compared(metric, pairs, out, seed, resamples)
+    found = _compared(metric, pairs, out, seed, resamples)
+    unjudged = [
+        _pair(task_id, left[task_id], (left[task_id][0], 0.0, ("",)))
+        for task_id in left
+        if out.get(task_id, "").startswith(UNJUDGED) and metric not in MEASURED
+    ]
+    if not unjudged:
+        return found
+    return replace(found, at_worst=_compared(metric, [*pairs, *unjudged], out, seed, resamples))
 
 
 def compare_variants(

@@ -19,8 +19,8 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
     upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
     What can't be told is no pass: `regressed` also fails while tasks are unfinished or their scorer failed, where the second
-    run lacks tasks of the first or can't solve them in its snapshot, and where the mean is worse over so few clusters that
-    no p could be that small; `lower` and `upper` fail where there is no interval.
+    run lacks tasks of the first or can't solve them in its snapshot, where judges failed in it so often that it would have
+    regressed had they given nothing, and where the mean is worse over so few clusters that no p could be that small; `lower` and `upper` fail where there is no interval.
     """
     low, high = comparison.interval or (None, None)
     seen: dict[str, float | None] = {
@@ -71,6 +71,14 @@ _UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
 
 def _regressed(comparison: Comparison) -> str | None:
     """Why a comparison does not pass for "no regression", None if it does."""
+    worst = comparison.at_worst
+    if (told := _worse(comparison)) or worst is None or not _worse(worst):
+        return told
+    tasks = counted(len(worst.pairs) - len(comparison.pairs), "task")
+    return f"can't be told while a judge said of {tasks} in the second run what can't be read, which --retry-failed asks again"
+
+
+def _worse(comparison: Comparison) -> str | None:
     for untold, told in _UNTOLD:
         if count := sum(untold(why) for _, why in comparison.left_out):
             return f"can't be told while {told} ({count})"

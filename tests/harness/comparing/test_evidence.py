@@ -82,6 +82,21 @@ def test_what_a_judge_or_scorer_failed_is_nothing_that_the_agent_earned() -> Non
     assert compare(good, babbled).worse[0].b == 0  # its own fault
 
 
+def test_what_judges_failed_hides_no_regression() -> None:
+    """Seven of eight answers that no judge could read about were left out, and the eighth passed the gate."""
+    good = [o for name in "abcdefgh" for o in attempts(name, 1.0)]
+    lost = [o for name in "abcdefg" for o in attempts(name, None, status="unparsable", fault="judge")]
+    result = compare(good, [*lost, good[-1]])
+    assert (len(result.pairs), result.difference, result.worse) == (1, 0, ())
+    assert "at_worst" not in result.to_json()
+    assert failed_gates(result, ["regressed"]) == [
+        "regressed: can't be told while a judge said of 7 tasks in the second run what can't be read, "
+        "which --retry-failed asks again"
+    ]
+    assert failed_gates(compare([*lost, good[-1]], good), ["regressed"]) == []
+    assert failed_gates(compare([*lost, good[-1]], [*lost, good[-1]]), ["regressed"]) == []
+
+
 def test_a_fault_is_of_the_metrics_that_have_no_value() -> None:
     half = [Outcome("a", "a", 1, {"em": 1.0, "step_accuracy": None}, fault="judge", status="scored")]
     whole = [Outcome("a", "a", 1, {"em": 1.0, "step_accuracy": 1.0}, status="scored")]

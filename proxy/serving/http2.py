@@ -86,6 +86,8 @@ class Http2:
                 h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD,
             },
         )
+        # h2 takes it over from settings that are changed only
+        self._h2.decoder.max_header_list_size = MAX_HEAD
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(16 * WINDOW)
         self._incoming: dict[int, _Incoming] = {}

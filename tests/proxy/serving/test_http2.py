@@ -10,13 +10,14 @@ import h2.events
 import pytest
 
 from proxy.serving.gateway import Gateway
+from proxy.serving.http1 import MAX_HEAD
 from tests.proxy.gateways import PAGE, tunnel
 from tests.support.waiting import until
 
 
-def asked(connection: h2.connection.H2Connection, stream: int, path: str) -> None:
+def asked(connection: h2.connection.H2Connection, stream: int, path: str, *more: tuple[str, str]) -> None:
     fields = [(":method", "GET"), (":authority", "two.example"), (":scheme", "https"), (":path", path)]
-    connection.send_headers(stream, fields, end_stream=True)
+    connection.send_headers(stream, [*fields, *more], end_stream=True)
 
 
 def answers(sock: ssl.SSLSocket, connection: h2.connection.H2Connection, stream: int) -> bytes:
@@ -77,3 +78,15 @@ def test_what_was_asked_before_a_protocol_error_is_answered_and_in_the_ledger(
         assert until(lambda: gateway.stats.malformed == before.malformed + 1)
     told = [(e["url"], e["status"]) for e in gateway.ledger.entries() if e["session"] == session]
     assert told == [("https://two.example/", 200), ("https://two.example/nowhere", 504)]
+
+
+def test_a_head_is_taken_up_to_the_length_that_is_told(gateway: Gateway) -> None:
+    with tunnel(gateway, "two.example", ("h2",), session="long-head") as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/", ("x-told", "long" * 25_000))
+        sock.sendall(mine.data_to_send())
+        assert answers(sock, mine, 1) == PAGE
+        assert mine.remote_settings.max_header_list_size == MAX_HEAD
+    told = [e["status"] for e in gateway.ledger.entries() if e["session"] == "long-head"]
+    assert told == [200]

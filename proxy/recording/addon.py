@@ -26,7 +26,7 @@ from proxy.recording.flows import (
 from proxy.recording.held import hold
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
-from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, session_name
+from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from proxy.wire.silence import Said
 
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -96,7 +96,7 @@ class RecordingAddon:
         """The origin of a tunnel can't be reached; the client gets a 502 from mitmproxy."""
         if flow.response is not None and flow.response.status_code == 502:
             host, port = flow.request.host, flow.request.port
-            place = host if port == 443 else f"{host}:{port}"
+            place = host_port(host, port).removesuffix(":443")
             self._failed(f"https://{place}/", flow.server_conn.error or "can't connect")
 
     def client_disconnected(self, client: Client) -> None:
@@ -119,7 +119,7 @@ class RecordingAddon:
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         """Something that is not HTTP goes through a tunnel: passed on, but there is no replaying it."""
         host, port = (flow.server_conn.address or ("?", 0))[:2]
-        self._failed(f"tcp://{host}:{port}/", "not HTTP: passed on, not recorded")
+        self._failed(f"tcp://{host_port(host, port)}/", "not HTTP: passed on, not recorded")
 
     # Exchanges
 
@@ -180,8 +180,9 @@ class RecordingAddon:
         def stream() -> None:
             spool = draft.response_spool = Spool(self._spool_directory)
             response.stream = spool.tee
+            # it may never end, and is kept as far as it came when nobody reads it any more
             if picture or not draft.counted:
-                _fill(draft, flow)  # it may never end, and is kept as far as it came when nobody reads it any more
+                _fill(draft, flow)
 
         if picture and draft.counted and not never_whole(response):
             hold(flow, stream)

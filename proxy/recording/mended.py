@@ -31,10 +31,13 @@ _READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[0
 _ADDRESS = re.compile(
     rb"([A-Za-z]+) [hH][tT][tT][pP]://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
 )
+# an address of version 6 as httpx, for one, asks for its tunnel
+_BARE = re.compile(rb"CONNECT ([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*):([0-9]{1,5}) ")
 _END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
 _SAID = "unexpected server response: "  # and what it said
 _CLOSED = "Client closed connection before completing request headers: "
 _END = b"0\r\n\r\n"
+_CONTINUE = 100
 _ENDS = (_events.RequestEndOfMessage, _events.ResponseEndOfMessage)
 _broken = _events.ResponseProtocolError
 _Client, _Server, _Connection = _http1.Http1Client, _http1.Http1Server, _http1.Http1Connection
@@ -70,7 +73,9 @@ def _read_headers(original: Wrapped) -> Wrapped:
 
 def own_form(head: bytes) -> bytes | None:
     """A request's head whose address mitmproxy can't read (UTF-8 unescaped, as curl sends it; no path) with path and Host
-    in its place; None where there is nothing to mend."""
+    in its place, or (version 6 without brackets) with these; None where there is nothing to mend."""
+    if (bare := _BARE.match(head)) is not None:
+        return b"CONNECT [%b]:%b " % bare.groups() + head[bare.end() :]
     if (
         _READABLE.match(head)
         or (found := _ADDRESS.match(head)) is None
@@ -183,6 +188,9 @@ def _send(original: Wrapped) -> Wrapped:
             return [command]
 
         yield from altered(original(self, event), ended)
+        # the answer itself is to come, be it mitmproxy's own of an origin that can't be reached
+        if isinstance(event, _events.ResponseHeaders) and event.response.status_code == _CONTINUE:
+            self.response = None
 
     return send
 

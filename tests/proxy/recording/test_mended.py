@@ -157,9 +157,22 @@ def test_addresses_that_mitmproxy_can_not_read(line: str, own: str) -> None:
     assert own_form(line.encode() + rest[:20]) is None
 
 
+def test_a_tunnel_to_an_address_of_version_6_without_brackets() -> None:
+    rest = b" HTTP/1.1\r\nHost: ::1:443\r\n\r\n"
+    assert own_form(b"CONNECT ::1:443" + rest) == b"CONNECT [::1]:443" + rest
+    assert own_form(b"CONNECT ::1:443") is None
+
+
 @pytest.mark.parametrize(
     "line",
-    ["GET http://x.test/a|b HTTP/1.1", "GET /\u00fc HTTP/1.1", "CONNECT x.test:443 HTTP/1.1", "nonsense", ""],
+    [
+        "GET http://x.test/a|b HTTP/1.1",
+        "GET /\u00fc HTTP/1.1",
+        "CONNECT x.test:443 HTTP/1.1",
+        "CONNECT [::1]:443 HTTP/1.1",
+        "nonsense",
+        "",
+    ],
 )
 def test_others_are_left_alone(line: str) -> None:
     assert own_form(line.encode() + b"\r\nHost: x.test\r\n\r\n") is None

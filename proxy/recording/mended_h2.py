@@ -1,14 +1,15 @@
-"""What mitmproxy's HTTP/2 lacks towards origins, put in while a recorder runs: a soft end, and answers as browsers read them.
+"""What mitmproxy's HTTP/2 lacks, put in while a recorder runs: a soft end, and answers as browsers read them.
 
 An origin that ends a connection softly (GOAWAY without an error: nginx does after a thousand requests) goes on with what
 it has begun; mitmproxy breaks all of it off. One field that breaks the rules, such as Apache's `upgrade: h2,h2c`, ends
 the connection too, with all that is under way on it. Here it is passed over as browsers do, or ends its own exchange.
+Of clients it takes heads as long as browsers send them, and tells of a connection that it has to end.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -87,9 +88,7 @@ def _begin(original: Wrapped) -> Wrapped:
         original(self, context)
         connection = self.h2_conn
         connection.config.validate_inbound_headers = False
-        connection.local_settings.max_header_list_size = MOST_HEAD
-        connection.local_settings.acknowledge()
-        connection.decoder.max_header_list_size = MOST_HEAD
+        _take_long_heads(connection)
         ended, begun = connection._receive_goaway_frame, connection._begin_new_stream
 
         def goaway(frame: GoAwayFrame) -> Any:
@@ -106,6 +105,33 @@ def _begin(original: Wrapped) -> Wrapped:
         self.stillweb_going = False
 
     return __init__
+
+
+def _begin_with_client(original: Wrapped) -> Wrapped:
+    def __init__(self: Any, context: Any) -> None:
+        original(self, context)
+        _take_long_heads(self.h2_conn)
+
+    return __init__
+
+
+def _take_long_heads(connection: Any) -> None:
+    connection.local_settings.max_header_list_size = MOST_HEAD
+    connection.local_settings.acknowledge()
+    connection.decoder.max_header_list_size = MOST_HEAD
+
+
+def _refused(heard: Callable[[str], None]) -> Wrap:
+    """A client breaks the rules, and all that it has under way is ended: told, where mitmproxy only logs it."""
+
+    def wrap(original: Wrapped) -> Wrapped:
+        def protocol_error(self: Any, message: str, *args: Any) -> Commands[None]:
+            heard(f"a connection was ended: {message}")
+            yield from original(self, message, *args)
+
+        return protocol_error
+
+    return wrap
 
 
 def _event(original: Wrapped) -> Wrapped:
@@ -202,13 +228,14 @@ def _matches(original: Wrapped) -> Wrapped:
     return connection_spec_matches
 
 
-_WRAPPED: list[tuple[Any, str, Wrap]] = [
-    (_http2.Http2Client, "__init__", _begin),
-    (_http2.Http2Client, "handle_h2_event", _event),
-    (http.GetHttpConnection, "connection_spec_matches", _matches),
-]
-
-
-def mended_h2() -> AbstractContextManager[None]:
-    """Has it in place while it is open."""
-    return wrapped(_WRAPPED)
+def mended_h2(heard: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Has it in place while it is open. `heard` is told of clients' connections that were ended."""
+    return wrapped(
+        [
+            (_http2.Http2Client, "__init__", _begin),
+            (_http2.Http2Client, "handle_h2_event", _event),
+            (_http2.Http2Server, "__init__", _begin_with_client),
+            (_http2.Http2Server, "protocol_error", _refused(heard)),
+            (http.GetHttpConnection, "connection_spec_matches", _matches),
+        ]
+    )

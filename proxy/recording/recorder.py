@@ -292,14 +292,17 @@ class Recorder(Proxied):
         self._loop = loop
         try:
             complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
-            refused = mended(lambda words: self._failed("client", words))
+
+            def heard(words: str) -> None:
+                self._failed("client", words)
+
             with (
                 without_self_checks(),
                 hooks_at_once(),
                 held(),
                 endings(),
-                refused,
-                mended_h2(),
+                mended(heard),
+                mended_h2(heard),
                 retrying(),
                 complaints,
             ):

@@ -52,6 +52,7 @@ class FullDisk:
         ("https://demo.example/cut-long", "(?i)reset", "INTERNAL_ERROR"),
         ("http://closed.example/", 502, "[cC]onnect"),
         ("https://closed.example/", "502", "[cC]onnect"),
+        ("https://[::1]:9/", "502", "[cC]onnect"),
         ("http://no-such-name.invalid/", 502, NO_SUCH_NAME),
         ("https://no-such-name.invalid/", "502", NO_SUCH_NAME),
     ],
@@ -70,6 +71,31 @@ def test_failures_of_the_origin_reach_the_client_and_not_the_archive(
     assert failed == url
     assert re.search(reason, why)
     assert recorded(tmp_path / "s") == []
+
+
+def test_a_client_that_was_told_to_go_on_is_told_of_a_failure_too(lab: Lab, tmp_path: Path) -> None:
+    with (
+        Writer.open(tmp_path / "s") as writer,
+        lab.recorder(writer) as recorder,
+        socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as sock,
+    ):
+        sock.sendall(
+            b"POST http://closed.example/ HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+        )
+        assert sock.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sock.sendall(b"body")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 502 ")
+
+
+@pytest.mark.parametrize(("length", "whose"), [(100_000, "https://demo.example/"), (300_000, "client")])
+def test_a_long_head_over_http2_is_taken_or_its_refusal_told(
+    lab: Lab, tmp_path: Path, length: int, whose: str
+) -> None:
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder, client(recorder) as c:
+        with pytest.raises(httpx.HTTPError):  # this origin takes no more than 64 KiB
+            c.get("https://demo.example/", headers={"X-Long": "a" * length}).raise_for_status()
+        assert until(lambda: recorder.failures)
+        assert recorder.failures[0][0] == whose
 
 
 def test_a_browsers_own_errands_are_no_failures(lab: Lab, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ afterwards by people.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -19,12 +20,13 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from harness.inputs.schema import problem
-from snapshots.archives.appending import write_whole
+from snapshots.archives.appending import FULL_DISK, full_disk, write_whole
 from snapshots.errors import DamagedInput, UsageError
 
 SCHEMA = "stillweb-trace"
@@ -56,6 +58,24 @@ def _line(event: Event) -> bytes:
         return json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     except UnicodeEncodeError:
         return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _append(file: FileIO, path: Path, line: bytes) -> None:
+    """All of a line or nothing: on a disk that fills up a write may take a part of it, and say so by its count alone.
+
+    Raises MissingCapability on a full disk.
+    """
+    start = file.tell()
+    try:
+        while line:
+            line = line[file.write(line) :]
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            file.truncate(start)
+            file.seek(start)
+        if error.errno in FULL_DISK:
+            raise full_disk(path, error) from error
+        raise
 
 
 def _checked_line(event: Event) -> bytes:
@@ -92,18 +112,18 @@ class TraceWriter:
         self.path = path
         self.part = path.with_name(path.name + ".part")
         self.events: list[Event] = []  # all but the header; scoring looks back at them
-        self._file: BinaryIO = self.part.open("wb", buffering=0)
+        self._file = self.part.open("wb", buffering=0)
 
     def header(self, **members: Any) -> None:
         """Writes the first line. UsageError where nobody could read it."""
         event = {"event": "header", "schema": SCHEMA, "version": VERSION, **members}
-        self._file.write(_checked_line(event))
+        _append(self._file, self.part, _checked_line(event))
 
     def write(self, kind: str, /, **members: Any) -> int:
         """Appends an event and returns its number. UsageError, and nothing is written, where nobody could read it:
         what tools, models and agents of others say goes in here."""
         event = {"event": kind, "n": len(self.events) + 1, **members}
-        self._file.write(_checked_line(event))
+        _append(self._file, self.part, _checked_line(event))
         self.events.append(event)
         return len(self.events)
 
@@ -216,7 +236,7 @@ def append_event(path: Path, kind: str, /, **members: Any) -> int:
         raise DamagedInput(f"{kind}: {message}")
     with path.open("rb+", buffering=0) as file:
         file.seek(-1, os.SEEK_END)
-        file.write((b"" if file.read(1) == b"\n" else b"\n") + _line(event))
+        _append(file, path, (b"" if file.read(1) == b"\n" else b"\n") + _line(event))
     return int(event["n"])
 
 

@@ -168,10 +168,14 @@ class Attempt:
         if self.over:
             raise UsageError(f"attempt {self.session} is over")
 
+    def _write(self, kind: str, **members: Any) -> int:
+        with self._seen_lacking():  # a full disk
+            return self.trace.write(kind, **members)
+
     def tool_called(self, **members: Any) -> int:
         """Writes a tool call, and the retrieval state where it changed; returns the call's number."""
         self._check_under_way()
-        n = self.trace.write("tool_call", **members)
+        n = self._write("tool_call", **members)
         self.spent.calls += 1
         self.spent.misses += members["verdict"] == "miss"
         seen = (members.get("meta") or {}).get("state")
@@ -179,7 +183,7 @@ class Attempt:
         if url and "://" in url and members["verdict"] != "miss":
             state = state_of(url, seen)
             if changed := changes(self._state, state):
-                self.trace.write("state", after=n, **state, changed=changed)
+                self._write("state", after=n, **state, changed=changed)
                 self._state = state
         if self.on_change:
             self.on_change(self)
@@ -244,7 +248,7 @@ class Attempt:
         self.spent.cost = (
             None if cost is None or self.spent.cost is None else round(self.spent.cost + cost, 9)
         )
-        n = self.trace.write("model", **members)
+        n = self._write("model", **members)
         if self.on_change:
             self.on_change(self)
         return n

@@ -1,6 +1,10 @@
 """Traces: strict reading, and hashes that see what happened and not when."""
 
 import json
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
@@ -20,7 +24,7 @@ from harness.trace import (
     hash_events,
     read_trace,
 )
-from snapshots.errors import DamagedInput, UsageError
+from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from tests.support.runs import make_run
 
 HEADER = {"attempt": 1, "session": "a/1", "snapshot": None, "agent": {}, "contracts": []}
@@ -154,6 +158,35 @@ def test_a_writer_that_is_not_finished_leaves_a_part_only(tmp_path):
         trace.write("evidence", kind="note", text="half way")
     assert not (tmp_path / "t.jsonl").exists()
     assert [e["text"] for e in read_trace(tmp_path / "t.jsonl.part", whole=False).events] == ["half way"]
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Within which no file becomes larger: a write takes what fits, as on a disk that fills up."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_line_that_finds_no_room_is_not_there_and_no_cut_trace_is_finished(trace_path, tmp_path):
+    trace = read_trace(trace_path)
+    header = {
+        name: value for name, value in trace.header.items() if name not in ("event", "schema", "version")
+    }
+    size = len((json.dumps(trace.header, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+    with TraceWriter(tmp_path / "t.jsonl") as writer:
+        writer.header(**header)
+        with room_for(size + 10), pytest.raises(MissingCapability, match=r"t\.jsonl\.part"):
+            writer.write("answer", text="7", end="answered")
+        assert writer.part.stat().st_size == size
+        assert writer.write("answer", text="7", end="answered") == 1
+    whole = Path(shutil.copy(trace_path, tmp_path / "whole.jsonl"))
+    with room_for(whole.stat().st_size + 10), pytest.raises(MissingCapability, match=r"whole\.jsonl"):
+        append_event(whole, "evidence", kind="note", text="later")
+    assert whole.read_bytes() == trace_path.read_bytes()
 
 
 def test_an_event_that_breaks_the_schema_is_not_appended(trace_path, tmp_path):

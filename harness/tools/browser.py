@@ -62,7 +62,7 @@ class BrowserSession(Browsing):
             await self._tab_ready()
             assert self.traffic is not None
             since = self.told
-            reply = Reply(self)
+            reply, lacks = Reply(self), None
             try:
                 self._refuse_held(name)
                 await ACTIONS[name](self, arguments, reply)
@@ -72,6 +72,7 @@ class BrowserSession(Browsing):
                     errors=[str(problem_found)], modal=[] if problem_found.bare else self.modal()
                 )
                 reply.images.clear()
+                lacks = reply.address = problem_found.miss
             except PlaywrightTimeout:
                 reply.sections = Sections(errors=[said("timeout", ms=ACTION_MS)])
             except PlaywrightError as error:
@@ -80,13 +81,13 @@ class BrowserSession(Browsing):
                 await reply.finish()
             missed = self.new_misses()
             reply.missed(missed)
-            return await self._answer(reply, since, [one.url for one in missed])
+            return await self._answer(reply, since, [one.url for one in missed], lacks)
 
     def _error(self, text: str) -> ToolResult:
         sections = Sections(errors=[text])
         return ToolResult([{"type": "text", "text": sections.text()}], True, {"contract": CONTRACT})
 
-    async def _answer(self, reply: Reply, since: int, missed: list[str]) -> ToolResult:
+    async def _answer(self, reply: Reply, since: int, missed: list[str], lacks: str | None) -> ToolResult:
         assert self.traffic is not None
         answers = self.traffic.answers[since:]
         verdicts = [one.verdict.partition(":")[0] for one in answers if one.verdict]
@@ -94,11 +95,11 @@ class BrowserSession(Browsing):
         is_error = bool(reply.sections.errors)
         meta: dict[str, Any] = {
             "contract": CONTRACT,
-            "verdict": "miss" if missed and is_error else worst,
+            "verdict": "miss" if lacks or (missed and is_error) else worst,
             "captures": [place for one in answers if (place := self._place(one.capture))],
             "state": await self._state(),
         }
-        if self.tabs and self.tab.url != "about:blank":
+        if reply.address or (self.tabs and self.tab.url != "about:blank"):
             meta["address"] = reply.address or self.tab.url
         if self.doubted:
             meta["ambiguous"] = True

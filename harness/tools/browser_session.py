@@ -39,11 +39,12 @@ NEVER_MISSED = {"ping", "beacon", "cspviolationreport", "manifest"}  # nothing o
 
 
 class Problem(Exception):
-    """A tool failed; the text is the whole "Error" section. A `bare` one is told without what holds the page."""
+    """A tool failed; the text is the whole "Error" section. A `bare` one is told without what holds the page; a
+    `miss` is the address of what the snapshot lacks where nobody has asked the gateway for it."""
 
-    def __init__(self, text: str, *, bare: bool = False) -> None:
+    def __init__(self, text: str, *, bare: bool = False, miss: str | None = None) -> None:
         super().__init__(text)
-        self.bare = bare
+        self.bare, self.miss = bare, miss
 
 
 class Serves(Renames, Protocol):
@@ -222,7 +223,8 @@ class Browsing:
         if self.snapshot is not None and id_in(url) is not None:
             view = self.snapshot.view(url)
             if view is None:  # the page without its steps is another view, and no answer
-                raise Problem(said("network", reason="net::ERR_INTERNET_DISCONNECTED", url=url))
+                words = said("network", reason="net::ERR_INTERNET_DISCONNECTED", url=url)
+                raise Problem(words, miss=url)
         driver = Driver(self.context, patience=self.patience, traffic=self.traffic, page=self.page)
         try:
             if view is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +20,10 @@ from snapshots.request import Request
 from snapshots.words import counted
 
 if TYPE_CHECKING:
+    from harness.tools import Toolset
     from proxy.serving.replies import Reply
+
+BROWSER = "playwright-mcp@"  # the contract whose session asks the gateway
 
 
 class Case:
@@ -83,7 +88,18 @@ class Case:
         """Search and reader services at their real addresses, for programs and for clients in this process alike."""
         from harness.tools import Toolset, http_hosts
 
-        return http_hosts(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept))
+        return http_hosts(self._kept(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept)))
+
+    def _kept(self, toolset: Toolset) -> Toolset:
+        """Closes it with the test: a browser would go on, and the gateway that it asks."""
+
+        def close() -> None:
+            # on a thread: who ends the test may have an event loop, and asyncio.run would put it away
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, toolset.close()).result()
+
+        self._stack.callback(close)
+        return toolset
 
     @property
     def proxy_url(self) -> str:
@@ -167,9 +183,13 @@ class Case:
             raise UsageError(
                 "tools answer from a snapshot; record with `stillweb mcp --record` or through the proxy"
             )
-        from harness.tools import Toolset
+        from harness.tools import Toolset, load
 
-        toolset = Toolset(self.shelf.snapshot, contracts or ("fetch",), accept=self.accept, **options)
+        chosen = contracts or ("fetch",)
+        if any(":" not in name and load(name).name.startswith(BROWSER) for name in chosen):
+            # by it, what pages miss comes into the test's ledger, and a client of the proxy is the same one
+            options.setdefault("gateway", self._server)
+        toolset = self._kept(Toolset(self.shelf.snapshot, chosen, accept=self.accept, **options))
         return _Watched(toolset.session(self.name), self)
 
     def misses(self) -> list[Mapping[str, Any]]:
@@ -245,7 +265,8 @@ class _Watched:
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
         """Calls a tool; a miss is counted."""
         result = await self._session.call(name, arguments)
-        if result.meta.get("verdict") == "miss":
+        by_gateway = str(result.meta.get("contract", "")).startswith(BROWSER) and result.meta.get("missed")
+        if result.meta.get("verdict") == "miss" and not by_gateway:
             self._case.ledger.write(
                 {
                     "session": self._case.name,

@@ -26,7 +26,7 @@ from proxy.isolation import isolated
 from snapshots.errors import MissingCapability
 from snapshots.words import counted
 
-_AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
+_AGAIN = {408, 409, 425, 429}  # and whatever a server or one before it says of itself
 _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
 # Keys below this length are the words that local servers take for one (EMPTY, none, ollama, lm-studio), no secret: put
 # out of sight wherever they stand, they would be cut out of questions and answers.
@@ -153,7 +153,7 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
     """Why this is not an answer, or None."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     start = content[:120].decode("utf-8", "replace").strip()
-    if response.status_code in _AGAIN:
+    if response.status_code in _AGAIN or response.status_code >= 500:
         return f"status {response.status_code}: {start}"
     if kind == "text/event-stream":
         if b"data:" not in content:
@@ -184,6 +184,7 @@ def _error(value: Any) -> str | None:
     failed = isinstance(choices, list) and any(
         isinstance(choice, dict) and choice.get("finish_reason") == "error" for choice in choices
     )
+    failed = failed or ("output" in value and value.get("status") in ("failed", "cancelled"))
     if told or failed or value.get("type") in ("error", "response.failed"):
         return f"sent an error for an answer: {json.dumps(told or value)[:200]}"
     return None

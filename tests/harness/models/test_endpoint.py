@@ -19,7 +19,9 @@ from tests.support.waiting import HANG
 pytestmark = pytest.mark.usefixtures("openai_key")
 
 
-@pytest.mark.parametrize("faults", [[429], [500, 503], ["hang"], ["cut"], ["html"], ["empty"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "faults", [[429], [500, 503], [521, 501], ["hang"], ["cut"], ["html"], ["empty"], ["nonsense"]]
+)
 def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
     with Endpoint(lambda asked: "hi", faults) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
         assert ask(tape, endpoint.url, patience=10.0 if "hang" in faults else HANG).text == "hi"
@@ -168,6 +170,11 @@ BROKEN = {
         '{"choices": [{"index": 0, "message": {"role": "assistant", "content": "half"}, "finish_reason": "error"}]}',
     ),
     "a response that failed": ("responses", False, '{"status": "failed", "error": {"message": "late"}}'),
+    "a response that failed, and says no more": (
+        "responses",
+        False,
+        '{"status": "failed", "error": null, "output": []}',
+    ),
     "an error amid a stream": (
         "chat",
         True,

@@ -249,7 +249,7 @@ def _make(
                 if end.code in _BY_SIGNAL:
                     raise
                 raise StillwebError(
-                    f"{files.path}: an agent ended the whole process from a task of its own (SystemExit: {end.code}); "
+                    f"{files.path}: an agent, in a task of its own, or a scorer ended the whole process (SystemExit: {end.code}); "
                     "the attempts under way are lost"
                 ) from end
     return made

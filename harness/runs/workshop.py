@@ -176,7 +176,7 @@ def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str
     if not any(task.scorer in judged for task in tasks):
         return {}
     base = env.get("GRADER_BASE_URL") or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    key = "GRADER_API_KEY" if "GRADER_BASE_URL" in env else "OPENAI_API_KEY"
+    key = "GRADER_API_KEY" if env.get("GRADER_BASE_URL") else "OPENAI_API_KEY"
     found: dict[str | None, dict[str, str]] = {None: {"base_url": base, "key_variable": key}}
     if any(task.scorer == "sgi-idea-generation" for task in tasks):
         for n in (1, 2, 3):

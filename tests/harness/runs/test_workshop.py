@@ -1,0 +1,27 @@
+"""A workshop: which endpoint is asked, and with which key."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.runs.workshop import judge_endpoints
+from harness.task import Task
+
+OPENAI = {"base_url": "https://api.openai.com/v1", "key_variable": "OPENAI_API_KEY"}
+OWN = {"base_url": "https://judge.example/v1", "key_variable": "GRADER_API_KEY"}
+
+
+@pytest.mark.parametrize(
+    ("env", "endpoint"),
+    [
+        ({}, OPENAI),
+        ({"GRADER_BASE_URL": ""}, OPENAI),  # as a build's settings leave what nobody filled in
+        ({"GRADER_BASE_URL": OWN["base_url"]}, OWN),
+        ({"GRADER_BASE_URL": OWN["base_url"], "OPENAI_BASE_URL": "https://x.example/v1"}, OWN),
+        ({"OPENAI_BASE_URL": OWN["base_url"]}, {**OPENAI, "base_url": OWN["base_url"]}),
+    ],
+)
+def test_a_judge_gets_the_key_of_the_endpoint_that_it_is_asked_at(
+    env: dict[str, str], endpoint: dict[str, str]
+) -> None:
+    assert judge_endpoints(env, [Task("a", "?", "7", "judge")]) == {None: endpoint}

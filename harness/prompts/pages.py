@@ -69,6 +69,8 @@ class PageReader:
         if found.capture.status >= 400:
             return PageText(dead=f"recorded with status {found.capture.status}")
         notes = [f"answered by {found.verdict}"] if found.verdict not in ("exact", "canonical") else []
+        if found.ambiguous:
+            notes.append("the recording does not decide that it is this answer")
         return _page(self._store.text_of(found.capture), notes)
 
 

@@ -24,14 +24,17 @@ MOST_RESULTS = 100
 
 
 def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
-    """The answer to a request to api.exa.ai. Raises SearchLimit."""
+    """The answer to a request to api.exa.ai. Raises SearchLimit, for a recorded search, too."""
+    path = urlsplit(request.url).path.rstrip("/")
+    body = parse_object(request.body) or {}
+    count = min(max(1, whole(body.get("numResults"), RESULTS)), MOST_RESULTS)
+    if path == "/search":
+        searcher.check({"num": count})
     known, found = recorded(request, visit)
     if known is not None:
         return known
-    path = urlsplit(request.url).path.rstrip("/")
     if request.method != "POST" or path not in ("/search", "/contents"):
         return missed(request, found)
-    body = parse_object(request.body) or {}
     if path == "/contents":
         return _contents(request, body, visit)
     query = body.get("query")
@@ -39,8 +42,6 @@ def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
         return _refused(request)
     if not searcher.synthetic or body.get("stream"):
         return missed(request, found)
-    count = min(max(1, whole(body.get("numResults"), RESULTS)), MOST_RESULTS)
-    searcher.check({"num": count})
     wanted = body.get("contents")
     wanted = wanted if isinstance(wanted, dict) else {}
     results = []

@@ -15,7 +15,8 @@ from snapshots.request import Request
 
 HOST = "r.jina.ai"
 _SHAPING = re.compile(
-    r"x-(?:respond-with|return-format|(?:target|remove)-selector|token-budget|base|no-gfm|(?:with|retain|keep|md)-.+)"
+    r"x-(?:respond-with|return-format|(?:target|remove)-selector|token-budget|max-tokens|base|no-gfm"
+    r"|set-cookie|instruction|json-schema|markdown-chunking|(?:with|retain|keep|md)-.+)"
 )
 _HARMLESS = frozenset({"url", "engine", "timeout", "noCache", "cacheTolerance", "waitForSelector", "locale"})
 

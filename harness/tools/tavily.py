@@ -24,14 +24,16 @@ LONGEST = 400  # code points of a query
 
 
 def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
-    """The answer to a request to api.tavily.com. Raises SearchLimit."""
+    """The answer to a request to api.tavily.com. Raises SearchLimit, for a recorded search, too."""
+    path = urlsplit(request.url).path.rstrip("/")
+    body = parse_object(request.body) or {}
+    if path == "/search":
+        searcher.check({"num": _count(body)})
     known, found = recorded(request, visit)
     if known is not None:
         return known
-    path = urlsplit(request.url).path.rstrip("/")
     if request.method != "POST" or path not in ("/search", "/extract"):
         return missed(request, found)
-    body = parse_object(request.body) or {}
     if path == "/extract":
         return _extract(request, body, visit)
     query = body.get("query")
@@ -41,7 +43,7 @@ def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
         return _refused("long_query")
     if not searcher.synthetic:
         return missed(request, found)
-    return with_verdict(json_response(_search(request, body, visit, searcher)), "synthetic")
+    return with_verdict(json_response(_search(request, body, visit)), "synthetic")
 
 
 def _refused(key: str) -> Response:
@@ -53,11 +55,15 @@ def _id(request: Request) -> str:
     return str(uuid.UUID(request_number(request)))
 
 
-def _search(request: Request, body: dict[str, Any], visit: Visit, searcher: Searcher) -> dict[str, Any]:
-    count = min(max(0, whole(body.get("max_results"), RESULTS)), MOST_RESULTS)
-    searcher.check({"num": count})
+def _count(body: dict[str, Any]) -> int:
+    return min(max(0, whole(body.get("max_results"), RESULTS)), MOST_RESULTS)
+
+
+def _search(request: Request, body: dict[str, Any], visit: Visit) -> dict[str, Any]:
     query = f'"{body["query"]}"' if body.get("exact_match") is True else body["query"]
-    found = hits(visit, query, count, names(body.get("include_domains")), names(body.get("exclude_domains")))
+    found = hits(
+        visit, query, _count(body), names(body.get("include_domains")), names(body.get("exclude_domains"))
+    )
     best = max((hit.score for hit in found), default=0.0) or 1.0
     results = []
     for hit in found:

@@ -17,7 +17,7 @@ from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
-from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SEARCH_BODY, SITE, VIEW, json_bytes
+from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SEARCH_BODY, SITE, VIEW, Recorder, json_bytes
 
 
 def ask(toolset: Toolset, method: str, url: str, body: bytes = b"", **headers: str):
@@ -247,6 +247,31 @@ def test_limits_hold_for_all_services(allowed: Toolset) -> None:
         ask(allowed, "POST", f"{TAVILY}/search", json_bytes({"query": "x", "max_results": 11})).status == 429
     )
     assert ask(allowed, "POST", f"{EXA}/search", json_bytes({"query": "x", "numResults": 11})).status == 429
+
+
+def test_limits_hold_for_what_was_recorded_too(tmp_path: Path) -> None:
+    asked = [
+        (f"{TAVILY}/search", {"query": "x", "max_results": 11}),
+        (f"{EXA}/search", {"query": "x", "numResults": 11}),
+        ("https://google.serper.dev/search", {"q": "x", "num": 11}),
+    ]
+    with Writer.open(tmp_path / "much") as writer:
+        for url, body in asked:
+            Recorder(writer).add(url, "{}", "application/json", method="POST", sent=json_bytes(body))
+    with Snapshot.open(tmp_path / "much") as snapshot:
+        for most, status in ((11, 200), (10, 429)):
+            toolset = Toolset(snapshot, ["fetch"], limits={"records": most})
+            for url, body in asked:
+                got = ask(toolset, "POST", url, json_bytes(body), Content_Type="application/json")
+                assert got.status == status, url
+
+
+@pytest.mark.parametrize(
+    "name", ["X_Return_Format", "X_Max_Tokens", "X_Set_Cookie", "X_Instruction", "X_Json_Schema"]
+)
+def test_what_shapes_the_readers_answer_is_a_miss(toolset: Toolset, name: str) -> None:
+    got = ask(toolset, "GET", f"https://r.jina.ai/{BIRDS}", **{name: "1"})
+    assert (got.status, got.header("stillweb-verdict")) == (504, "miss")
 
 
 def test_a_session_is_not_forgotten_whoever_asks_between(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from proxy.recording.lost import Lost
 from proxy.recording.master import RecordingMaster, complaints_to, without_self_checks
 from proxy.recording.mended import mended
 from proxy.recording.mended_h2 import mended_h2
+from proxy.recording.mended_ws import mended_ws
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.resolving import Place, new_loop
 from proxy.recording.retrying import retrying
@@ -303,6 +304,7 @@ class Recorder(Proxied):
                 endings(),
                 mended(heard),
                 mended_h2(heard),
+                mended_ws(),
                 retrying(),
                 complaints,
             ):

@@ -261,18 +261,19 @@ class Answerer:
             response = Response(response.status, response.reason, response.headers, b"")
         reply = self._made(response, verdict, doubted=doubted)
         if verdict == "miss":
-            self._count(request, line, None)
+            self.count(request, line, None)
         more = {"ambiguous": True} if doubted else None
         self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more))
         return reply
 
-    def _count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
+    def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
+        """A miss of a session: counted, and known to it."""
         self.misses += 1
         if len(line.missed) < MISSES_KEPT:
             line.missed.append(missed_of(request, bool(lookup is not None and lookup.irrelevant)))
 
     def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
-        self._count(request, line, lookup)
+        self.count(request, line, lookup)
         url = masked_url(request.url)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
         if why:
@@ -303,14 +304,14 @@ class Answerer:
 
     def _damaged(self, request: Request, line: Line, lookup: Lookup, error: DamagedInput) -> Reply:
         """The capture can't be read: never an empty page, and the ledger says so."""
-        self._count(request, line, lookup)
+        self.count(request, line, lookup)
         why = f"its capture can't be read: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
 
     def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
         """Answering went wrong, which is our fault: said, and what the site knows by now is not known."""
-        self._count(request, line, None)
+        self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
         if request.method not in SAFE_METHODS:
@@ -320,7 +321,7 @@ class Answerer:
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""
-        self._count(request, line, lookup)
+        self.count(request, line, lookup)
         why = f"the answer broke off after {sent} bytes: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 

@@ -46,7 +46,7 @@ class Talk:
         refused = self._answerer.accept.endswith("+unambiguous")
         more: dict[str, Any] = {"ambiguous": True}
         if refused:
-            self._answerer.misses += 1
+            self._answerer.count(self._request, self._line, None)
             more |= {
                 "why": "several web sockets were recorded there, and said different things",
                 "nearest": [],
@@ -58,7 +58,7 @@ class Talk:
     def strayed(self, expected: Said | None, said: Said) -> None:
         """A message of a client that was not recorded: a miss."""
         request = self._request
-        self._answerer.misses += 1
+        self._answerer.count(request, self._line, None)
         sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
         why = "a message of the web socket was not recorded" + (
             "; nothing more was said" if expected is None else "; another one was"

@@ -131,6 +131,7 @@ def test_what_was_not_recorded_is_a_miss(site: Recorded) -> None:
         assert missed["url"] == f"{site.base}/talk?room=1"
         assert missed["why"] == "a message of the web socket was not recorded; another one was"
         assert missed["body"] == "something else"
+        assert [one.url for one in gateway.missed()] == [missed["url"]]  # a browser tells of it when it likes
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         recorded = conversations(snapshot, f"{site.base}/talk?room=1")[0]
         first = next(str(what) for mine, what in recorded.messages if mine)

@@ -154,6 +154,7 @@ class ModelClient:
     async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
         # members that the SDK does not know go as they are: endpoints have their own (top_k, provider, …)
         known = inspect.signature(create).parameters
+        body = _encodable(body)
         named = {name: value for name, value in body.items() if name in known}
         own = {name: value for name, value in body.items() if name not in known}
         named["extra_body"] = {**own, **(body.get("extra_body") or {})} or None
@@ -175,6 +176,17 @@ class ModelClient:
         price = self._prices.get(str(body.get("model"))) if counted else None
         aside = {"seconds": round(time.perf_counter() - begin, 6)}
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
+
+
+def _encodable(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A request whose texts UTF-8 can hold: half of a surrogate pair, as scripts of pages make them, is U+FFFD."""
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        text.encode()
+        return body
+    except UnicodeEncodeError:
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return dict(json.loads(whole))
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,16 @@ def test_a_run_without_a_tape_is_not_repeated_by_asking_again(tmp_path):
         with pytest.raises(UsageError, match="its model calls lie on no tape"):
             certify(files.path, times=1)
         assert len(endpoint.requests) == asked
+
+
+def test_half_a_character_is_told_to_the_model_as_what_stands_for_none(tmp_path, monkeypatch):
+    task = replace(bird_task("one"), question="Which \ud83d birds, \U0001f600?")
+    with Endpoint(birds) as endpoint:
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url), tasks=[task])
+    assert summarise(files.path).means["em"].value == 1.0
+    assert endpoint.requests[0]["messages"][1]["content"].startswith("Which \ufffd birds, \U0001f600?")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert certify(files.path, times=1).holds
 
 
 def test_the_key_and_the_cookies_are_nowhere_in_the_run(tmp_path):

@@ -44,6 +44,7 @@ class Reply:
         session = self.session
         if self.closed or not session.tabs:
             return
+        self.sections.events += [said("downloading", name=name) for name in session.told_downloads()]
         headers = [(tab, await tab.lines()) for tab in session.tabs]
         changed = [tab for tab, lines in headers if tab.header != lines]
         if self.with_snapshot or self.explicit or changed:

@@ -29,7 +29,7 @@ from snapshots.profile import Profile
 from snapshots.view import id_in
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Locator, Page, Response
+    from playwright.async_api import BrowserContext, Download, Locator, Page, Response
 
     from snapshots.snapshot import Snapshot
 
@@ -73,6 +73,8 @@ class Browsing:
     doubted: bool = False  # whether the gateway called an answer ambiguous that no call has told of
     ahead: Counter[str] = field(default_factory=Counter)  # of these, what the browser has not told of yet
     workspace: Path = field(default_factory=Path.cwd)  # whose files may be given to pages
+    downloads: list[str] = field(default_factory=list)  # names of files, of which no call has told
+    _kept: asyncio.Event = field(default_factory=asyncio.Event)  # whether there is one
     _lock: asyncio.Lock | None = None
 
     async def prepare(self) -> None:
@@ -164,6 +166,22 @@ class Browsing:
         tab = Tab(page)
         self.tabs.append(tab)
         page.on("close", lambda _: self._gone(tab))
+        page.on("download", self._keeps)
+
+    def _keeps(self, download: Download) -> None:
+        self.downloads.append(download.suggested_filename)
+        self._kept.set()
+
+    async def _file_kept(self) -> None:
+        """Wait until the browser tells of the file that it keeps."""
+        with contextlib.suppress(TimeoutError):  # a page may have gone on elsewhere meanwhile
+            await asyncio.wait_for(self._kept.wait(), 10)
+
+    def told_downloads(self) -> list[str]:
+        """The files that were kept since the last call, in order."""
+        names, self.downloads = self.downloads, []
+        self._kept.clear()
+        return names
 
     def _gone(self, tab: Tab) -> None:
         if tab in self.tabs:
@@ -197,6 +215,8 @@ class Browsing:
         assert self.traffic is not None
         if self.tab.dialog is None:
             await self.until_dialog(settle(self.page, self.traffic, self.patience))
+        if self.tabs and self.tab.came_as_file():
+            await self._file_kept()
 
     async def locate(self, target: str, element: str | None = None) -> tuple[Locator, str]:
         """The element of a reference or selector, and how it is written in code. Raises Problem."""
@@ -237,6 +257,10 @@ class Browsing:
             await self.until_dialog(driver.open(url))
         except Failed as error:
             text = str(error)
+            if "Download is starting" in text:  # as the real server has it, no failure: the page stays
+                await self._file_kept()
+                self.tab.came_as_file()
+                return None
             if "(miss)" in text:  # an answer that is no page stays unseen
                 with contextlib.suppress(PlaywrightError):
                     await self.page.set_content("")

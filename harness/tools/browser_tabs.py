@@ -52,6 +52,7 @@ class Tab:
     chooser: FileChooser | None = None
     choosing: asyncio.Event = field(default_factory=asyncio.Event)
     status: tuple[int, str] | None = None
+    landed: Request | None = None  # the last document that came for the tab
     header: list[str] = field(default_factory=list)  # what was last told of it
 
     def __post_init__(self) -> None:
@@ -81,6 +82,7 @@ class Tab:
         request = response.request
         if request.is_navigation_request() and request.frame == self.page.main_frame:
             self.status = (response.status, response.status_text)
+            self.landed = request
 
     def _dialog(self, dialog: Dialog) -> None:
         self.dialog = dialog
@@ -105,6 +107,13 @@ class Tab:
     def is_held(self) -> bool:
         """Whether a dialog or a file chooser is to be answered first."""
         return self.dialog is not None or self.chooser is not None
+
+    def came_as_file(self) -> bool:
+        """Whether the last document that came became no page, which is asked once: the browser keeps it as a file."""
+        if self.landed is None or self.landed.failure is None:
+            return False
+        self.landed = None
+        return True
 
     def answered(self) -> None:
         """The dialog is gone."""

@@ -1,0 +1,47 @@
+"""Files that a browser keeps: told in the words of Playwright MCP 0.0.79, and the page stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.tools.browsed import Browsed, browsed
+from tests.harness.tools.frozen import Recorder
+
+SITE = "https://files.test"
+PAGE = "<title>Files</title><a href=/data.csv>data</a> <a href=/page.html>page</a>"
+TOLD = "### Events\n- Downloading file birds.csv ..."
+
+
+def make(site: Recorder) -> None:
+    site.add(f"{SITE}/", PAGE)
+    site.add(f"{SITE}/page.html", "<title>Page</title><p>a page</p>")
+    attached = (("Content-Disposition", "attachment; filename=birds.csv"),)
+    site.add(f"{SITE}/data.csv", "a,b\n1,2\n", "text/csv", headers=attached)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsed]:
+    with browsed(tmp_path_factory.mktemp("downloads") / "s", make, ["playwright-mcp"]) as found:
+        yield found
+
+
+def test_a_file_is_told_by_the_call_that_caused_it_and_no_other(served: Browsed) -> None:
+    """A click said nothing of it, and an address of it was an error of words that the real server has not."""
+    call = served.session()
+    call("browser_navigate", url=f"{SITE}/")
+    clicked = call("browser_click", target="text=data")
+    assert clicked.text.endswith(TOLD)
+    assert f"- Page URL: {SITE}/\n" in clicked.text
+    assert "### Events" not in call("browser_snapshot").text
+    gone_to = call("browser_navigate", url=f"{SITE}/data.csv")
+    assert not gone_to.is_error
+    assert gone_to.text.startswith(
+        f"### Ran Playwright code\n```js\nawait page.goto('{SITE}/data.csv');\n```"
+    )
+    assert gone_to.text.endswith(TOLD)
+    assert gone_to.meta["verdict"] == "exact"
+    went = call("browser_click", target="text=page")
+    assert "- Page Title: Page" in went.text
+    assert "### Events" not in went.text

@@ -62,12 +62,10 @@ class Capture:
     cookies: str = ""  # hash of the request's cookies that can decide the answer
     state: str = ""  # id of the server state it was recorded in, "" is the state before any change
     changes: bool = False  # whether this exchange itself may change the state
-    original: tuple[str, int, int] | None = (
-        None  # of a revisit: filename, offset, length of the payload's record
-    )
-    truncated: str = (
-        ""  # why only the first of the body was kept (WARC-Truncated); of ours only event streams
-    )
+    # of a revisit: filename, offset, length of the payload's record
+    original: tuple[str, int, int] | None = None
+    # why only the first of the body was kept (WARC-Truncated); of ours event streams and pictures that did not end
+    truncated: str = ""
 
     @property
     def place(self) -> tuple[str, int]:

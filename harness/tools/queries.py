@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.tools.serper import JSON_TYPE, SEARCH_URL, wrapper_body
+from harness.tools.serper import JSON_TYPE, SEARCH_URL, json_bytes, wrapper_body
 from harness.tools.toolset import Toolset
 from snapshots.request import Request
 
@@ -22,8 +21,7 @@ def query_verdict(toolset: Toolset) -> Callable[[str | Mapping[str, Any]], tuple
         bodies = [{"q": query}, wrapper_body({"q": query})] if isinstance(query, str) else []
         best: tuple[str, tuple[str, ...]] = ("miss", ())
         for body in bodies or [wrapper_body(dict(query))]:  # type: ignore[arg-type]  # no text: see above
-            data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-            request = Request("POST", SEARCH_URL, JSON_TYPE, data)
+            request = Request("POST", SEARCH_URL, JSON_TYPE, json_bytes(body))
             # a session for each: one query is no step of another
             response, there = toolset.searcher.ask(request, toolset.store.session("coverage"))
             if response is None:

@@ -162,7 +162,7 @@ class SerperTool:
     def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str, str | None, Found]:
         """The answer as the wrapper shows it; else, second, what it says went wrong."""
         say = self.contract.say
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        data = json_bytes(body)
         response, found = self.searcher.ask(Request("POST", url, JSON_TYPE, data), visit)
         if response is None:
             return "", say("no_connection", url=url, host=urlsplit(url).hostname), found
@@ -286,11 +286,21 @@ def script_json(value: Any, margin: str = "\n") -> str:
     if isinstance(value, float):
         return rfc8785.dumps(value).decode()
     text = _encode(value)
+    return _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    """JSON whose halves of characters are escaped, as JavaScript writes them: they have no bytes in UTF-8."""
     return text if text.isascii() else _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON without blanks, as `JSON.stringify(value)` writes it."""
+    return _escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def json_response(value: Any, status: int = 200, reason: str = "OK") -> Response:
     """A response with a JSON body."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    body = json_bytes(value)
     fields = (("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body))))
     return Response(status, reason, fields, body)

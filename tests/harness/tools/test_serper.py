@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tools import Toolset
+from harness.tools import Toolset, http_hosts
 from harness.tools.serper import link_of, script_json, wrapper_body
+from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SITE, VIEW
@@ -143,3 +144,16 @@ def test_links_of_other_answers_are_their_urls() -> None:
 )
 def test_json_is_indented_as_javascript_does(value: object) -> None:
     assert script_json(value) == json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def test_half_a_character_is_written_as_javascript_writes_it(snapshot: Snapshot) -> None:
+    """A query that was cut within an emoji made bytes that are no JSON, and was told as another one."""
+    toolset = synthetic(snapshot)
+    body = b'{"q":"penguins \\ud83d"}'
+    request = Request(
+        "POST", "https://google.serper.dev/search", (("Content-Type", "application/json"),), body
+    )
+    answer = http_hosts(toolset)["google.serper.dev"](request, "a").body.decode()
+    assert answer.startswith('{"searchParameters":{"q":"penguins \\ud83d",')
+    result = asyncio.run(toolset.session("a").call("google_search", {"q": "penguins \ud83d"}))
+    assert '"q": "penguins \\ud83d"' in result.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from harness.tools import jina
 from harness.tools.contract import Contract, ToolResult, checker, load, said
@@ -91,8 +91,12 @@ class FetchTool:
         contract = self.contract
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            # the real tool asks for robots.txt first, which fails for the same reason
-            text = contract.say("robots_failed", robots=f"{parts.scheme}://{parts.netloc}/robots.txt")
+            # the real tool asks for robots.txt first, which fails for the same reason, unless a person asks
+            robots = urlunsplit((parts.scheme, parts.netloc, "/robots.txt", "", ""))
+            text = contract.say("robots_failed", robots=robots)
+            if for_user:
+                why = contract.say("other_protocol" if parts.netloc else "no_protocol", scheme=parts.scheme)
+                text = contract.say("failed", url=url, error=why)
             return said(text, error=True, verdict="miss", address=url)
         if id_in(url) is not None or _OTHER_ANSWER.search(url):
             return self._stored(url, raw, visit)

@@ -7,10 +7,12 @@ import json
 from dataclasses import replace
 from importlib.resources import files
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.servers.mcp_words import prompt
 from harness.tools import ToolResult, Toolset, load
 from harness.tools.fetch import FetchTool, cut
 from tests.harness.tools.conftest import Call
@@ -181,6 +183,7 @@ def test_recorded_robots_rules_are_repeated(call: Call) -> None:
         ({"url": BIRDS, "raw": "yes"}, "Input validation error: 'yes' is not of type 'boolean'"),
         ({"url": "nope"}, "1 validation error for Fetch\nurl\n  Input should be a valid URL, relative URL without a base [type=url_parsing, input_value='nope', input_type=str]"),
         ({"url": "http://a b/"}, "1 validation error for Fetch\nurl\n  Input should be a valid URL, invalid international domain name"),
+        ({"url": "mailto:ann@x.test"}, "Failed to fetch robots.txt mailto:/robots.txt due to a connection issue"),
         ({"url": "ftp://x.test/"},
             "Failed to fetch robots.txt ftp://x.test/robots.txt due to a connection issue",
         ),
@@ -280,3 +283,12 @@ def test_the_reader_service_is_read_at_its_own_address(call: Call) -> None:
         failed = call("fetch", url=url)
         assert failed.is_error
         assert failed.meta["verdict"] == verdict
+
+
+@pytest.mark.parametrize("url", ["ftp://x.test/a", "mailto:ann@x.test", "nowhere"])
+def test_a_person_hears_of_a_protocol_what_the_client_says(toolset: Toolset, url: str) -> None:
+    """Nobody asks for robots.txt on a person's behalf."""
+    given = asyncio.run(prompt(toolset, toolset.session("a"), "fetch", {"url": url}))
+    with pytest.raises(httpx.UnsupportedProtocol) as raised:
+        httpx.get(url, trust_env=False)
+    assert given["messages"][0]["content"]["text"] == f"Failed to fetch {url}: {raised.value!r}"

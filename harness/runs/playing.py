@@ -38,9 +38,13 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
     except BaseException as error:  # agents are foreign code; their failure is a result, told in full
         if isinstance(error, asyncio.CancelledError | SystemExit) and _cancelled() > cancelled:
             raise  # the run is ended, not the agent by itself
+        if shop.ending():
+            raise asyncio.CancelledError from error  # it made an error of that
         return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
     finally:
         attempt.over = True
+    if shop.ending():
+        raise asyncio.CancelledError  # it took no notice
     if attempt.lacking:
         raise attempt.lacking
     if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -50,6 +51,7 @@ class Workshop:
     snapshot: Any = None
     tape_part: Path | None = None  # where this process records, when others record too
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _task: asyncio.Task[Any] | None = None  # who opened it
 
     @classmethod
     def open(cls, run_path: Path, *, embedder: Any = None) -> Workshop:
@@ -72,6 +74,7 @@ class Workshop:
         return cls(files, settings, tasks, agent, evaluator)
 
     async def __aenter__(self) -> Self:
+        self._task = asyncio.current_task()
         try:
             self._open_snapshot()
             await self._open_models()
@@ -84,6 +87,14 @@ class Workshop:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    def ending(self) -> bool:
+        """Whether who opened it is being cancelled, and with it the attempts in tasks of their own.
+
+        Their own tasks can't tell: a TaskGroup of an agent's leaves its task counted as cancelled when it fails.
+        """
+        task = self._task
+        return task is not None and task is not asyncio.current_task() and task.cancelling() > 0
 
     def _open_snapshot(self) -> None:
         if self.settings.snapshots:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from typing import Any
 
@@ -12,7 +13,7 @@ from harness.scoring import Context, Score
 from harness.task import Task
 from snapshots.errors import MissingCapability, StillwebError
 from tests.support.shelf_tools import PAGES
-from tests.support.waiting import until
+from tests.support.waiting import HANG, until
 
 PAGE = next(iter(PAGES))
 
@@ -87,6 +88,20 @@ class Raising:
         task = asyncio.create_task(calling())
         await asyncio.sleep(0)
         assert not task.done()
+
+    async def hears_no_end(self, attempt: Attempt) -> None:
+        """Ctrl-C comes, and it takes it for a failure that it may try again after."""
+        signal.raise_signal(signal.SIGINT)
+        with contextlib.suppress(BaseException):
+            await asyncio.sleep(HANG)
+
+    async def makes_an_error_of_the_end(self, attempt: Attempt) -> None:
+        """As what waits for a task often does."""
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.sleep(HANG)
+        except asyncio.CancelledError:
+            raise ValueError("nobody answered") from None
 
     async def is_cancelled(self, attempt: Attempt) -> None:
         """Waits for a task that it has cancelled."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from harness.agents.attempt import Limits
 from harness.runs.display import SilentDisplay
+from harness.runs.engine import LocalEngine
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
@@ -77,3 +79,17 @@ def test_what_an_agent_leaves_at_work_has_no_part_in_its_trace(tmp_path: Path) -
     trace = read_trace(files.trace_path(task.id, 1))
     assert (trace.last("score") or {})["status"] == "scored"
     assert len(trace.of("tool_call")) <= 1
+
+
+@pytest.mark.parametrize("name", ["hears_no_end", "makes_an_error_of_the_end"])
+def test_ctrl_c_ends_the_run_of_an_agent_that_hears_nothing_of_it(tmp_path: Path, name: str) -> None:
+    files = begun(tmp_path, name, "answers")
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a command called here may have left none
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_attempts(files.path, display=SilentDisplay(), engine=LocalEngine(1))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [path.suffix for path in files.traces.iterdir()] == [".part"]

@@ -213,7 +213,7 @@ class FetchTool:
         if url == robots and not visit.live:
             return None
         found = visit.follow(robots)
-        if found.capture is None:
+        if found.capture is None or found.redirects:
             return contract.say("robots_failed", robots=robots) if visit.live else None
         if found.capture.status in (401, 403):
             return contract.say("robots_denied", robots=robots, status=found.capture.status)

@@ -226,3 +226,20 @@ def test_a_call_has_no_cookies_of_the_calls_before_it(tmp_path: Path) -> None:
         assert real == ["/a with None", "/b with None", "/wall with sid=1", "/a with None"]
         with Snapshot.open(tmp_path / "snap") as snapshot:
             assert asyncio.run(run(Toolset(snapshot, ["fetch"]))) == real
+
+
+def test_a_robots_file_that_redirects_without_end_denies(tmp_path: Path) -> None:
+    """As a connection that fails; its redirect was read as rules, which forbid nothing."""
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/robots.txt":
+            return Answer(302, headers=[("Location", "/robots.txt")])
+        return Answer(body=b"a page")
+
+    with Origin(answer) as site, Writer.open(tmp_path / "snap") as writer, Recorder(writer) as recorder:
+        session = RecordingToolset(recorder, ["fetch"]).session("agent")
+        result = asyncio.run(session.call("fetch", {"url": f"{site.url}/page"}))
+        asyncio.run(session.close())
+    assert result.is_error
+    assert result.text.startswith(f"Failed to fetch robots.txt {site.url}/robots.txt due to a connection")
+    assert {asked.path for asked in site.asked} == {"/robots.txt"}

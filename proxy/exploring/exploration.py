@@ -353,7 +353,7 @@ class Exploration:
         known = self.looks.get(look)
         new = known is None
         if known is None:
-            wall = examine(status, sight.text, sight.html)
+            wall = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
             if wall is not None:
                 graph.walls.append((_key(steps), f"{wall.kind}: {wall.reason}"))
                 return False

@@ -12,7 +12,9 @@ from typing import Literal
 
 from proxy.pages.logins import asks_who
 
-Kind = Literal["captcha", "consent", "forbidden", "too-many", "login", "missing", "error", "empty", "loading"]
+Kind = Literal[
+    "captcha", "consent", "forbidden", "too-many", "login", "missing", "error", "empty", "loading", "broken"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,13 @@ def _said(pattern: re.Pattern[str], text: str) -> str:
     return f'says "{" ".join(found.group().split())[:60]}"' if found else ""
 
 
-def examine(status: int, text: str, html: str) -> Finding | None:
-    """What a page really is, from its status (0 if unknown), visible text and HTML; None when it looks good."""
+def examine(status: int, text: str, html: str, broken: str = "") -> Finding | None:
+    """What a page really is, from its status (0 if unknown), visible text and HTML; None when it looks good.
+
+    `broken` is why its document came in part only, "" where it is whole.
+    """
+    if broken:
+        return Finding("broken", f"its document broke off: {broken}")
     words = " ".join(text.split())
     short = len(words) <= _SHORT
     body = _SCRIPT.sub("", html)

@@ -51,6 +51,7 @@ class Traffic:
     blocked: bool = False  # a page wanted a service worker
     tabs: int = 0  # that the browser told of, without those that pages were known to open
     silence: Silence = field(default_factory=Silence)
+    _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,10 +126,14 @@ class Traffic:
         self._changed.set()
 
     def _finished(self, request: Request) -> None:
+        self._broken.pop(request.url, None)
         self._end(request)
 
     def _failed(self, request: Request) -> None:
-        self.failures.append((request.url, request.resource_type, request.failure or ""))
+        why = request.failure or ""
+        self.failures.append((request.url, request.resource_type, why))
+        if request.is_navigation_request() and "ABORTED" not in why:
+            self._broken[request.url] = why
         self._end(request)
 
     def _answered(self, response: Any) -> None:
@@ -146,6 +151,10 @@ class Traffic:
     def missed(self, since: int = 0) -> list[Answer]:
         """Answers from number `since` on that the snapshot did not have."""
         return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
+
+    def broken(self, url: str) -> str:
+        """Why the document that a page shows came in part only, as the browser says it; "" where it is whole."""
+        return self._broken.get(url.partition("#")[0], "")
 
     def lost(self) -> list[str]:
         """URLs that the origin did not give while recording: what replay can't have either."""

@@ -195,7 +195,7 @@ class Fetcher(Visitor):
         pending: list[Capture] = []
         if self._passed_through(status, sight, url, bool(flow.steps), result):
             pending += captures
-        elif self._good(status, sight, url, result):
+        elif self._good(driver, status, sight, url, result):
             stored = await recording.store(
                 sight, url, steps, parent, captures, **self._circumstances(driver, calm, status)
             )
@@ -221,7 +221,7 @@ class Fetcher(Visitor):
             if self._passed_through(status, sight, where, more, result):
                 last = sight.fingerprint
                 continue
-            if not self._good(status, sight, where, result):
+            if not self._good(driver, status, sight, where, result):
                 return list(links)
             stored = await recording.store(
                 sight, url, steps, parent, pending, **self._circumstances(driver, calm, status)
@@ -285,8 +285,8 @@ class Fetcher(Visitor):
         result.notes += [note] if note not in result.notes else []
         return True
 
-    def _good(self, status: int, sight: Sight, where: str, result: FetchResult) -> bool:
-        finding = examine(status, sight.text, sight.html)
+    def _good(self, driver: Driver, status: int, sight: Sight, where: str, result: FetchResult) -> bool:
+        finding = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
         if finding is None:
             return True
         result.findings.append(finding)

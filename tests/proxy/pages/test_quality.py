@@ -62,4 +62,5 @@ def test_a_page_is_left_alone(status: int, text: str, html: str) -> None:
 
 
 def test_every_kind_has_an_example() -> None:
-    assert {wall[0] for wall in WALLS} == set(get_args(Kind))
+    # that one broke off is no page's own word
+    assert {wall[0] for wall in WALLS} | {"broken"} == set(get_args(Kind))

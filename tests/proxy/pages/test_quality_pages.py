@@ -117,4 +117,10 @@ def test_what_looks_alike_is_stored(name: str) -> None:
 
 
 def test_every_kind_has_a_page() -> None:
-    assert {kind for kind, _, _ in WALLS.values()} == set(get_args(Kind))
+    assert {kind for kind, _, _ in WALLS.values()} | {"broken"} == set(get_args(Kind))
+
+
+def test_a_page_that_broke_off_is_good_for_nothing_that_it_says() -> None:
+    assert examine(200, PROSE, page("Mills", PROSE), "net::ERR_X") == Finding(
+        "broken", "its document broke off: net::ERR_X"
+    )

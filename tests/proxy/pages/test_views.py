@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import socket
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -298,3 +299,38 @@ def test_what_can_not_be_planned() -> None:
         plan(["http://[::1"], ())
     jobs = plan(["http://a/", "http://b/"], [Flow("http://a/", STEPS)])
     assert jobs == [Flow("http://a/", STEPS), Flow("http://b/", ())]
+
+
+def test_a_page_that_came_in_part_is_no_view(tmp_path: Path) -> None:
+    """The origin ends its connection within the document; what the browser shows of it looks like a page."""
+    page = b"<h1>Mills</h1><p>" + b"The first of many mills. " * 100
+    answer = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n"
+        % (len(page), page)
+    )
+    profile = complete(Profile())
+
+    def serve_half() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                if connection.recv(65536):
+                    connection.sendall(answer)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Writer.open(tmp_path / "snap", profile=profile) as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        thread = threading.Thread(target=serve_half, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        (found,) = Fetcher(recorder, writer, profile).fetch([url])
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(HANG)
+    assert (found.ok, found.views) == (False, [])
+    assert found.error is not None
+    assert "not stored as a view: broken (its document broke off" in found.error

@@ -216,8 +216,7 @@ class Snapshot:
                         pages += pages_of(layer.container.member(name) or b"")
             if not pages:
                 pages = list(self._recorded_views(layer))
-            for view in pages:
-                found[view.address] = view
+            found |= {view.address: view for view in pages}
         return found
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:

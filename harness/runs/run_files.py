@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -289,8 +290,8 @@ class RunFiles:
     def _set_aside(self, path: Path, name: str, why: str) -> Path:
         keep = self.path / why
         keep.mkdir(exist_ok=True)
-        number = 1 + sum(1 for _ in keep.glob(f"{name}.{why}-*"))
-        there = keep / f"{name}.{why}-{number}.jsonl"
+        names = (keep / f"{name}.{why}-{number}.jsonl" for number in count(1))
+        there = next(path for path in names if not path.exists())
         os.replace(path, there)
         return there
 

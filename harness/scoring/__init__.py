@@ -178,7 +178,8 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
         return found if isinstance(SCORERS.get(task.scorer), str) else _as_read_back(found)
     except StillwebError:
         raise
-    except Exception as error:  # foreign code or odd texts: the failure is told and counted, the rest goes on
+    # foreign code (which may even end the process) or odd texts: the failure is told and counted, the rest goes on
+    except (Exception, SystemExit) as error:
         raise UsageError(f"scorer {task.scorer}: {type(error).__name__}: {error}") from error
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.serving.hosting import VirtualHost
+from proxy.serving.hosting import VirtualHost, reset_in
 
 if TYPE_CHECKING:
     from snapshots.capture import Response
@@ -23,21 +25,31 @@ def make_hosts(snapshot: Snapshot, *, accept: str, synthetic_search: bool) -> di
     lock = threading.Lock()
     made: dict[str, VirtualHost] = {}
 
-    def host(name: str) -> VirtualHost:
-        def answer(request: Request, session: str) -> Response:
-            with lock:
-                if not made:
-                    from harness.tools import Toolset, http_hosts
+    def all_of_them() -> dict[str, VirtualHost]:
+        with lock:
+            if not made:
+                from harness.tools import Toolset, http_hosts
 
-                    made.update(
-                        http_hosts(
-                            Toolset(
-                                snapshot, ("serper-mcp",), accept=accept, synthetic_search=synthetic_search
-                            )
-                        )
-                    )
-            return made[name](request, session)
+                contracts = ("serper-mcp",)
+                made.update(
+                    http_hosts(Toolset(snapshot, contracts, accept=accept, synthetic_search=synthetic_search))
+                )
+            return made
 
-        return answer
+    return {name: _Late(name, made, all_of_them) for name in HOSTS}
 
-    return {name: host(name) for name in HOSTS}
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A host that is made with all the others when one of them is asked."""
+
+    name: str
+    made: dict[str, VirtualHost]
+    make: Callable[[], dict[str, VirtualHost]]
+
+    def __call__(self, request: Request, session: str) -> Response:
+        return self.make()[self.name](request, session)
+
+    def reset(self, session: str) -> None:
+        """A session begins anew."""
+        reset_in([self.made[self.name]] if self.made else [], session)

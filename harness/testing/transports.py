@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from proxy.serving.answering import Answerer, VirtualHost
+from proxy.serving.answering import Answerer
+from proxy.serving.hosting import VirtualHost
 from proxy.serving.hub import broken_host
 from proxy.serving.ledger import Ledger
 from proxy.serving.replies import Reply

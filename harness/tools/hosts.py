@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.tools.exa import HOST as EXA_HOST
@@ -26,8 +28,7 @@ from snapshots.request import Request
 
 if TYPE_CHECKING:
     from harness.tools.toolset import Toolset
-
-VirtualHost = Callable[[Request, str], Response]
+    from proxy.serving.hosting import VirtualHost
 
 
 def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
@@ -44,16 +45,7 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
             return missed(request, found)
         return with_verdict(response, found.verdict, found.ambiguous)
 
-    def served(answer: Callable[[Request, Visit], Response]) -> VirtualHost:
-        def host(request: Request, session: str) -> Response:
-            try:
-                return answer(request, visits.get(session))
-            except SearchLimit as error:
-                value = {"message": str(error), "statusCode": 429}
-                return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
-
-        return host
-
+    served = partial(_Host, visits)
     return {
         SEARCH_HOST: served(serper),
         SCRAPE_HOST: served(serper),
@@ -63,10 +55,29 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """One service."""
+
+    visits: _Visits
+    answer: Callable[[Request, Visit], Response]
+
+    def __call__(self, request: Request, session: str) -> Response:
+        try:
+            return self.answer(request, self.visits.get(session))
+        except SearchLimit as error:
+            value = {"message": str(error), "statusCode": 429}
+            return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
+
+    def reset(self, session: str) -> None:
+        """The session begins anew, with all services."""
+        self.visits.forget(session)
+
+
 class _Visits:
     """The sessions of programs, made at their first request.
 
-    None is forgotten, as the gateway forgets none of its own: begun anew it would be answered otherwise.
+    None is forgotten unless told to, as the gateway forgets none of its own: begun anew it would be answered otherwise.
     """
 
     def __init__(self, toolset: Toolset) -> None:
@@ -80,3 +91,7 @@ class _Visits:
             if visit is None:
                 visit = self._known[name] = self._toolset.store.session(name)
             return visit
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            self._known.pop(name, None)

@@ -6,12 +6,13 @@ can change (`proxy.serving.kept`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proxy.serving import responses
 from proxy.serving.cookies import AGED, with_ages
+from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
 from proxy.serving.ledger import Ledger, encode
 from proxy.serving.misses import Missed, body_entry, masked_key, masked_url, missed_of, near_entry
@@ -38,8 +39,6 @@ CACHE_BYTES = 64 << 20
 MISSES_KEPT = 100_000  # of a session
 TAILS = 1 << 13  # ledger lines kept for captures that are asked for again
 NEAREST = 3  # captures named in a miss
-
-VirtualHost = Callable[[Request, str], Response]
 
 
 class Answerer:
@@ -84,6 +83,7 @@ class Answerer:
         line = self._lines.get(name)
         if line is not None:
             line.begin_anew(self.matcher.session(name))
+            reset_in(self.virtual_hosts.values(), line.name)
 
     def missed(self, name: str) -> list[Missed]:
         """What a session asked for in vain, in the order in which it was answered."""
@@ -387,8 +387,7 @@ class Answerer:
         }
         if derived:
             entry["derived"] = derived
-        if more:
-            entry.update(more)
+        entry |= more or {}
         tail = f',{encode(entry)[1:-1]},"ms":'
         if known is not None:
             if len(self._tails) >= TAILS:

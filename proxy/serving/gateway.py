@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from proxy.serving.answering import CACHE_BYTES, Answerer, VirtualHost
+from proxy.serving.answering import CACHE_BYTES, Answerer
 from proxy.serving.connection import Connection
-from proxy.serving.hosting import MadeHosts
+from proxy.serving.hosting import MadeHosts, VirtualHost
 from proxy.serving.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
 from proxy.serving.ledger import Ledger
 from proxy.serving.listening import BACKLOG, flush_at_sigterm, listen, new_loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from snapshots.request import Request
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
-VirtualHost = Callable[[Request, str], Response]  # (request, session name)
+# (request, session name); one that keeps something of sessions has a method `reset(session name)`
+VirtualHost = Callable[[Request, str], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,14 @@ class MadeHosts:
         ):
             raise UsageError(f"virtual hosts {self.maker}: it must give a mapping of hosts to functions")
         return dict(made)
+
+
+def reset_in(hosts: Iterable[VirtualHost], session: str) -> None:
+    """Takes a session back to its start with the hosts that keep something of it."""
+    for host in hosts:
+        reset = getattr(host, "reset", None)
+        if reset is not None:
+            reset(session)
 
 
 def _line(error: Exception) -> str:

@@ -22,6 +22,8 @@ def broken(task: Task, answer: str | None, context: Context) -> Score:
         return Score({"right": float("nan")})
     if task.id.startswith("none"):
         return None  # type: ignore[return-value]
+    if task.id.startswith("exits"):
+        raise SystemExit(0)
     if task.id.startswith("detail"):
         return Score({"right": 1.0}, "scored", {"seen": {1, 2}})
     return Score({"right": 1.0})

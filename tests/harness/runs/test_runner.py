@@ -352,7 +352,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(tmp_path):
 
 
 def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path):
-    names = ["fine", "raises", "nan", "none", "detail"]
+    names = ["fine", "raises", "nan", "none", "detail", "exits"]
     tasks = [Task(name, "?", "x", "tests.support.scorers:broken") for name in names]
     script = {"default": {"answer": "x"}}
     settings = Settings(agent=write_script(tmp_path, script), contracts=(SHELF,))
@@ -368,12 +368,13 @@ def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path)
         "nan": "ValueError: the metric 'right'",
         "none": "TypeError: gave no score: None",
         "detail": "TypeError: Object of type set ",
+        "exits": "SystemExit: 0",
     }
     summary = summarise(files.path)
     assert (summary.means["right"].scored, summary.means["right"].of, summary.means["right"].all) == (
         1,
-        5,
-        0.2,
+        6,
+        1 / 6,
     )
     assert score_run(files.path) == []
     assert certify(files.path, times=1).holds

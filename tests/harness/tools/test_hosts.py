@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers.replaying import make_hosts
 from harness.tools import Toolset, http_hosts
 from harness.tools.jina import target_of
 from proxy.serving.answering import Answerer
@@ -299,3 +300,27 @@ def test_a_session_is_not_forgotten_whoever_asks_between(tmp_path: Path) -> None
         for number in range(4097):
             host(request, f"other {number}")
         assert json.loads(host(request, "one").body) == {"tide": 2}
+
+
+def test_a_session_that_is_reset_begins_anew_with_the_services(tmp_path: Path) -> None:
+    """A search that gave another answer the second time."""
+    with Writer.open(tmp_path / "s") as writer:
+        asked = (("Content-Type", "application/json"),)
+        for number, answer in enumerate((b'{"organic": [1]}', b'{"organic": [2]}')):
+            request = Request("POST", "https://google.serper.dev/search", asked, b'{"q": "x"}')
+            moment = datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)
+            writer.exchange(
+                Exchange(request, 200, "OK", asked, answer, moment, "default", 2 * number + 1, 2 * number + 2)
+            )
+    search = Request("POST", "https://google.serper.dev/search", asked, b'{"q": "x"}')
+    told = {"accept": "rule", "synthetic_search": False}
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        for hosts in (http_hosts(Toolset(snapshot, ["serper-mcp"])), make_hosts(snapshot, **told)):
+            with Ledger() as ledger:
+                answerer = Answerer(snapshot, ledger, virtual_hosts=hosts)
+                answerer.reset("a")  # nothing is known of it yet
+                host, line = answerer.virtual_hosts["google.serper.dev"], answerer.line("a")
+                first, second = (answerer.virtual(search, line, host(search, line.name)).body for _ in "12")
+                answerer.reset("a")
+                again = answerer.virtual(search, line, host(search, line.name)).body
+            assert (first, second, again) == (b'{"organic": [1]}', b'{"organic": [2]}', b'{"organic": [1]}')

@@ -21,6 +21,7 @@ from harness.tools.contract import Contract, ToolResult, ToolSpec
 from harness.tools.store import Visit
 from harness.tools.toolset import Tool, ToolSession, Toolset
 from harness.trace import canonical
+from snapshots.errors import MissingCapability
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class AttemptTools:
         self._toolset = toolset
         self._session = session
         self._noted: list[dict[str, Any]] = []
+        self._lacking: MissingCapability | None = None
         self._contracts = {spec.name: spec.contract for spec in toolset.specs}
 
     @property
@@ -73,7 +75,11 @@ class AttemptTools:
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Calls a tool and notes the call."""
         begin = time.perf_counter()
-        result = await self._session.call(name, arguments)
+        try:
+            result = await self._session.call(name, arguments)
+        except MissingCapability as error:  # the program is told of an error, which is no fault of its own
+            self._lacking = error
+            raise
         seconds = time.perf_counter() - begin
         members = call_members(name, self._contracts.get(name), arguments, result, seconds)
         members["aside"]["order"] = len(self._noted) + 1
@@ -83,7 +89,9 @@ class AttemptTools:
     def calls(self) -> list[dict[str, Any]]:
         """What was called. A program may call several tools at once, in an order that no two runs share; so calls are
         in the order of what was asked, and when it happened is aside. Those of a tool that goes from state to state
-        (a browser), which come one by one, follow in their own order."""
+        (a browser), which come one by one, follow in their own order. Raises MissingCapability where one was missing."""
+        if self._lacking is not None:
+            raise self._lacking
         return sorted(self._noted, key=self._place)
 
     def _place(self, members: dict[str, Any]) -> tuple[bool, str, bytes, int]:

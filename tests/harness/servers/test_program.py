@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,9 +16,13 @@ from harness.results.summary import score_run
 from harness.runs.display import SilentDisplay
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
+from harness.servers.program import AttemptTools
+from harness.tools import Toolset
 from harness.trace import read_trace
 from proxy import isolation
 from proxy.isolation import can_isolate
+from snapshots.errors import MissingCapability
+from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, SITE, make_site
 from tests.support.runs import bird_task
 from tests.support.waiting import STARTS
@@ -119,3 +124,21 @@ def test_in_a_namespace_without_a_network(tmp_path: Path, site: Path) -> None:
     score = trace.last("score")
     assert score is not None
     assert score["metrics"] == {"exact": 1.0}
+
+
+class NoBrowser:
+    """A session whose tools need what this machine has not."""
+
+    async def call(self, name: str, arguments: dict[str, object]) -> object:
+        raise MissingCapability("no browser")
+
+
+def test_what_the_machine_lacks_is_no_part_of_a_program_s_attempt(site: Path) -> None:
+    """The program hears of an error, and whoever would score it of what is missing."""
+    with Snapshot.open(site) as snapshot:
+        tools = AttemptTools(Toolset(snapshot, ["fetch"]), NoBrowser())  # type: ignore[arg-type]
+        assert tools.calls() == []
+        with pytest.raises(MissingCapability):
+            asyncio.run(tools.call("fetch", {"url": BIRDS}))
+        with pytest.raises(MissingCapability, match="no browser"):
+            tools.calls()

@@ -17,10 +17,10 @@ LONGEST_NUMBER = 1000  # characters; longer runs of digits are text
 _EXACT = Context(prec=20_000)  # products keep every digit
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
-# What follows a number at once is no more of it: 1.50.2 is a version, not 1.50 of something. Possessive, or hostile
+# What follows a number at once is no more of it: 1.50.2 is a version, not 1.50 of something. An atomic group, or hostile
 # cells would take quadratic time.
 _QUANTITY = re.compile(
-    r"([+\-\u2212]?(?:[0-9][0-9,]*+(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,4}+)?+)"
+    r"((?>[+\-\u2212]?(?:[0-9][0-9,]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?))"
     r"(?:\s++(?=\S)|(?=[^\s0-9.,]))(.*)"
 )
 

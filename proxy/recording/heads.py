@@ -17,9 +17,7 @@ PACKING = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"}
 _LENGTHS = (b"content-length", b"transfer-encoding")
 
 _TOKEN = re.compile(TOKEN)
-_PLAIN = re.compile(
-    rb"HTTP/1\.[01] [2-9][0-9]{2}(?: [^\r\n\0]*+)?\r\n(?:(?>%b):[^\r\n\0]*+\r\n)*+\r\n" % TOKEN
-)
+_PLAIN = re.compile(rb"HTTP/1\.[01] [2-9][0-9]{2}(?: [^\r\n\0]*+)?\r\n(?:%b:[^\r\n\0]*+\r\n)*\r\n" % TOKEN)
 _FRAMING = re.compile(rb"\n(?:content-length|transfer-encoding)[^\n]*", re.I)
 _LENGTH = re.compile(rb"\ncontent-length:[ \t]*(?:0|[1-9][0-9]{0,17})[ \t]*\r", re.I)
 _CHUNKED = re.compile(rb"\ntransfer-encoding:[ \t]*chunked[ \t]*\r", re.I)

@@ -26,9 +26,8 @@ def say(text: str) -> None:
 def decimals(value: float, digits: int, sign: str = "") -> str:
     """A figure with that many decimals (and a plus, with `sign`), more where it would look whole and isn't: p 0.00002 is not 0, nor 0.9996 all right."""
     whole = round(value)
-    if whole and abs(value - whole) < 1e-12 * abs(
-        value
-    ):  # 4.000000000000001 is 4: the last digits of a sum of floats
+    # 4.000000000000001 is 4: the last digits of a sum of floats
+    if whole and abs(value - whole) < 1e-12 * abs(value):
         value = whole
     while float(text := f"{value:{sign}.{digits}f}").is_integer() and value != int(value) and digits < 12:
         digits += 1

@@ -82,9 +82,8 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
             )
         if not shelf.recording:
             _ = shelf.snapshot  # a snapshot that is not there is the test's error, before it runs
-        elif hasattr(
-            config, "workerinput"
-        ):  # each worker of xdist would put its own part in the place of the others'
+        # each worker of xdist would put its own part in the place of the others'
+        elif hasattr(config, "workerinput"):
             raise UsageError(f"{paths[-1]}: several processes can't record one snapshot; record without -n")
         return Case(
             item.nodeid,

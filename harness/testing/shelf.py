@@ -8,7 +8,6 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ class Shelf:
         """Takes over what belongs to sessions that were not recorded anew, and the captures of those that used both."""
         from snapshots.index.cdxj import capture_of
         from snapshots.snapshot import Snapshot
-        from snapshots.view import RESOURCES
+        from snapshots.upkeep.importing import copy_capture, copy_view
 
         recorded = filter(None, map(capture_of, self._writer.lines()))
         anew = {(capture.session, capture.exact) for capture in recorded}
@@ -101,35 +100,13 @@ class Shelf:
                 name = capture.session
                 kept = name in self.replayed and (name, capture.exact) not in anew
                 if kept or name not in self.sessions:
-                    self._keep(old, capture)
+                    copy_capture(old, capture, self._writer)
             for uri, said in old.conversations():
                 if str(said.get("session", "")) not in self.sessions:
                     self._writer.metadata(uri, said)
             for view in old.views():
                 if view.session not in self.sessions:
-                    found = {kind: old.resource(kind, view.address) for kind in RESOURCES}
-                    self._writer.view(view, {kind: data for kind, data in found.items() if data is not None})
-
-    def _keep(self, old: Any, capture: Any) -> None:
-        from snapshots.capture import Exchange
-
-        request, response = old.read_request(capture), old.read(capture)
-        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-        self._writer.exchange(
-            Exchange(
-                request,
-                response.status,
-                response.reason,
-                response.headers,
-                response.body,
-                moment,
-                session=capture.session,
-                begin=capture.begin,
-                end=capture.end,
-                protocol=capture.protocol,
-                extra={"WARC-Truncated": capture.truncated} if capture.truncated else {},
-            )
-        )
+                    copy_view(old, view, self._writer)
 
     def _put_in_place(self) -> None:
         if self.target.suffix == ".wacz":

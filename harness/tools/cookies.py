@@ -54,11 +54,10 @@ class Cookies:
             if not path.startswith("/"):
                 path = (parts.path or "/").rpartition("/")[0] or "/"
             scope = _Scope(name.strip(), domain or host, path, bool(domain), "secure" in told)
-            for older in [
-                one for one in self._values if one.name == scope.name and one.domain == scope.domain
-            ]:
-                if older.path == scope.path:
-                    del self._values[older]
+            own = scope.name, scope.domain, scope.path
+            self._values = {
+                one: kept for one, kept in self._values.items() if (one.name, one.domain, one.path) != own
+            }
             if not any(_TAKEN_BACK.fullmatch(one.strip()) for one in attributes):
                 self._values[scope] = value.strip()
 

@@ -285,8 +285,7 @@ def script_json(value: Any, margin: str = "\n") -> str:
         return "[" + inner + ("," + inner).join(script_json(member, inner) for member in value) + margin + "]"
     if isinstance(value, float):
         return rfc8785.dumps(value).decode()
-    text = _encode(value)
-    return _escaped(text)
+    return _escaped(_encode(value))
 
 
 def _escaped(text: str) -> str:

@@ -16,7 +16,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from proxy.checking.pictures import compare_pictures
 from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.browser import BrowserHost, complete, lent
 from proxy.pages.failures import Failed, first_line
 from proxy.pages.freeze import Patience
 from proxy.pages.running import run
@@ -249,34 +249,32 @@ async def check_all(
     """Replay and compare every view that has a recorded text, several at a time, in the snapshot's own order."""
     begun = time.monotonic()
     views = [view for view in snapshot.views() if snapshot.resource("text", view.address) is not None]
-    own = host is None
-    host = host or BrowserHost(ca=gateway.ca_path)
     profile = complete(snapshot.profile or Profile())
     limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))
     done = 0
 
     taken: set[str] = set()
 
-    async def one(number: int, chain: Chain) -> list[ViewCheck]:
+    async def one(shared: BrowserHost, number: int, chain: Chain) -> list[ViewCheck]:
         nonlocal done
         session = chain.session if chain.session and chain.session not in taken else f"check-{number}"
         taken.add(session)
         async with limit:
-            results = await _replay(chain, host, gateway, snapshot, profile, session, patience or Patience())
+            results = await _replay(
+                chain, shared, gateway, snapshot, profile, session, patience or Patience()
+            )
         done += len(results)
         if progress is not None:
             progress(done, len(views))
         return results
 
     warning = None
-    try:
+    async with lent(host, gateway.ca_path) as shared:
         if views:
-            await host.start()
-            warning = host.difference(profile)
-        found = await asyncio.gather(*(one(n, chain) for n, chain in enumerate(chains(views), start=1)))
-    finally:
-        if own:
-            await host.close()
+            await shared.start()
+            warning = shared.difference(profile)
+        jobs = enumerate(chains(views), start=1)
+        found = await asyncio.gather(*(one(shared, number, chain) for number, chain in jobs))
     by_address = {result.address: result for results in found for result in results}
     return CheckReport([by_address[view.address] for view in views], time.monotonic() - begun, warning)
 

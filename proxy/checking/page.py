@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 from functools import lru_cache
-from importlib.resources import files
 
 from proxy.checking.check import CheckReport
 from proxy.checking.pictures import small
-from snapshots.words import counted
+from proxy.pages.html_page import template
 
 
 @lru_cache(maxsize=512)
@@ -19,14 +18,7 @@ def _picture(png: bytes) -> str:
 
 def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
     """HTML without links outside; `name` is what was checked."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["counted"] = counted
-    template = environment.from_string(
-        files("proxy.checking").joinpath("check.html").read_text(encoding="utf-8")
-    )
-    page = template.render(
+    page = template("proxy.checking", "check.html").render(
         name=name,
         id=snapshot_id,
         views=report.views,

@@ -10,13 +10,12 @@ import base64
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from proxy.exploring.graph import Graph, graph_uri
+from proxy.pages.html_page import template
 from proxy.pages.steps import describe, to_yaml
 from snapshots.view import Step, View
-from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
@@ -223,16 +222,8 @@ def thumbnail(png: bytes) -> str | None:
 
 def graph_page(snapshot: Snapshot, name: str) -> str:
     """HTML without links outside and without script; `name` is what is shown."""
-    import jinja2
-
     shown = trees(snapshot)
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["yaml"] = to_yaml
-    environment.filters["counted"] = counted
-    template = environment.from_string(
-        files("proxy.exploring").joinpath("graph.html").read_text(encoding="utf-8")
-    )
-    page = template.render(
+    page = template("proxy.exploring", "graph.html", yaml=to_yaml).render(
         name=name,
         id=snapshot.id,
         trees=[tree for tree in shown if len(tree.cards) > 1 or tree.graph],

@@ -13,6 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -294,3 +296,16 @@ class BrowserHost:
         context = await self._browser.new_context(**(options | more))
         await install(context, full, proxy_url, replay=replay)
         return context
+
+
+@asynccontextmanager
+async def lent(host: BrowserHost | None, ca: Path) -> AsyncIterator[BrowserHost]:
+    """The browser that is given, which goes on; else one of its own for as long, with that authority."""
+    if host is not None:
+        yield host
+        return
+    own = BrowserHost(ca=ca)
+    try:
+        yield own
+    finally:
+        await own.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.async_api import Error as PlaywrightError
 
 if TYPE_CHECKING:
-    from playwright.async_api import Frame, Page
+    from playwright.async_api import Page
 
 
 @functools.cache
@@ -38,13 +38,13 @@ class Signs:
         """The page is taken as it is, though it had these signs."""
         says, moves = await _read(page)
         self._usual = moves
-        self._vain &= (
-            says | moves | {one for one in self._vain if not one.startswith(_origin(page.main_frame))}
-        )
+        here = {one for one in self._vain if one.startswith(_origin(page))}
+        self._vain -= here - says - moves
         self._vain |= set(vain)
 
 
 async def _read(page: Page) -> tuple[set[str], set[str]]:
+    where = _origin(page)
     says: set[str] = set()
     moves: set[str] = set()
     for frame in page.frames:
@@ -52,11 +52,10 @@ async def _read(page: Page) -> tuple[set[str], set[str]]:
             found: dict[str, Any] = await frame.evaluate(_script())
         except PlaywrightError:
             continue  # it goes, or shows what has no document
-        where = _origin(page.main_frame)
         says |= {f"{where} {one}" for one in found["says"]}
         moves |= {f"{where} {one}" for one in found["moves"]}
     return says, moves
 
 
-def _origin(frame: Frame) -> str:
-    return "/".join(frame.url.split("/", 3)[:3])
+def _origin(page: Page) -> str:
+    return "/".join(page.main_frame.url.split("/", 3)[:3])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from proxy.pages.browser import BrowserHost, complete
+from proxy.pages.browser import BrowserHost, complete, lent
 from proxy.pages.freeze import Patience
 from proxy.pages.storing import Records
 from snapshots.profile import Profile
@@ -35,17 +34,9 @@ class Visitor:
         self._host = host
         self._sessions = 0
 
-    @asynccontextmanager
-    async def browser(self) -> AsyncIterator[BrowserHost]:
+    def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
         """The browser that is shared; else one of its own, which ends with this."""
-        if self._host is not None:
-            yield self._host
-            return
-        host = BrowserHost(ca=self.recorder.ca_path)
-        try:
-            yield host
-        finally:
-            await host.close()
+        return lent(self._host, self.recorder.ca_path)
 
     def new_session(self) -> str:
         """A name that this visitor has given to no other session."""

@@ -128,9 +128,8 @@ class Draft:
     protocol: str = "http/1.1"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
-    looks: dict[int, int] = field(
-        default_factory=dict
-    )  # steps done when a view was seen -> messages of a web socket
+    # steps done when a view was seen -> messages of a web socket
+    looks: dict[int, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

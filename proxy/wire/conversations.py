@@ -183,9 +183,8 @@ class Player:
         heard = one.heard()
         start = heard[self._count - 1] + 1 if self._count else 0
         stop = heard[self._count] if self._count < len(heard) else len(one.messages)
-        seen = [
-            (steps, at) for steps, at in one.looks if at >= start
-        ]  # none: it is an answer after all that was seen
+        # none: it is an answer after all that was seen
+        seen = [(steps, at) for steps, at in one.looks if at >= start]
         if seen and not whole:
             stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
         return [what for _, what in one.messages[start:stop]]

@@ -22,7 +22,7 @@ from snapshots.identity.keys import METHODS, Parsed
 from snapshots.identity.sites import site_of
 from snapshots.request import Headers, Request
 from snapshots.secrets.credentials import looks_random, secret_cookie
-from snapshots.states.operations import operations_of
+from snapshots.states.operations import Operation, operations_of
 
 # How sure it is, before any evidence, that an exchange changes what is answered later.
 STRONG, WEAK, READ = "strong", "weak", "read"
@@ -107,18 +107,23 @@ def method_of(parsed: Parsed) -> str:
 
 def slot_of(parsed: Parsed) -> str:
     """The slot that a request writes to, in readable text."""
+    return _slot(parsed, operations_of(parsed))
+
+
+def _slot(parsed: Parsed, operations: tuple[Operation, ...]) -> str:
     if method_of(parsed) in ("PUT", "PATCH", "DELETE"):
         query = "" if parsed.query is None else "?" + "&".join(sorted(parsed.query))
         return f"resource {parsed.url}{query}"
     # one that goes by a name is the same with its text, which a server is told once
-    names = [name for operation in operations_of(parsed) for name in operation.names]
+    names = [name for operation in operations for name in operation.names]
     return f"{parsed.method} {parsed.url} {' '.join(names or field_names(parsed))}".rstrip()
 
 
 def touch_of(request: Request, parsed: Parsed, response: Response | None = None) -> Touch:
     """What an exchange may change; without an answer, what its request alone says."""
     words = words_of(parsed.url.partition("//")[2].partition("/")[2])
-    slot = slot_of(parsed)
+    operations = operations_of(parsed)
+    slot = _slot(parsed, operations)
     op = APPEND if words & _APPENDING and not words & _LEAVING else SET
     method = method_of(parsed)
     if method in SAFE_METHODS or irrelevant(request) or (response is not None and response.status >= 400):
@@ -127,7 +132,7 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
         return Touch(slot, SET, STRONG)
     if method != "POST":
         return Touch(slot, APPEND, STRONG)
-    if operations := operations_of(parsed):
+    if operations:
         said = {operation.changes for operation in operations}
         told = all(operation.text for operation in operations)
         return Touch(slot, op, STRONG if True in said else WEAK if None in said else READ, told)

@@ -12,7 +12,7 @@ from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
 from snapshots.importers import IMPORT, ImportReport
 from snapshots.snapshot import Snapshot
-from snapshots.view import RESOURCES
+from snapshots.view import RESOURCES, View
 from snapshots.writer import Writer
 
 Progress = Callable[[int, int], None]
@@ -68,8 +68,7 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
             }
             writer.metadata(uri, said | events)
         for view in source.views():
-            found = {kind: source.resource(kind, view.address) for kind in RESOURCES}
-            writer.view(view, {kind: data for kind, data in found.items() if data is not None})
+            copy_view(source, view, writer)
             report.views += 1
 
 
@@ -92,29 +91,40 @@ def copy_captures(
             before[session] = writer.last_event(session)
         shift = before[session] if capture.end else 0
         try:
-            answer = source.head(capture)
-            request = source.read_request(capture)
-            with source.open_body(capture) as body:
-                writer.exchange(
-                    Exchange(
-                        request,
-                        answer.status,
-                        answer.reason,
-                        answer.headers,
-                        body,
-                        parse_timestamp(capture.timestamp) or EPOCH,
-                        session,
-                        capture.begin + shift,
-                        capture.end + shift,
-                        capture.protocol,
-                        extra={"WARC-Truncated": capture.truncated} if capture.truncated else {},
-                    )
-                )
+            copy_capture(source, capture, writer, shift)
         except DamagedInput as error:
             report.notes.append(f"{capture.url}: {error}")
             continue
         report.captures += 1
     return before
+
+
+def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int = 0) -> None:
+    """Records a capture of a snapshot again, its body as a stream, its events moved by `shift`. Raises DamagedInput."""
+    answer = source.head(capture)
+    request = source.read_request(capture)
+    with source.open_body(capture) as body:
+        writer.exchange(
+            Exchange(
+                request,
+                answer.status,
+                answer.reason,
+                answer.headers,
+                body,
+                parse_timestamp(capture.timestamp) or EPOCH,
+                capture.session,
+                capture.begin + shift,
+                capture.end + shift,
+                capture.protocol,
+                extra={"WARC-Truncated": capture.truncated} if capture.truncated else {},
+            )
+        )
+
+
+def copy_view(source: Snapshot, view: View, writer: Writer) -> None:
+    """Stores a view of a snapshot again, with all that belongs to it."""
+    found = {kind: source.resource(kind, view.address) for kind in RESOURCES}
+    writer.view(view, {kind: data for kind, data in found.items() if data is not None})
 
 
 def left_out(snapshot: Snapshot) -> list[str]:

@@ -13,7 +13,7 @@ from harness.agents.command import CommandAgent
 from harness.runs.run_files import Settings
 from harness.runs.workshop import agent_of, judge_endpoints
 from harness.scoring import find_scorer, score
-from harness.scoring.sgi_common import DEFAULTS
+from harness.scoring.sgi.common import DEFAULTS
 from harness.task import Task
 from snapshots.errors import MissingCapability, UsageError
 
@@ -92,7 +92,7 @@ def _judged(scorers: set[str]) -> set[str]:
 def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
     """The environment's Python is started once, in the sandbox, as the tests of every answer will be."""
     from harness.sandbox.running import Limits, run
-    from harness.scoring.sgi_settings import (
+    from harness.scoring.sgi.settings import (
         check_fixtures,
         environment_of,
         execution_seconds,

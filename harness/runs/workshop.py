@@ -17,7 +17,7 @@ from harness.inputs.import_path import look_in
 from harness.runs.run_files import RunFiles, Settings
 from harness.scoring.embeddings import embedder_for
 from harness.scoring.judging import Evaluator
-from harness.scoring.sgi_common import DEFAULTS
+from harness.scoring.sgi.common import DEFAULTS
 from harness.task import Task
 from snapshots.errors import DamagedInput, UsageError
 

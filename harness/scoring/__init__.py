@@ -110,10 +110,10 @@ SCORERS: dict[str, str | Scorer] = {
     "judge": "harness.scoring.simple:score_judged",
     "page": "harness.scoring.simple:score_page",
     "browsecomp": "harness.scoring.browsecomp:score_browsecomp",
-    "sgi-deep-research": "harness.scoring.sgi_deep_research:score_deep_research",
-    "sgi-idea-generation": "harness.scoring.sgi_idea:score_idea",
-    "sgi-dry-experiment": "harness.scoring.sgi_dry:score_dry",
-    "sgi-wet-experiment": "harness.scoring.sgi_wet:score_wet",
+    "sgi-deep-research": "harness.scoring.sgi.deep_research:score_deep_research",
+    "sgi-idea-generation": "harness.scoring.sgi.idea:score_idea",
+    "sgi-dry-experiment": "harness.scoring.sgi.dry:score_dry",
+    "sgi-wet-experiment": "harness.scoring.sgi.wet:score_wet",
 }
 
 # The metrics each built-in scorer gives, the one that ranks runs first.

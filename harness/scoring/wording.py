@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from harness.scoring.grading import grader_template
-from harness.scoring.sgi_common import packaged_prompts
+from harness.scoring.sgi.common import packaged_prompts
 from harness.task import Task
 from harness.trace import digest
 

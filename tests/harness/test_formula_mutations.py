@@ -13,9 +13,9 @@ from harness.models.client import Usage
 from harness.scoring import Context
 from harness.task import Task
 from tests.harness.comparing.test_chance import AGAINST_SCIPY
+from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD
 from tests.harness.scoring.standins import Answers, Words
 from tests.harness.scoring.test_mutations import vector
-from tests.harness.scoring.test_sgi import BALLOT, IDEA, RECORD
 from tests.support.altered import Check, cases, load, notice
 
 
@@ -137,7 +137,7 @@ def money(m: ModuleType) -> None:
 
 
 SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
-    "harness/scoring/sgi_common.py": (
+    "harness/scoring/sgi/common.py": (
         tags,
         [
             ('text.rfind("<answer>")', 'text.find("<answer>")'),
@@ -160,7 +160,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ('_FIELD = r"^', '_FIELD = r"'),
         ],
     ),
-    "harness/scoring/sgi_deep_research.py": (
+    "harness/scoring/sgi/deep_research.py": (
         research,
         [
             ("gold in (shown, parsed)", "gold in (shown,)"),
@@ -174,7 +174,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("fold(normalise_text(gold))", "gold"),
         ],
     ),
-    "harness/scoring/sgi_idea.py": (
+    "harness/scoring/sgi/idea.py": (
         ideas,
         [
             ("(values[name] * 10 + subjective[name]) / 2", "(values[name] + subjective[name]) / 2"),

@@ -14,7 +14,7 @@ from harness.curation.lint import lint
 from harness.datasets import load_tasks
 from harness.rubric import compile_rubrics
 from harness.scoring import METRICS, SCORERS, Context, register, score
-from harness.scoring.sgi_common import DEFAULTS
+from harness.scoring.sgi.common import DEFAULTS
 from tests.harness.scoring.standins import Answers, Words
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
 from proxy.isolation import can_isolate
 from snapshots.errors import MissingCapability, UsageError
-from tests.harness.scoring.test_sgi_dry import OUTPUTS, RIGHT, record
+from tests.harness.scoring.sgi.test_dry import OUTPUTS, RIGHT, record
 from tests.support.runs import SHELF, write_script
 
 needs_isolation = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")

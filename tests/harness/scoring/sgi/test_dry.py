@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from harness.scoring import MEASURED, Context, Score, score
-from harness.scoring.sgi_dry_code import code_blocks, functions, replace_function, same_program
-from harness.scoring.sgi_settings import find_environment
+from harness.scoring.sgi.dry import pass_all
+from harness.scoring.sgi.dry_code import code_blocks, functions, replace_function, same_program
+from harness.scoring.sgi.settings import find_environment
 from harness.task import Task
 from proxy.isolation import can_isolate
 from snapshots.errors import MissingCapability
+from tests.harness.scoring.sgi.samples import vector
 from tests.harness.scoring.standins import Answers
 
 needs_isolation = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
@@ -227,3 +229,14 @@ def test_environments_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Mon
         find_environment("dryexp")
     conda.write_text(f'#!/bin/sh\necho \'{{"envs": ["{tmp_path}/dryexp"]}}\'\n')
     assert find_environment("dryexp") == tmp_path / "dryexp" / "bin" / "python"
+
+
+@pytest.mark.parametrize("case", vector("passall.json"))
+def test_pass_all_vectors(case: dict[str, Any]) -> None:
+    assert pass_all(case["passed"]) == {name: case[name] for name in ("passall5", "passall3", "passall1")}
+
+
+def test_pass_all_between_the_vectors() -> None:
+    assert pass_all(0) == {"passall5": 0, "passall3": 0, "passall1": 0}
+    assert pass_all(2)["passall3"] == 0
+    assert pass_all(4) == {"passall5": 0, "passall3": 1, "passall1": 1}

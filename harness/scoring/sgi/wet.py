@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from harness.scoring import Context, Score, unscored
-from harness.scoring.sgi_common import Both, extract_final_answer, score_of
+from harness.scoring.sgi.common import Both, extract_final_answer, score_of
 from harness.task import Task
 
 _HEAD = re.compile(r"(?<!\w)(\w+)\s*=\s*<([^>]+)>\((\s*)")

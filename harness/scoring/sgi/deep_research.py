@@ -7,7 +7,7 @@ from typing import Any
 from harness.rubric.normalise import as_decimal
 from harness.rubric.spelling import fold, normalise_text
 from harness.scoring import Context, Score, unscored
-from harness.scoring.sgi_common import (
+from harness.scoring.sgi.common import (
     Both,
     ask,
     extract_final_answer,

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.sandbox.running import Limits, SandboxResult, run
 from harness.scoring import Context, Judge, Score, unscored
-from harness.scoring.sgi_common import (
+from harness.scoring.sgi.common import (
     Both,
     ask,
     extract_final_answer,
@@ -27,8 +27,8 @@ from harness.scoring.sgi_common import (
     score_of,
     variable,
 )
-from harness.scoring.sgi_dry_code import code_blocks, replace_function, same_program
-from harness.scoring.sgi_settings import FIXTURES, environment_of, execution_seconds, find_environment
+from harness.scoring.sgi.dry_code import code_blocks, replace_function, same_program
+from harness.scoring.sgi.settings import FIXTURES, environment_of, execution_seconds, find_environment
 from harness.task import Task
 from snapshots.errors import MissingCapability
 

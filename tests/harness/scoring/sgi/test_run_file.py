@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.scoring.sgi_run_file import load_run_file
+from harness.scoring.sgi.run_file import load_run_file
 from snapshots.errors import DamagedInput
 
 RUN_FILE = """

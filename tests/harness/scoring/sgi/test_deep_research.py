@@ -1,0 +1,72 @@
+"""SGI-Bench's deep research: both metrics in both modes, and judges that misbehave."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.scoring import Context, score
+from harness.task import Task
+from snapshots.errors import UsageError
+from tests.harness.scoring.sgi.samples import STEPS
+from tests.harness.scoring.standins import Answers
+
+
+def research(
+    answer: str | None, steps: str, parsed: str = "?", gold: str = "0.25", mode: str = "faithful"
+) -> Any:
+    judge = Answers(lambda prompt, model: parsed if model == "gpt-4.1-mini" else steps)
+    task = Task("d", "How much?", {"answer": gold, "steps": ["one", "two"]}, "sgi-deep-research")
+    got = score(task, answer, Context(judge=judge, mode=mode))  # type: ignore[arg-type]
+    return got, judge
+
+
+def test_deep_research_em_and_steps() -> None:
+    got, judge = research("because <answer>0.25</answer>", STEPS)
+    assert got.metrics == {"em": 1.0, "step_accuracy": 2 / 3}
+    assert [(model, temperature) for _, model, temperature in judge.calls] == [
+        ("gpt-4.1-mini", 0.0),
+        ("o4-mini", 0.0),
+    ]
+    assert "0.25" not in judge.calls[0][0].replace("<answer>0.25</answer>", "").replace("Text:\n0.25", "")
+
+
+def test_the_parser_never_sees_the_reference() -> None:
+    _, judge = research("<answer>a half</answer>", STEPS, gold="0.5")
+    assert "0.5" not in judge.calls[0][0]
+    assert research("<answer>a half</answer>", STEPS, parsed="0.5", gold="0.5")[0].metrics["em"] == 1
+
+
+def test_deep_research_faithful_and_fixed() -> None:
+    untagged, _ = research("0.25", STEPS)
+    assert untagged.metrics["em"] == 1
+    assert untagged.detail["differs"] == [
+        {"metric": "em", "faithful": 1.0, "fixed": 0.0, "why": "without an answer tag fixed sees no answer"}
+    ]
+    assert research("<answer>0.250</answer>", STEPS)[0].metrics["em"] == 0
+    assert research("<answer>0.250</answer>", STEPS, mode="fixed")[0].metrics["em"] == 1
+
+
+@pytest.mark.parametrize("nonsense", ["", "I can't.", "[]", '[{"step": "maybe"}]', "[1]", "<html>429</html>"])
+def test_a_judge_that_returns_nonsense_is_named_and_the_rest_stands(nonsense: str) -> None:
+    got, _ = research("<answer>0.25</answer>", nonsense)
+    assert got.metrics == {"em": 1.0, "step_accuracy": None}
+    assert "o4-mini" in got.detail["problems"][0]
+
+
+def test_no_judge_is_said_before_anything_is_scored() -> None:
+    task = Task("d", "?", {"answer": "1", "steps": []}, "sgi-deep-research")
+    with pytest.raises(UsageError, match="GRADER_API_KEY"):
+        score(task, "x", Context())
+
+
+@pytest.mark.parametrize("word", ["maybe", "Correct", None, 1])
+def test_a_judgement_in_another_word_is_incorrect_to_the_official_scorer_and_none_to_fixed(word: Any) -> None:
+    said = json.dumps([{"judge": "correct"}, {"judge": word}])
+    got, _ = research("<answer>0.25</answer>", said)
+    assert (got.metrics["step_accuracy"], got.detail["fault"]) == (0.5, "judge")
+    assert "step 2" in got.detail["problems"][0]
+    fixed, _ = research("<answer>0.25</answer>", said, mode="fixed")
+    assert (fixed.metrics, fixed.status) == ({"em": 1.0, "step_accuracy": None}, "scored")

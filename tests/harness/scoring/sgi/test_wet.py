@@ -1,0 +1,93 @@
+"""SGI-Bench's wet experiments: the vectors, both modes, and how the official pattern reads odd protocols."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.scoring import Context, Score, score
+from harness.scoring.sgi.wet import parse_steps, sequence_fixed, sequence_official
+from harness.task import Task
+from tests.harness.scoring.sgi.samples import vector
+
+
+def wet(gold: str, predicted: str | None, mode: Any = "faithful") -> Score:
+    return score(Task("w", "?", {"answer": gold}, "sgi-wet-experiment"), predicted, Context(mode=mode))
+
+
+@pytest.mark.parametrize("case", vector("sgi_wet_official.json"), ids=lambda c: c["name"])
+def test_wet_vectors(case: dict[str, Any]) -> None:
+    assert [len(parse_steps(case["gold"])), len(parse_steps(case["pred"]))] == case["parsed"]
+    got = wet(case["gold"], case["pred"])
+    if isinstance(case["ss"], str):
+        assert got.status == "unparsable"
+        assert set(got.metrics.values()) == {None}
+        assert "divides by 0" in got.detail["problems"][0]
+        return
+    assert got.metrics["sequence_similarity"] == case["ss"]
+    assert got.metrics["parameter_accuracy"] == case["pa"]
+    assert got.metrics["final"] == (case["ss"] + case["pa"]) / 2
+
+
+def protocol(actions: str) -> str:
+    return "\n".join(f'o{i} = <{a}>(\n  x="{i}"\n)' for i, a in enumerate(actions))
+
+
+def test_wet_fixed_differs_where_the_official_scorer_is_wrong() -> None:
+    disjoint = wet(protocol("ABC"), protocol("XYZ"), "fixed")
+    assert disjoint.metrics["sequence_similarity"] == 0
+    assert disjoint.detail["differs"][0]["faithful"] == 0.5
+    assert {entry["metric"] for entry in disjoint.detail["differs"]} == {"final", "sequence_similarity"}
+    assert wet(protocol("ABC"), protocol("AB"), "fixed").metrics["sequence_similarity"] == pytest.approx(
+        1 / 3
+    )
+    assert wet(protocol("ABC"), protocol("ABC"), "fixed").detail["differs"] == []
+
+
+@given(st.text("ABCD", min_size=2, max_size=7))
+def test_fixed_similarity_of_distinct_actions_is_the_formula(actions: str) -> None:
+    gold = sorted(set(actions))
+    seen = list(dict.fromkeys(actions))
+    n = len(gold)
+    assert sequence_fixed(list(actions), list(actions)) == 1
+    assert 0 <= sequence_fixed(gold, list(actions)) <= 1
+    if n > 1:
+        inversions = sum(seen[i] > seen[j] for i in range(n) for j in range(i + 1, n))
+        assert sequence_fixed(gold, seen) == pytest.approx(1 - inversions / (n * (n - 1) / 2))
+        assert sequence_official(gold, seen) == pytest.approx(sequence_fixed(gold, seen))
+
+
+def test_wet_reads_the_answer_tag_and_steps_that_are_never_closed() -> None:
+    text = f"I think\n<answer>\n{protocol('AB')}\n</answer>"
+    assert wet(protocol("AB"), text).metrics["final"] == 1
+    assert parse_steps("a = <X>(\n  p=1\n)\nb = <Y>(\n  q=2") == parse_steps("a = <X>(\n  p=1,\n)")
+    assert parse_steps("a = <X>(\n)")[0].inputs == {}
+    assert wet("x", None).status == "zero"
+
+
+def test_a_step_without_parameters_is_read_as_the_official_pattern_reads_it() -> None:
+    """Its white space takes the line break of the bracket, so that the step goes on to the next one's."""
+    gold = 'a = <Wash>(\n)\nb = <Dry>(\n  x="1"\n)\nc = <Weigh>(\n)'
+    assert [(s.action, s.inputs) for s in parse_steps(gold, faithful=True)] == [
+        ("Wash", {"b": "<Dry>(", "x": "1"}),
+        ("Weigh", {}),
+    ]
+    assert [step.action for step in parse_steps(gold)] == ["Wash", "Dry", "Weigh"]
+    got = wet(gold, gold.replace("Dry", "Heat"))
+    # One of two steps has another input, and literals may differ; to fixed one of three has another action.
+    assert (got.metrics["sequence_similarity"], got.metrics["parameter_accuracy"]) == (1, 1)
+    assert got.detail["steps"] == 2
+    differs = {entry["metric"]: entry["fixed"] for entry in got.detail["differs"]}
+    assert differs["parameter_accuracy"] == pytest.approx(2 / 3)
+    assert wet(gold, gold.replace("Dry", "Heat"), "fixed").detail["steps"] == 3
+
+
+def test_a_word_or_blank_lines_without_end_are_read_within_a_second() -> None:
+    start = time.process_time()
+    for odd in ("a" * 50_000, "a = <Wash>(" + "\n" * 50_000):
+        assert parse_steps(odd) == parse_steps(odd, faithful=True) == []
+    assert time.process_time() - start < 1.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.report import write_report
-from harness.report.review_page import ReviewServer
+from harness.review.page import ReviewServer
 from tests.support.pages import chromium
 
 SIZE = {"width": 1180, "height": 860}

@@ -8,7 +8,9 @@ commands/    one module for each command
 demo/        a site to record, tasks on it, and the script that goes the whole way
 testing/     what a test marked `snapshot` is given
 curation/    task sets and rubrics held against snapshots, before anyone is paid
-report/      a run as one HTML file, as other people's traces, and for reviewers
+review/      what went wrong in an attempt, said by people: their page, and how far they agree
+report/      a run, and two beside each other, as one HTML file
+export/      a run in the formats of other people's viewers
 comparing/   two runs, task by task, and gates on that
 results/     the sums of a run, and its certificate
 runs/        attempts in parallel, and the files they leave

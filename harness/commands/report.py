@@ -29,11 +29,11 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
     stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
     """
     if form == "openinference":
-        from harness.report.exports import export_openinference
+        from harness.export.openinference import export_openinference
 
         path = export_openinference(run, out or run / "report.otlp.jsonl").resolve()
     elif form == "inspect":
-        from harness.report.exports import export_inspect
+        from harness.export.inspect_log import export_inspect
 
         path = export_inspect(run, out or run / "report.inspect.json").resolve()
     else:

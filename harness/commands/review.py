@@ -33,8 +33,8 @@ def command(
     stillweb review run1
     stillweb review run1 --export review.html
     """
-    from harness.report.review import agreement, import_reviews
-    from harness.report.review_page import ReviewServer, export_review
+    from harness.review.page import ReviewServer, export_review
+    from harness.review.reviews import agreement, import_reviews
     from proxy.pages.running import heard_signals
 
     if reviews is not None:

@@ -3,7 +3,7 @@
     write_report(run, out) -> Path
 
 `sheet.py` turns traces into what is shown, `screenshots.py` finds the pictures, `report.html` and `report.css` are
-how it looks; the review page uses the same parts.
+how it looks; comparisons and the review page use the same parts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["Screenshots", "Sheet", "render", "sheet_of", "write_report"]
 
 
 @cache
-def _environment() -> Environment:
+def _environment(folder: Path) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_HERE),
+        loader=FileSystemLoader([folder, _HERE]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -57,10 +57,10 @@ def number(value: float | None, digits: int = 3) -> str:
     return decimals(value, digits).rstrip("0").rstrip(".")
 
 
-def render(template: str, **names: Any) -> str:
-    """A page from a template of this folder, styles inlined."""
+def render(template: str, folder: Path = _HERE, **names: Any) -> str:
+    """A page from a template of a folder, which may import this one's, styles inlined."""
     css = Markup((_HERE / "report.css").read_text(encoding="utf-8"))
-    return _environment().get_template(template).render(css=css, **names)
+    return _environment(folder).get_template(template).render(css=css, **names)
 
 
 def write_report(path: Path, out: Path | None = None, *, title: str | None = None) -> Path:

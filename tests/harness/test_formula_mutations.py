@@ -229,7 +229,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("comparison.p <= 0.05", "comparison.p <= 0.5"),
         ],
     ),
-    "harness/report/review.py": (
+    "harness/review/reviews.py": (
         agreement,
         [
             ("one == two for one, two in pairs", "one != two for one, two in pairs"),

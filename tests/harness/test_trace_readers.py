@@ -10,10 +10,11 @@ import pytest
 from harness.comparing.compare import read_outcomes
 from harness.curation.affected import affected_by_run
 from harness.curation.needs import needs_of_run, tasks_as_asked
+from harness.export.inspect_log import export_inspect
+from harness.export.openinference import export_openinference
 from harness.report import write_report
-from harness.report.exports import export_inspect, export_openinference
-from harness.report.review_page import review_html
 from harness.results.summary import score_run
+from harness.review.page import review_html
 from harness.runs.run_files import RunFiles
 from harness.trace import check_event, read_trace, replace_events
 from snapshots.errors import DamagedInput

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.report import number, write_report
-from harness.report.review_page import export_review
 from harness.results.certificate import write_certificate
+from harness.review.page import export_review
 from harness.runs.display import SilentDisplay
 from harness.runs.run_files import Settings
 from harness.runs.runner import run_attempts, start_run

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from harness.report.exports import export_inspect, export_openinference, openinference
+from harness.export.inspect_log import export_inspect
+from harness.export.openinference import export_openinference, openinference
 from harness.runs.display import SilentDisplay
 from harness.runs.run_files import Settings
 from harness.runs.runner import run_attempts, start_run

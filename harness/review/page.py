@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from markupsafe import Markup
 
 from harness.report import Screenshots, render, sheet_of
-from harness.report.review import (
+from harness.review.reviews import (
     CLASSES,
     COMPOSITION,
     Review,
@@ -34,7 +34,7 @@ from snapshots.archives.appending import write_text
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _MOST_BODY = 100_000
-_SCRIPT = Path(__file__).with_name("review.js")
+_HERE = Path(__file__).parent
 
 
 def review_html(
@@ -75,10 +75,11 @@ def review_html(
                 }
             )
         problems = screenshots.problems
-    script = _SCRIPT.read_text(encoding="utf-8")
+    script = (_HERE / "review.js").read_text(encoding="utf-8")
     digest = base64.b64encode(sha256(script.encode()).digest()).decode()
     return render(
         "review.html",
+        _HERE,
         items=items,
         left_out=left_out,
         unfinished=unfinished,

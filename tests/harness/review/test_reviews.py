@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.review import (
+from harness.review.page import ReviewServer, export_review, review_html
+from harness.review.reviews import (
     CLASSES,
     COMPOSITION,
     Review,
@@ -19,7 +20,6 @@ from harness.report.review import (
     kappa,
     latest_reviews,
 )
-from harness.report.review_page import ReviewServer, export_review, review_html
 from harness.runs.display import SilentDisplay
 from harness.runs.run_files import Settings
 from harness.runs.runner import run_attempts, start_run

@@ -1,0 +1,32 @@
+"""What every export reads and how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from harness.runs.run_files import RunFiles
+from harness.trace import Trace
+from snapshots.archives.appending import write_whole
+
+
+def write(out: Path, pieces: Iterable[bytes]) -> None:
+    """Whole or not at all; only what is no file (a pipe, /dev/stdout) gets it piece by piece."""
+    if out.exists() and not out.is_file():
+        with out.open("wb") as file:
+            file.writelines(pieces)
+    else:
+        write_whole(out.resolve(), pieces)
+
+
+def finished(path: Path) -> Iterator[Trace]:
+    """The traces of a run's finished attempts, in the run's order."""
+    for _task, _number, trace in RunFiles(path).attempts():
+        if trace is not None:
+            yield trace
+
+
+def start_of(trace: Trace) -> int:
+    """When an attempt began, in nanoseconds since 1970; 0 where its trace doesn't say."""
+    started = (trace.header.get("aside") or {}).get("started")
+    return int(started * 1e9) if isinstance(started, (int, float)) else 0

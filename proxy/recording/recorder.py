@@ -22,6 +22,7 @@ from mitmproxy import exceptions, options
 from proxy.clients import client_environment, run_command
 from proxy.recording.addon import RecordingAddon
 from proxy.recording.archiving import Archivist, Writes
+from proxy.recording.backlog import backlogs
 from proxy.recording.breaking import BreakingAddon
 from proxy.recording.endings import endings
 from proxy.recording.held import held
@@ -119,7 +120,7 @@ class Recorder(Proxied):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._master: RecordingMaster | None = None
         self._closed = False
-        directory = _directory_of(writer)
+        directory = self._directory = _directory_of(writer)
         secrets: ExchangeRedactor | None = None
         if redact:
             if redactor is None and directory is None:
@@ -301,6 +302,7 @@ class Recorder(Proxied):
                 without_self_checks(),
                 hooks_at_once(),
                 held(),
+                backlogs(self._directory),
                 endings(),
                 mended(heard),
                 mended_h2(heard),

@@ -15,7 +15,7 @@ from typing import Any
 
 from snapshots.capture import Capture, Response
 from snapshots.http import charsets, encodings
-from snapshots.texts import html_text, pdf_text
+from snapshots.texts import html_text, lone_words, pdf_text
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -217,7 +217,10 @@ def extract_html(
     if len(html) > LARGE:
         notes.append(f"too large for trafilatura ({len(html)} characters): plain text")
         return result(html_text.markdown(tree), title, html_text.NAME, html_text.VERSION)
-    markdown = trafilatura.extract(tree, **OPTIONS)
+    with lone_words.kept(tree) as lone:
+        markdown = trafilatura.extract(tree, **OPTIONS)
+    if lone:
+        options["lone_words"] = "kept"
     if not markdown:
         plain = html_text.markdown(tree)
         if not plain and (plain := html_text.without_tags(html)):

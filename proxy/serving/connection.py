@@ -10,11 +10,12 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from proxy.serving import refusing
 from proxy.serving.channel import Channel
 from proxy.serving.http1 import BadRequest, Message, Parser, request_bytes
 from proxy.serving.replies import Line, Memo, failure
 from proxy.serving.tls import ServerTls, TlsFailed, browser
-from proxy.wire.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, session_name
+from proxy.wire.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, is_absolute, session_name
 from snapshots.errors import StillwebError
 from snapshots.request import Request
 
@@ -39,6 +40,7 @@ class Connection(Channel):
         self._read = read
         self.parser = Parser()
         self.line: Line | None = None  # of the tunnel
+        self._last: Line | None = None  # of the last request outside of one
         self.base = ""  # scheme://authority of the tunnel, "" outside
         self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
         self._authority = ""
@@ -154,7 +156,9 @@ class Connection(Channel):
             if self._paused or self.parser.idle:
                 self.abort()
             else:
-                self._refuse(BadRequest("the request did not arrive in time", 408))
+                # of a head that never came to its end nobody knows whether it is a request
+                message = None if self.parser.headless else self.parser.begun()
+                self._refuse(BadRequest("the request did not arrive in time", 408), message)
 
     # Tunnels
 
@@ -224,8 +228,10 @@ class Connection(Channel):
 
     def _requests(self, raw: bytes | None = None) -> None:
         """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""
+        message = None
         try:
             while self._busy is None and not self._paused and not self._closing and not self._sniffing:
+                message = None
                 message = self.parser.pull()
                 if message is None:
                     break
@@ -240,16 +246,13 @@ class Connection(Channel):
             if not self.parser.idle and not self.deadline:
                 self.deadline = time.monotonic() + PATIENCE
         except BadRequest as bad:
-            self._refuse(bad)
+            self._refuse(bad, message or self.parser.begun())
 
-    def _refuse(self, bad: BadRequest) -> None:
+    def _refuse(self, bad: BadRequest, message: Message | None) -> None:
         self.hub.malformed += 1
-        body = f"stillweb: {bad}\n".encode("utf-8", "replace")
-        self.write(
-            f"HTTP/1.1 {bad.status} Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-            + body
-        )
+        if message is not None:
+            refusing.refuse(self.hub, message, bad, self.line or self._last, self.base)
+        self.write(refusing.answer(bad))
         self.close()
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
@@ -263,7 +266,7 @@ class Connection(Channel):
         elif message.method == "CONNECT":
             self._connect(message)
             return
-        elif _is_absolute(target):
+        elif is_absolute(target):
             name = session_name(message.named.get("proxy-authorization"))
             url = target.partition("#")[0]
             if host_of(url) != OWN_HOST and name is None and hub.challenge:
@@ -271,7 +274,7 @@ class Connection(Channel):
                 return
             if hub.mine is not None and self._anothers(message, url, name):
                 return
-            line = hub.answerer.line(name or DEFAULT_SESSION)
+            line = self._last = hub.answerer.line(name or DEFAULT_SESSION)
         elif target.startswith("/"):
             line = None
             url = f"http://{OWN_HOST}{target}"
@@ -324,7 +327,7 @@ class Connection(Channel):
 
     def _inside(self, message: Message) -> str:
         """The URL of a request in a tunnel: its Host field, as the recorder has it."""
-        if _is_absolute(message.target):
+        if is_absolute(message.target):
             return message.target.partition("#")[0]
         host = message.named.get("host")
         if host is None:
@@ -393,8 +396,3 @@ class Connection(Channel):
     async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
         reply = await self.hub.virtual(request, line, host)
         self._send(reply, message, within=True)
-
-
-def _is_absolute(target: str) -> bool:
-    """Whether a request target is a URL; a path may hold one (`/go?to=https://…`)."""
-    return "://" in target and not target.startswith("/")

@@ -19,6 +19,7 @@ MAX_CHUNK_LINE = 1 << 12
 _START = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
 _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*)*")
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,15}")
+CREDENTIALS = re.compile(rb"(?im)^proxy-authorization:[ \t]*([^\r\n]*)")
 
 
 class BadRequest(Exception):
@@ -82,6 +83,22 @@ class Parser:
         """What was fed and belongs to no request: what comes after a CONNECT."""
         data, self._buffer = self._buffer, b""
         return data
+
+    def begun(self) -> Message:
+        """The request that is under way, as far as it can be read; without a method if that can't."""
+        if self._message is not None:
+            return self._message
+        data = bytes(self._gathered) or self._buffer
+        start = _START.match(data)
+        method, target = start.groups()[:2] if start is not None else (b"", b"")
+        credentials = CREDENTIALS.search(data.partition(b"\r\n\r\n")[0])
+        named = {"proxy-authorization": credentials[1].decode("latin-1")} if credentials is not None else {}
+        return Message(method.decode("ascii"), target_text(target), False, False, (), named)
+
+    @property
+    def headless(self) -> bool:
+        """Whether not even a head is there."""
+        return self._message is None
 
     def feed(self, data: bytes) -> None:
         """More bytes of the client."""

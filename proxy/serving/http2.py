@@ -14,7 +14,8 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from proxy.serving.http1 import MAX_BODY, MAX_HEAD, field_bytes
+from proxy.serving import refusing
+from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from proxy.serving.hub import Hub
 from proxy.serving.replies import Line, Reply, failure
 from proxy.wire.addresses import target_text
@@ -108,8 +109,11 @@ class Http2:
         for piece in self._cut(data):  # h2 gives no event of a piece in which there is an error
             try:
                 events = self._h2.receive_data(piece)
-            except h2.exceptions.ProtocolError:
+            except h2.exceptions.ProtocolError as error:
                 self._hub.malformed += 1
+                self._hub.answerer.tunnel_failed(
+                    self._authority, self._line, f"HTTP/2 with the client failed: {error}"
+                )
                 self._flush()
                 self._connection.close()
                 return
@@ -155,6 +159,7 @@ class Http2:
                     request.parts.append(data)
                     if request.size > MAX_BODY:
                         del self._incoming[stream]
+                        self._too_long(request)
                         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             case h2.events.StreamEnded():
                 self._ended(_stream(event))
@@ -164,6 +169,13 @@ class Http2:
             case h2.events.ConnectionTerminated():
                 if not self._outgoing and not self._tasks:
                     self._connection.close()
+
+    def _too_long(self, incoming: _Incoming) -> None:
+        named = dict(incoming.fields)
+        target = f"https://{named.get(':authority') or self._authority}{named.get(':path', '/')}"
+        bad = BadRequest("the body of the request is too long", 413)
+        self._hub.malformed += 1
+        refusing.note(self._hub.answerer, self._line, named.get(":method", ""), target, bad, incoming.size, 0)
 
     def _ended(self, stream: int) -> None:
         incoming = self._incoming.pop(stream, None)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.serving import handing
 from proxy.serving.children import Child, Fork, spawn
+from proxy.serving.http1 import CREDENTIALS
 from proxy.wire.addresses import DEFAULT_SESSION, session_name
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 
@@ -30,7 +31,6 @@ START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 MOST = 4  # processes that `default_count` takes
 
-_CREDENTIALS = re.compile(rb"(?im)^proxy-authorization:[ \t]*([^\r\n]*)")
 _OWN_FORM = re.compile(rb"(?i)[A-Z]+ (?:/|http://stillweb\.local(?::\d+)?[/ ?])|CONNECT stillweb\.local:\d+ ")
 _ERRORS: dict[int, type[StillwebError]] = {
     error.exit_code: error for error in (UsageError, DamagedInput, MissingCapability)
@@ -241,7 +241,7 @@ class Workers:
         """Hands a new connection, whose first head was read, to the right worker, or to `own` if it is for us."""
         session = ""
         if not _OWN_FORM.match(data):
-            given = _CREDENTIALS.search(data.partition(b"\r\n\r\n")[0])
+            given = CREDENTIALS.search(data.partition(b"\r\n\r\n")[0])
             session = (session_name(given[1].decode("latin-1")) if given else None) or DEFAULT_SESSION
         self._pass_on(sock, session, data, own)
 

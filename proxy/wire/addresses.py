@@ -65,6 +65,11 @@ def target_text(raw: bytes) -> str:
         return "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in raw)
 
 
+def is_absolute(target: str) -> bool:
+    """Whether a request's target is a URL; a path may hold one (`/go?to=https://…`)."""
+    return "://" in target and not target.startswith("/")
+
+
 def host_of(url: str) -> str:
     """The host of an absolute URL, lower case, without its port."""
     rest = url.partition("://")[2]

@@ -1,0 +1,88 @@
+"""Requests that are refused as they come: what their client hears, and their line in the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.serving.http1 import BadRequest, Message
+from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_of, is_absolute, session_name
+from snapshots.identity.irrelevant import errand, irrelevant_url
+from snapshots.request import Request
+
+if TYPE_CHECKING:
+    from proxy.serving.answering import Answerer
+    from proxy.serving.hub import Hub
+    from proxy.serving.replies import Line
+
+UNREADABLE = "?"
+_REASONS = {
+    408: "Request Timeout",
+    413: "Content Too Large",
+    417: "Expectation Failed",
+    431: "Request Header Fields Too Large",
+    501: "Not Implemented",
+    505: "HTTP Version Not Supported",
+}
+
+
+def answer(bad: BadRequest) -> bytes:
+    """What goes to the client, before its connection is ended."""
+    body = f"stillweb: {bad}\n".encode("utf-8", "replace")
+    return (
+        f"HTTP/1.1 {bad.status} {_REASONS.get(bad.status, 'Bad Request')}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nStillweb-Verdict: miss\r\nConnection: close\r\n\r\n"
+    ).encode() + body
+
+
+def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base: str) -> None:
+    """The line in the ledger of a request outside of HTTP/2, of which `message` is what could be read.
+
+    `line` is the session of its connection so far, `base` scheme and authority of its tunnel. Our own pages have none.
+    """
+    url = address(message, base)
+    if url is None or hub.only_own or host_of(url) == OWN_HOST:
+        return
+    name = session_name(message.named.get("proxy-authorization")) if not base else None
+    if name is not None and (hub.mine is None or name in hub.mine):
+        line = hub.answerer.line(name)
+    note(
+        hub.answerer,
+        line or hub.answerer.line(DEFAULT_SESSION),
+        message.method,
+        url,
+        bad,
+        _size(message),
+        bad.status,
+    )
+
+
+def note(
+    answerer: Answerer, line: Line, method: str, url: str, why: Exception, size: int, status: int
+) -> None:
+    """Writes that line. `size` is that of the body, as announced, which nobody will find in the ledger."""
+    answerer.misses += 1
+    apart = url != UNREADABLE and (irrelevant_url(url) or errand(url))
+    more: dict[str, Any] = {"irrelevant": apart, "why": f"refused: {why}", "nearest": []}
+    if method != "CONNECT":
+        more["body_size"] = size
+    answerer.note(
+        line, answerer.tail(Request(method or UNREADABLE, url), None, "miss", "", status, more=more)
+    )
+
+
+def address(message: Message, base: str) -> str | None:
+    """What a request was for; UNREADABLE where it does not say, None for our own pages."""
+    target = message.target.partition("#")[0]
+    if is_absolute(target):
+        return target
+    if base:
+        return base.replace("?", "https", 1) + (target if target.startswith("/") else f"/{target}")
+    if message.method == "CONNECT":
+        return f"https://{target}/"
+    return None if target.startswith("/") else UNREADABLE
+
+
+def _size(message: Message) -> int:
+    said = message.named.get("content-length", "")
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 19 else len(message.body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from harness.runs.run_files import Settings
@@ -35,32 +36,38 @@ async def program_access(
     run's tools (Serper's, …) answer at their real addresses; the tools themselves, in the attempt's session
     `tools`, at the MCP server that STILLWEB_MCP_URL names.
     """
+    from harness.runs.given_text import given_text
     from harness.servers.program import serve_program
     from harness.tools import Toolset, http_hosts
+    from harness.tools.store import Store
     from proxy.clients import client_environment
     from proxy.serving.gateway import Gateway
     from proxy.serving.ledger import Ledger
 
     with Ledger() as ledger:
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
+        store = toolset.store if isinstance(toolset, Toolset) else Store(snapshot)
+        text_of = partial(given_text, store)
         gateway = Gateway(snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts)
         await asyncio.to_thread(gateway.start)
         try:
             address = gateway.proxy_url(session)
             environment = client_environment(address, gateway.ca_path, base={})
             if not isinstance(toolset, Toolset) or tools is None:
-                yield environment, lambda: request_events(ledger.entries())
+                yield environment, lambda: request_events(ledger.entries(), text_of)
                 return
             async with serve_program(toolset, tools) as server:
                 environment["STILLWEB_MCP_URL"] = server.url
                 environment["NO_PROXY"] = environment["no_proxy"] = server.no_proxy
-                yield environment, lambda: [*request_events(ledger.entries()), *server.calls()]
+                yield environment, lambda: [*request_events(ledger.entries(), text_of), *server.calls()]
         finally:
             await asyncio.to_thread(gateway.close)
 
 
-def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Ledger entries as members of tool calls.
+def request_events(
+    entries: Sequence[Mapping[str, Any]], text_of: Callable[[Mapping[str, Any]], str] = lambda entry: ""
+) -> list[dict[str, Any]]:
+    """Ledger entries as members of tool calls, with the text that each gave.
 
     A program may ask for several things at once, in an order that no two runs share; so they are written in the
     order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
@@ -71,7 +78,7 @@ def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     ordered = sorted(
         settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])
     )
-    events = [_request_event(entry) for entry in ordered if not entry.get("irrelevant")]
+    events = [_request_event(entry, text_of(entry)) for entry in ordered if not entry.get("irrelevant")]
     beside = [
         {n: e[n] for n in ("method", "url", "verdict", "status")} for e in ordered if e.get("irrelevant")
     ]
@@ -80,7 +87,7 @@ def request_events(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return events
 
 
-def _request_event(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _request_event(entry: Mapping[str, Any], text: str) -> dict[str, Any]:
     capture = entry.get("capture")
     return {
         "tool": "http",
@@ -90,7 +97,7 @@ def _request_event(entry: Mapping[str, Any]) -> dict[str, Any]:
         "address": entry["url"],
         "captures": [capture] if capture else [],
         "nearest": list(entry.get("nearest") or ()),
-        "output": {"digest": str((capture or {}).get("digest") or ""), "text": ""},
+        "output": {"digest": str((capture or {}).get("digest") or ""), "text": text},
         "error": entry["verdict"] == "miss",
         "meta": {
             "status": entry["status"],

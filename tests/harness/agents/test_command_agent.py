@@ -107,6 +107,36 @@ def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_pat
     assert certify(files.path, times=1).differences == ()
 
 
+def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
+    """Of all that it fetched the trace had no word, and the report said that it never saw the right values."""
+    site = Site(tmp_path / "site")
+    rows = "".join(f"<tr hidden><td>{n}</td><td>{mass}</td></tr>" for n, mass in ((7, 3900), (9, 3700)))
+    site.add(
+        "http://shelf.example/birds?_=1700000000000",
+        f"<html><body><table>{rows}</table></body></html>".encode(),
+    )
+    site.add("http://shelf.example/data", b'{"id": 9}', headers=(("Content-Type", "application/json"),))
+    site.add("http://shelf.example/a.js", b"var id = 7", headers=(("Content-Type", "text/javascript"),))
+    with site.open():
+        pass
+    code = (
+        "import urllib.request\n"
+        "for name in ('birds?_=1700000099999', 'data', 'a.js'):\n"
+        "    urllib.request.urlopen('http://shelf.example/' + name).read()\n"
+        "print('7|1234')"
+    )
+    files = program_run(tmp_path, tmp_path / "site", code, monkeypatch)
+    trace = read_trace(files.trace_path("one", 1))
+    calls = {call["address"].rpartition("/")[2]: call for call in trace.of("tool_call")}
+    assert calls["data"]["output"]["text"] == '{"id": 9}'
+    assert calls["a.js"]["output"]["text"] == ""
+    wrong = [c for row in trace.last("answer")["rows"] for c in row if not c["right"] and c.get("reference")]
+    assert {c["reference"]: [place["event"] for place in c["reference_seen"]] for c in wrong}["3900"] == [
+        calls["birds?_=1700000099999"]["n"]
+    ]
+    assert certify(files.path, times=1).differences == ()
+
+
 def test_what_the_recording_does_not_decide_is_in_a_programs_trace(tmp_path, monkeypatch):
     site = Site(tmp_path / "site")
     site.add("http://shelf.example/list?sort=a&sort=b", b"a, then b")

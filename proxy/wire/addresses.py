@@ -12,7 +12,8 @@ from snapshots.errors import UsageError
 
 OWN_HOST = "stillweb.local"
 DEFAULT_SESSION = "default"
-AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/?#@\\:\[\]]+)(?::([0-9]{1,5}))?")
+# with the zone of an address of version 6, escaped (RFC 6874) or as it is
+AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[^\s/?#@\\:\[\]]+)?\]|[^\s/?#@\\:\[\]]+)(?::([0-9]{1,5}))?")
 
 
 class Redacts(Protocol):

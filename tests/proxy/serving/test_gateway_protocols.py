@@ -13,8 +13,10 @@ import requests
 
 from proxy.serving.gateway import Gateway
 from proxy.serving.hub import recorded_protocols
+from proxy.wire.certificates import Authority
 from snapshots import Exchange, Snapshot, Writer
 from snapshots.request import Request
+from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, PAGE, client, drained, head, raw, tunnel
 from tests.support.waiting import HANG, STARTS
 from tests.support.walks import START
@@ -149,3 +151,26 @@ def test_http2_is_spoken_where_many_plain_captures_come_first(tmp_path: Path) ->
     with Snapshot.open(tmp_path / "site") as snapshot:
         assert recorded_protocols(snapshot, "mixed.example") == ("h2", "http/1.1")
         assert recorded_protocols(snapshot, "other.example") == ("http/1.1",)
+
+
+@pytest.mark.parametrize("zone", ["%eth0", "%25eth0"])  # as Go writes it, and as RFC 6874 does
+def test_a_tunnel_to_an_address_with_a_zone(zone: str, tmp_path: Path, authority: Authority) -> None:
+    site = Site(tmp_path / "snap")
+    place = f"[fe80::1{zone}]"
+    site.add(f"https://{place}/", b"safe")
+    site.add(f"http://{place}:80/", b"plain")
+    context = ssl.create_default_context(cafile=authority.certificate_path)
+    ask = f"GET / HTTP/1.1\r\nHost: {place}%s\r\nConnection: close\r\n\r\n"
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as gateway:
+        for port, body in ((443, b"safe"), (80, b"plain")):
+            with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
+                sock.sendall(f"CONNECT {place}:{port} HTTP/1.1\r\n\r\n".encode())
+                assert head(sock).startswith(b"HTTP/1.1 200 ")
+                if port == 443:
+                    with context.wrap_socket(sock, server_hostname="fe80::1") as safe:
+                        safe.sendall((ask % "").encode())
+                        assert drained(safe).endswith(body)
+                else:
+                    sock.sendall((ask % ":80").encode())
+                    assert drained(sock).endswith(body)
+        assert {entry["verdict"] for entry in gateway.ledger} <= {"exact", "canonical"}

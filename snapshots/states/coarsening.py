@@ -265,7 +265,7 @@ class Coarsener:
 
     # -- what is left to say about slots
 
-    def proven(self) -> frozenset[str]:
+    def replaced(self) -> frozenset[str]:
         """The `set` slots of which the recording shows that a new value replaces the old one."""
         found = set()
         for slot, mode in self.model.modes.items():
@@ -276,13 +276,24 @@ class Coarsener:
                 found.add(slot)
         return frozenset(found)
 
+    def repeated(self, slots: Iterable[str]) -> frozenset[tuple[str, str]]:
+        """The values of `set` slots of which the recording shows that to write one again changes nothing."""
+        found = set()
+        for slot in slots:
+            seen: dict[str, set[bool]] = defaultdict(set)
+            for key in self._concerned(slot):
+                for item, _ in self.entries[key]:
+                    if last := self.recording.last(item, slot):
+                        seen[last[0]].add(last[1])
+            found |= {(slot, value) for value, ways in seen.items() if len(ways) > 1}
+        return frozenset(found)
+
     def _histories(self, key: str, slot: str) -> int:
-        """In how many states the answer was the same after different things had been written to a slot in turn."""
+        """In how many states the answer was the same after different values had been written to a slot in turn."""
         groups: dict[State, set[str]] = defaultdict(set)
         for item, state in self.entries[key]:
-            written = self.recording.written(item).get(slot)
-            if written is not None and slot in dict(state):
-                groups[state].add(written[1])
+            if slot in dict(state) and (told := self.recording.turns(item, slot)):
+                groups[state].add(told)
         return sum(len(histories) > 1 for histories in groups.values())
 
     def commuting(self) -> frozenset[frozenset[str]]:

@@ -4,7 +4,7 @@
 that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are the values.
 
     S=V       slot S held V
-    S/H       all that was written to S, as a hash: if something else was, then that S=V is only presumed
+    S/H       all that was written to S, as a hash: if something else was, then this is only presumed to be the answer
     S:V|W     this answer was the same for these values of S ("-" is: never written), others are not known
     S~V|W     likewise, and it may be given for others too, as ambiguous
     S*        whatever S holds
@@ -23,6 +23,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     b, u      its request had, or had not, a login's cookie that no recorded answer gave
 
     >S=V  writes V to S   >S~V  likewise, presumed from one occurrence only   >S+V  adds V to what S holds
+    >S-V  writes V to S; what it does where S holds V already was not seen
     >S!   forgets all slots of the site      a leading w (>wS~V) says that it may not matter
 """
 
@@ -46,7 +47,7 @@ def short(*texts: str) -> str:
 
 
 class Held(NamedTuple):
-    """What a slot holds. `strong`: it surely matters; `doubtful`: it was overwritten, which is only presumed.
+    """What a slot holds. `strong`: it surely matters; `doubtful`: that only the last value counts is presumed.
 
     `history` is a hash of all values that were written to it, in order.
     """
@@ -59,7 +60,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an exchange does to the state. `op` is one of `= ~ + !`."""
+    """What an exchange does to the state. `op` is one of `= ~ - + !`."""
 
     slot: str
     op: str
@@ -246,7 +247,9 @@ class SiteState:
             value = added(before.value, effect.value)
             self.held[slot] = Held(value, not effect.weak, before.doubtful or doubted, history)
         else:
-            doubtful = doubted or (effect.op == "~" and before.value != UNSET)
+            # that nothing else counts but the last value is as little known where a capture had more before it
+            again = effect.op == "-" and (before.doubtful or before.value == effect.value)
+            doubtful = doubted or effect.op == "~" or again
             # of what is weak only the value is compared
             value = f"?{effect.value}" if doubted and effect.weak else effect.value
             self.held[slot] = Held(value, not effect.weak, doubtful, history)
@@ -268,8 +271,8 @@ class SiteState:
 
     def lose(self, slot: str, held: Held) -> None:
         """Nothing is known any more of what a slot holds."""
-        self.held.pop(slot, None)
-        self.held[slot] = held
+        before = self.held.pop(slot, None) or Held(UNSET)
+        self.held[slot] = held._replace(history=added(before.history, held.value))
         self._begin_anew(slot)
 
     def __str__(self) -> str:

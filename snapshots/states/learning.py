@@ -17,7 +17,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from functools import reduce
+from itertools import groupby, islice, pairwise
 
 from snapshots.capture import Capture
 from snapshots.states.conditions import UNSET, added
@@ -191,6 +192,18 @@ class Recording:
             if count:
                 found[slot] = (values[count - 1], hashes[count - 1])
         return found
+
+    def turns(self, item: Item, slot: str) -> str:
+        """A hash of the different values that were written to a slot in turn: one that was written again is one."""
+        indexes, values, _ = self.traces[item.line].get(slot, ([], [], []))
+        told = [value for value, _ in groupby(values[: bisect_left(indexes, item.before)])]
+        return reduce(added, told, UNSET) if told else ""
+
+    def last(self, item: Item, slot: str) -> tuple[str, bool] | None:
+        """The value that was written to a slot before an exchange, and whether it was there already; None for none."""
+        indexes, values, _ = self.traces[item.line].get(slot, ([], [], []))
+        count = bisect_left(indexes, item.before)
+        return (values[count - 1], count > 1 and values[count - 2] == values[count - 1]) if count else None
 
     def near(self, key: str) -> frozenset[str]:
         """The slots whose writing is likeliest to show in the answers to a key."""

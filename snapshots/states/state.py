@@ -84,7 +84,8 @@ class _Site:
         }
         coarsener = Coarsener(self.recording, self.model, self._pinned())
         self.model = coarsener.coarsen()
-        self.proven = coarsener.proven()
+        self.replaced = coarsener.replaced()
+        self.proven = coarsener.repeated(self.replaced)
         self.commuting = coarsener.commuting()
         strong = set(self.model.modes)
         foreign = all(not item.capture.session for item in items)
@@ -155,12 +156,12 @@ class _Site:
             held = [(s, v) for s, v in state if s not in dropped and not s.startswith("c.")]
             cookies = [(s[2:], v) for s, v in state if s not in dropped and s.startswith("c.")]
             own = effect.slot if effect else ""
-            if effect and item.plain and effect.op in "=~!" and alike:
+            if effect and item.plain and effect.op in "=~-!" and alike:
                 # a bare redirect tells nothing of what its own slot held before
                 held = [(s, v) for s, v in held if s != own]
                 for listed in (one_of, mostly, free):
                     listed.pop(own, None)
-                if effect.op in "=!":
+                if effect.op in "=-!":
                     free[own] = frozenset()
                 else:
                     if own not in held_before:
@@ -233,7 +234,7 @@ class _Site:
 
     def _histories(self, item: Item, held: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """For slots that are only presumed to hold the last value: a hash of all that was written there."""
-        modes, sure = self.model.modes, self.proven
+        modes, sure = self.model.modes, self.replaced
         presumed = [s for s, _ in held if modes[s] != APPEND and s not in sure]
         written = self.recording.written(item) if presumed else {}
         return tuple([(s, written[s][1]) for s in presumed if s in written])
@@ -272,8 +273,9 @@ class _Site:
             return Effect(slot, "!")
         if mode == APPEND or (mode == EACH and item.touch.op == APPEND):
             return Effect(slot, "+", item.value, weak=slot in self.doubted)
-        sure = slot in self.proven or item.capture.method in ("PUT", "DELETE")
-        return Effect(slot, "=" if sure else "~", item.value, weak=slot in self.doubted)
+        sure = item.capture.method in ("PUT", "DELETE")
+        op = "=" if sure or (slot, item.value) in self.proven else "-" if slot in self.replaced else "~"
+        return Effect(slot, op, item.value, weak=slot in self.doubted)
 
     def _sequence(self, members: list[Item]) -> tuple[str, list[int]]:
         """Where each of some answers that change by themselves is in their order, and what begins it anew.

@@ -1,0 +1,93 @@
+"""Whether what was written last is all that counts: sure only where the recording shows it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from snapshots.capture import Response
+from snapshots.request import Request
+from tests.support.memory_store import Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+LIST = get(f"{A}/list")
+
+
+def turn(to: str) -> Request:
+    return post(f"{A}/nav", f"go={to}")
+
+
+def facet(field: str, value: str) -> Request:
+    return post(f"{A}/filter", f"field={field}&value={value}")
+
+
+RED, LARGE = facet("color", "red"), facet("size", "L")
+SEEN = redirect("/list")
+
+
+def test_what_was_recorded_after_two_values_is_not_sure_after_the_last_one() -> None:
+    """Facets of a shop: one form, whose values come on top of each other."""
+    over = matcher((LARGE, SEEN), (LIST, html("L")), (RED, SEEN), (LIST, html("red, L")))
+    asked = Replay(over)
+    asked.ask(RED)
+    assert (asked.ask(LIST), asked.last.ambiguous) == ("red, L", True)
+    recorded = Replay(over)
+    for request, expected in ((LARGE, "L"), (RED, "red, L")):
+        recorded.ask(request)
+        assert (recorded.ask(LIST), recorded.last.ambiguous) == (expected, False)
+
+
+def test_what_was_recorded_after_a_toggle_was_turned_twice_is_not_sure_after_once() -> None:
+    star = post(f"{A}/api/star", '{"id": 1}', "application/json")
+    page = get(f"{A}/post")
+    over = matcher(
+        (star, _data({"starred": True})), (star, _data({"starred": False})), (page, html("not starred"))
+    )
+    asked = Replay(over)
+    asked.ask(star)
+    asked.ask(page)
+    assert asked.last.ambiguous
+
+
+def test_that_the_same_was_written_again_does_not_show_that_values_replace_each_other() -> None:
+    twice = [(LARGE, SEEN), (LIST, html("L"))] * 2 + [(RED, SEEN), (LIST, html("red, L"))] * 2
+    asked = Replay(matcher(*twice))
+    asked.ask(RED)
+    assert (asked.ask(LIST), asked.last.ambiguous) == ("red, L", True)
+
+
+def test_that_values_replace_each_other_does_not_show_that_one_may_be_written_again() -> None:
+    """A place in a list: there and back again is not there twice."""
+    back = [(LIST, html("1"))]
+    for to, page in (("next", "2"), ("prev", "1"), ("next", "2"), ("prev", "1")):
+        back += [(turn(to), SEEN), (LIST, html(page))]
+    over = matcher(*back)
+    asked = Replay(over)
+    for to, sure in (("next", True), ("prev", True), ("next", True), ("next", False), ("prev", False)):
+        asked.ask(turn(to))
+        asked.ask(LIST)
+        assert asked.last.ambiguous is not sure, to
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_value_that_was_written_again_in_the_recording_may_be_in_replay(seen: bool) -> None:
+    values = "xyxyxxyy" if seen else "xyxyxy"
+    over = matcher(*(pair for v in values for pair in ((turn(v), SEEN), (LIST, html(v)))))
+    asked = Replay(over)
+    for value in "yxx":
+        asked.ask(turn(value))
+        assert asked.ask(LIST) == value
+    assert asked.last.ambiguous is not seen
+
+
+def test_what_was_written_that_nobody_recorded_may_be_left_under_what_was() -> None:
+    over = matcher((LIST, html("all")), (RED, SEEN), (LIST, html("red")))
+    asked = Replay(over)
+    assert asked.ask(LARGE) == "miss"
+    asked.ask(RED)
+    assert (asked.ask(LIST), asked.last.ambiguous) == ("red", True)
+
+
+def _data(value: object) -> Response:
+    return Response(200, "OK", (("Content-Type", "application/json"),), json.dumps(value).encode())

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 from snapshots.archives import messages, warc
+from snapshots.archives.digests import Proof
 from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
 from snapshots.machine.places import Place, chunks
@@ -99,7 +100,9 @@ def _lead(pieces: Iterator[bytes]) -> bytes:
 
 def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Iterator[bytes], int]:
     """A record's fields, the pieces of its block, and the declared length of the block."""
-    stream = warc.unpack_stream(chunks(place, offset, offset + length), place, offset)
+    stored = chunks(place, offset, offset + length)
+    first = next(stored, b"")
+    stream = warc.unpack_stream(itertools.chain([first], stored), place, offset)
     lead = b""
     head = None
     while head is None and len(lead) < warc.MAX_HEAD:
@@ -112,10 +115,12 @@ def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Ite
         raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
     fields, start = head
     declared = warc.declared_length(fields)
-    return fields, _limited(itertools.chain([lead[start:]], stream), declared, place.name, offset), declared
+    proof = Proof(None if warc.proved(first) else fields.get("warc-block-digest"))
+    block = _limited(itertools.chain([lead[start:]], stream), declared, place.name, offset, proof)
+    return fields, block, declared
 
 
-def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int) -> Iterator[bytes]:
+def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: Proof) -> Iterator[bytes]:
     """At most `size` bytes (all but the closing line breaks when it is unknown).
 
     The last come when the record has been read to its end, so that damage shows before all seems to be there.
@@ -126,9 +131,13 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int) -> Iter
         if len(piece) >= left:
             for _ in pieces:
                 pass  # its check sum
+            proof.feed(piece[:left])
+            if not proof.holds():
+                raise warc.not_held(name, offset)
             yield piece[:left]
             return
         left -= len(piece)
+        proof.feed(piece)
         if piece:
             yield piece
     if size >= 0 and left:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from isal import isal_zlib
 
+from snapshots.archives.digests import Proof
 from snapshots.errors import DamagedInput
 from snapshots.machine.places import Place
 
@@ -167,7 +168,8 @@ def declared_length(fields: Fields) -> int:
 def read_record(place: Place, offset: int, length: int) -> Record:
     """The record at an offset, whole in memory.
 
-    `length` is of the stored (compressed) bytes. Raises DamagedInput with file and offset.
+    `length` is of the stored (compressed) bytes. Raises DamagedInput with file and offset, also where a block that no
+    check sum guards has another digest than its record says.
     """
     raw = place.read(offset, length)
     data = unpack(raw, place, offset)
@@ -176,15 +178,37 @@ def read_record(place: Place, offset: int, length: int) -> Record:
         kind, middle, size = plain.groups()
         start, declared = plain.end(), int(size)
         ours = b"\nwarc-stillweb-session:" in (b"\n" + middle).lower()
-        block = _block(data, start, declared)
-        return Record(kind.decode(), block, declared, ours, data[_FIRST_LINE : start - 4])
+        record = Record(
+            kind.decode(), _block(data, start, declared), declared, ours, data[_FIRST_LINE : start - 4]
+        )
+        return record if proved(raw) else _held(record, place, offset)
     head = parse_head(data)
     if head is None:
         raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
     fields, start = head
     declared = declared_length(fields)
     kind_, ours = fields.get("warc-type", "").lower(), "warc-stillweb-session" in fields
-    return Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
+    record = Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
+    return record if proved(raw) else _held(record, place, offset)
+
+
+def proved(stored: bytes) -> bool:
+    """Whether what is stored has a check sum of its own: a gzip member. A Zstandard frame need not have one."""
+    return stored[:2] == GZIP_MAGIC
+
+
+def _held(record: Record, place: Place, offset: int) -> Record:
+    """The record, if its block has the digest that it declares."""
+    proof = Proof(record.fields.get("warc-block-digest"))
+    proof.feed(record.block)
+    if len(record.block) == record.declared and not proof.holds():
+        raise not_held(place.name, offset)
+    return record
+
+
+def not_held(name: str, offset: int) -> DamagedInput:
+    """What is said of a record whose block is not the one that was written."""
+    return DamagedInput(f"{name}: the record at offset {offset} is damaged: its block digest is wrong")
 
 
 # As `build_head` writes it: no other field can be one of those that count.

@@ -1,21 +1,13 @@
-"""Digests as records declare them: which algorithm, in which encoding, and whether they hold."""
+"""The digests that a record is verified by."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from typing import Any
 
 from snapshots.archives import messages, warc
+from snapshots.archives.digests import algorithm_of, same_digest
 from snapshots.archives.scan import Scanned
 from snapshots.index.indexing import missing_digests
-
-_NAMES = {"sha1": "sha1", "sha256": "sha256", "sha512": "sha512", "sha384": "sha384", "md5": "md5"}
-
-
-def algorithm_of(declared: str) -> str:
-    """The algorithm of a digest by hashlib's name; empty for one that is not known."""
-    return _NAMES.get(declared.partition(":")[0].lower().replace("-", ""), "")
 
 
 def declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
@@ -26,19 +18,6 @@ def declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], .
         if (algorithm := algorithm_of(fields.get(f"warc-{part}-digest", "")))
     ]
     return (*wanted, *missing_digests(kind, fields))
-
-
-def same_digest(declared: str, value: Any) -> bool:
-    """Whether a declared digest, in hex, base32 or base64, is that of a hash object."""
-    text = declared.partition(":")[2].strip()
-    raw = value.digest()
-    plain = text.rstrip("=")
-    return (
-        text.lower() == raw.hex()
-        or plain.upper() == base64.b32encode(raw).decode().rstrip("=")
-        or plain
-        in (base64.b64encode(raw).decode().rstrip("="), base64.urlsafe_b64encode(raw).decode().rstrip("="))
-    )
 
 
 def same_dechunked(item: Scanned, declared: str) -> bool:

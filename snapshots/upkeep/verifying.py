@@ -12,6 +12,7 @@ from typing import Any
 
 from snapshots.archives import warc
 from snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, Container
+from snapshots.archives.digests import algorithm_of, same_digest
 from snapshots.archives.reading import Archives
 from snapshots.archives.scan import Damage, NotSeekable, Scanned
 from snapshots.contents.package import all_files, identities, snapshot_id
@@ -25,7 +26,7 @@ from snapshots.index.pairing import settle
 from snapshots.machine.places import Place, chunks, hash_place
 from snapshots.opening import open_container
 from snapshots.profile import Profile
-from snapshots.upkeep.digests import algorithm_of, declared_digests, same_dechunked, same_digest
+from snapshots.upkeep.digests import declared_digests, same_dechunked
 from snapshots.upkeep.signatures import check_signature
 from snapshots.upkeep.zip_entries import faults_of
 

@@ -12,10 +12,10 @@ import fsspec
 import pytest
 
 from snapshots.archives import warc
+from snapshots.archives.digests import same_digest
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
-from snapshots.upkeep.digests import same_digest
 from snapshots.upkeep.verifying import Problem, verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer

@@ -9,7 +9,8 @@ from typing import Any
 
 from harness.report.screenshots import Screenshots
 from harness.results.summary import value_of
-from harness.scoring import BEST, Score
+from harness.scoring import Score
+from harness.scoring.wanted import Wanted, is_right, wanted
 from harness.trace import Event, Trace
 from snapshots.words import counted
 
@@ -30,6 +31,7 @@ class Sheet:
     error: str | None
     metrics: dict[str, float | None]
     answer: str | None
+    wanted: list[Wanted]  # of an answer that is no table
     columns: list[str]
     table: list[dict[str, Any]]
     ordered: bool
@@ -64,13 +66,7 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
     table = [_row(row) for row in rows]
     wrong = [cell for row in rows for cell in row if not cell["right"] and cell.get("reference")]
     detail = score["detail"]
-    metrics = score["metrics"]
     models = trace.of("model")
-    # In the required order is part of em; the share of ordered pairs is 0 for one row, and free where none is asked for.
-    plain = [
-        v for n, v in metrics.items() if not n.startswith(("raw_", "forgiven_")) and n != "order_accuracy"
-    ]
-    best = BEST.get(trace.header["task"].get("scorer", ""), 1.0)
     name = f"{trace.task_id}/{trace.attempt}"
     return Sheet(
         id="a-" + re.sub(r"[^A-Za-z0-9_-]", lambda m: f".{ord(m[0]):x}", name),
@@ -82,6 +78,7 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
         error=answer.get("error"),
         metrics=Score.from_json(score).metrics,
         answer=answer["text"],
+        wanted=wanted(trace),
         columns=[
             str(c) for c in detail.get("columns") or [cell["column"] for cell in (rows[0] if rows else [])]
         ],
@@ -97,7 +94,7 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
         problems=[str(problem) for problem in detail.get("problems") or ()] + _ran_on(answer),
         hash=trace.hash,
         reviews=trace.of("review"),
-        perfect=bool(plain) and score["status"] == "scored" and all(value == best for value in plain),
+        perfect=is_right(trace),
     )
 
 

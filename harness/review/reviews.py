@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.runs.run_files import RunFiles
+from harness.scoring.seen import Seen
+from harness.scoring.wanted import wanted
 from harness.trace import Event, Trace, append_event, read_trace
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.words import counted
@@ -57,18 +59,18 @@ def hints_of(trace: Trace) -> list[Hint]:
         *_criterion(rows, metrics),
         *_misreading(rows),
         *_unclosed(trace, rows),
+        *_of_text(trace, answer),
     ]
-    wrong = [cell for row in rows for cell in row if not cell["right"] and cell.get("reference")]
-    if wrong and not hints and all(cell.get("reference_seen") for cell in wrong):
-        hints.append(
-            Hint(
-                COMPOSITION,
-                "every right value was in a tool's output, and nothing upstream looks open",
-                (),
-                False,
-            )
-        )
+    wrong = [cell.get("reference_seen") for row in rows for cell in row if _is_wrong(cell)]
+    told = [one.seen for one in wanted(trace) if one.seen is not None]
+    if not hints and ((wrong and all(wrong)) or any(told)):
+        text = "every right value was in a tool's output, and nothing upstream looks open"
+        hints.append(Hint(COMPOSITION, text, (), False))
     return hints
+
+
+def _is_wrong(cell: Event) -> bool:
+    return not cell["right"] and bool(cell.get("reference"))
 
 
 def _rewriting(trace: Trace) -> list[Hint]:
@@ -137,17 +139,28 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
     if misses:
         text = f"{counted(len(misses), 'tool call')} missed the snapshot"
         hints.append(Hint("retrieval dependency not closed", text, tuple(e["n"] for e in misses)))
-    unseen = [
-        c
-        for row in rows
-        for c in row
-        if not c["right"] and c.get("reference") and not c.get("reference_seen")
-    ]
+    unseen = [c for row in rows for c in row if _is_wrong(c) and not c.get("reference_seen")]
     if unseen:
         names = ", ".join(dict.fromkeys(str(cell["column"]) for cell in unseen))
         text = f"{len(unseen)} right values were never in a tool's output (columns {names})"
         hints.append(Hint("retrieval dependency not closed", text))
     return hints
+
+
+def _of_text(trace: Trace, answer: Event | None) -> list[Hint]:
+    """Of an answer that is no table. Its right value may have to be counted or summed, so it closes nothing."""
+    looked = [one for one in wanted(trace) if one.seen is not None]
+    if not looked or answer is None:
+        return []
+    where = set().union(*(_events(one.seen) for one in looked))
+    if not where:
+        text = f"{looked[0].text!r} was never in a tool's output; it may have to be worked out"
+        return [Hint("retrieval dependency not closed", text, (), False)]
+    both = where & _events(Seen(trace.events).anywhere(answer["text"]))
+    if both:
+        text = f"{answer['text']!r} and the right answer are in the same output"
+        return [Hint("in-page misreading", text, tuple(sorted(both)))]
+    return []
 
 
 def _events(places: list[dict[str, int]] | None) -> set[int]:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from harness.rubric.spellings import spellings
 from harness.scoring import Context, Embedder, Score, score, unscored
-from harness.scoring.seen import Place, Seen
+from harness.scoring.seen import Seen
 from harness.task import Task
 from harness.trace import Event, Trace, TraceWriter, digest
 from snapshots.errors import StillwebError
@@ -264,16 +263,9 @@ def _split_cells(result: Score, events: Sequence[Event]) -> tuple[list[list[Even
         rows.append([])
         for cell in row:
             cell = dict(cell)
-            cell["seen"] = _places(seen, cell.get("value"))
+            cell["seen"] = seen.anywhere(cell.get("value"))
             if not cell["right"] and cell.get("reference"):
-                cell["reference_seen"] = _places(seen, cell["reference"])
+                cell["reference_seen"] = seen.anywhere(cell["reference"])
             rows[-1].append(cell)
     rest = {name: member for name, member in result.detail.items() if name != "cells"}
     return rows, Score(result.metrics, result.status, rest)
-
-
-def _places(seen: Seen, value: str | None) -> list[Place]:
-    """Where a value was seen as it is written, else in another spelling: what a page says otherwise was seen, too."""
-    found = seen.places(value)
-    others = iter(()) if found or not value else spellings(value)
-    return next(filter(None, map(seen.places, others)), found)

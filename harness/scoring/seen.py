@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from harness.rubric.spelling import IN_WORD
+from harness.rubric.spellings import spellings
 
 Place = dict[str, int]  # {"event": n, "at": code points into that event's output text}
 
@@ -35,6 +36,12 @@ class Seen:
         if wanted not in self._found:
             self._found[wanted] = self._search(wanted, most)
         return self._found[wanted]
+
+    def anywhere(self, value: str | None) -> list[Place]:
+        """Where a value was seen as it is written, else in another spelling: what a page says otherwise was seen, too."""
+        found = self.places(value)
+        others = iter(()) if found or not value else spellings(value)
+        return next(filter(None, map(self.places, others)), found)
 
     def _search(self, wanted: str, most: int) -> list[Place]:
         forms = [r"\s+".join(map(re.escape, wanted.split()))]

@@ -1,0 +1,58 @@
+"""What a text answer should have been, and where that was seen: what the cells of a table say of themselves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from harness.scoring import BEST
+from harness.scoring.seen import Place, Seen
+from harness.trace import Trace
+
+_MOST = 100  # characters; a longer text is no value that a page shows word for word
+_SET_AGAINST = (
+    "exact",
+    "judge",
+    "browsecomp",
+)  # scorers that set the answer as a whole against the reference
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An accepted answer. `seen`: where it stands in tools' outputs, None where nobody looked (right, or a long text)."""
+
+    text: str
+    seen: list[Place] | None = None
+
+
+def wanted(trace: Trace) -> list[Wanted]:
+    """The accepted answers of a task whose answer is no table; [] where none can be told as text."""
+    task: dict[str, Any] = trace.header["task"]
+    answer, score = trace.last("answer") or {}, trace.last("score") or {}
+    reference = task.get("reference")
+    values = reference if isinstance(reference, list) else [reference]
+    if answer.get("rows") or not all(isinstance(one, str | int | float) for one in values):
+        return []
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
+    if is_right(trace) or task.get("scorer") not in _SET_AGAINST or score.get("status") == "unsolvable":
+        return [Wanted(text) for text in texts]
+    seen = Seen(trace.events)
+    return [Wanted(text, seen.anywhere(text) if len(text) <= _MOST else None) for text in texts]
+
+
+def is_right(trace: Trace) -> bool:
+    """Whether every metric of an attempt is the best that there is, but for raw and forgiven forms and the order.
+
+    In the required order is part of em; the share of ordered pairs is 0 for one row, and free where none is asked for.
+    """
+    score = trace.last("score")
+    if score is None or score["status"] != "scored":
+        return False
+    plain = [
+        value
+        for name, value in score["metrics"].items()
+        if not name.startswith(("raw_", "forgiven_")) and name != "order_accuracy"
+    ]
+    best = BEST.get(trace.header["task"].get("scorer", ""), 1.0)
+    return bool(plain) and all(value == best for value in plain)

@@ -13,9 +13,8 @@ from harness.models.client import Usage
 from harness.scoring import Context
 from harness.task import Task
 from tests.harness.comparing.test_chance import AGAINST_SCIPY
-from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD
+from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.scoring.standins import Answers, Words
-from tests.harness.scoring.test_mutations import vector
 from tests.support.altered import Check, cases, load, notice
 
 

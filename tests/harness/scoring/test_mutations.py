@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
+from tests.harness.scoring.sgi.samples import vector
 from tests.harness.scoring.standins import Words
 from tests.support.altered import Check, cases, load, notice
-
-VECTORS = Path(__file__).parents[1] / "vectors"
-
-
-def vector(name: str) -> Any:
-    return json.loads((VECTORS / name).read_text())
 
 
 def table(m: ModuleType) -> None:

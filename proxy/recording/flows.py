@@ -5,7 +5,10 @@ from __future__ import annotations
 from mitmproxy import http
 from mitmproxy.connection import ConnectionState
 
+from proxy.recording.half_closed import listens
 from proxy.wire.addresses import target_text
+
+REFUSED = "the request was refused: "  # and why
 
 
 def challenge() -> http.Response:
@@ -59,6 +62,8 @@ def never_whole(response: http.Response) -> bool:
 
 def client_left(flow: http.HTTPFlow, reason: str) -> bool:
     """Whether it was the client that broke off. mitmproxy words HTTP/2 resets alike for both sides."""
+    if reason.startswith(REFUSED) or " from client, refusing " in reason:  # we did
+        return False
     if not flow.client_conn.state & ConnectionState.CAN_READ:
-        return True
+        return not listens(flow.client_conn)
     return reason.startswith("Client disconnected") or "by client (CANCEL)" in reason

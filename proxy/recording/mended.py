@@ -23,6 +23,7 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.server import ConnectionHandler
 
 from proxy.recording.chunks import Chunks
+from proxy.recording.flows import REFUSED
 from proxy.recording.heads import Refused, mended_head
 from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
 
@@ -99,6 +100,8 @@ def _read_request(heard: Callable[[str], None]) -> Wrap:
             if why.startswith(_CLOSED):  # and what it said: its credentials, perhaps
                 why = "the client closed its connection within a head"
             heard(f"a request was refused: {why}")
+        elif isinstance(command, ReceiveHttp) and isinstance(command.event, _events.RequestProtocolError):
+            command.event.message = f"{REFUSED}{command.event.message}"
         return [command]
 
     def wrap(original: Wrapped) -> Wrapped:

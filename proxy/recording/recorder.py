@@ -25,6 +25,7 @@ from proxy.recording.archiving import Archivist, Writes
 from proxy.recording.backlog import backlogs
 from proxy.recording.breaking import BreakingAddon
 from proxy.recording.endings import endings
+from proxy.recording.half_closed import half_closed
 from proxy.recording.held import held
 from proxy.recording.hooking import hooks_at_once
 from proxy.recording.lost import Lost
@@ -304,6 +305,7 @@ class Recorder(Proxied):
                 held(),
                 backlogs(self._directory),
                 endings(),
+                half_closed(),
                 mended(heard),
                 mended_h2(heard),
                 mended_ws(),

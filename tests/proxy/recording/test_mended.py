@@ -18,7 +18,7 @@ from mitmproxy.proxy.layers.http import _events, _http1
 from proxy import Authority, Gateway, Recorder
 from proxy.recording.mended import mended, own_form
 from snapshots import Snapshot, Writer
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, until
 
 END = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"
 ANSWERS = {
@@ -123,6 +123,26 @@ def test_what_is_no_answer_is_refused_in_words_that_quote_none_of_it(
     assert all(why in told[path] and "hush" not in told[path] for path, (_, why) in refused.items())
     with Snapshot.open(tmp_path / "site") as snapshot:
         assert list(snapshot.captures()) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    ["Content-Length: 0\r\nContent-Length: 0\r\n", "Content-Length: x\r\n", "Transfer-Encoding: y\r\n"],
+)
+def test_a_request_that_is_refused_is_a_failure(
+    origin: tuple[int, list[bytes]], fields: str, tmp_path: Path
+) -> None:
+    """It was counted as left by its client."""
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        ask = f"POST http://x.test/ HTTP/1.1\r\nHost: x.test\r\n{fields}\r\n"
+        assert talk(recorder.port, ask.encode()).startswith(b"HTTP/1.1 400 ")
+        assert until(lambda: recorder.stats.under_way == 0)
+        assert [url for url, _ in recorder.failures] == ["http://x.test/"]
+        assert recorder.stats.aborted == 0
+    assert origin[1] == []
 
 
 def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:

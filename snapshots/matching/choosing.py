@@ -19,7 +19,7 @@ from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, other_value
 from snapshots.request import Request
-from snapshots.states.conditions import FAILS, FITS, UNSURE, fits, read, short
+from snapshots.states.conditions import FAILS, FITS, ONCE, UNSURE, fits, read, short
 from snapshots.states.slots import CREDENTIALS, choices_of
 
 
@@ -174,7 +174,7 @@ def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
     if len(captures) < 2 or len({c.cookies for c in captures}) < 2:
         return captures
     orders = [read(c.state).sequence for c in captures]
-    if all(order is not None and order.since != "*" for order in orders):
+    if all(order is not None and order.since not in ("*", ONCE) for order in orders):
         return captures  # their order was the same whatever the cookies
     choices = choices_of(now.request.headers)
     mine = short(*sorted(f"{n}={v}" for n, v in choices.items())) if choices else ""
@@ -183,7 +183,8 @@ def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of answers that change by themselves the next, and when there is none any more, the last."""
-    if len(captures) < 2 or not any(read(c.state).sequence for c in captures):
+    orders = [order for c in captures if (order := read(c.state).sequence) is not None]
+    if not orders or (len(captures) < 2 and orders[0].since != ONCE):
         return captures
     found: list[tuple[int, Capture]] = []
     for capture in captures:

@@ -375,7 +375,7 @@ class Matcher:
             cookies |= read(capture.state).sets
         known = [e for e in effects if e is not None and e.slot == slot]
         if known:
-            prior = WEAK if all(e.weak for e in known) else STRONG
+            prior = READ if all(e.own for e in known) else WEAK if all(e.weak for e in known) else STRONG
         elif any(c.status < 400 for c in alike):
             prior = READ  # recorded with other values, and shown to change nothing
         if prior != READ or cookies:

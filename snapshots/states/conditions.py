@@ -14,6 +14,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     !N        its answer sets cookie N
     @         the order in which the `S=V` were written counts; they are listed oldest first
     #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything)
+    #K.0/.    the answer to key K, which was never asked twice and may then have said something else
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
     any       the same in every state;    never   it can't be told in which state this was recorded
@@ -25,6 +26,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     >S=V  writes V to S   >S~V  likewise, presumed from one occurrence only   >S+V  adds V to what S holds
     >S-V  writes V to S; what it does where S holds V already was not seen
     >S!   forgets all slots of the site      a leading w (>wS~V) says that it may not matter
+    >oS~V likewise, and to nothing but answers that name S
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from urllib.parse import quote, unquote
 
 UNSET = "-"
 ANY, NEVER, LITERAL, DURING = "any", "never", "literal", "?"
+ONCE = "."  # of a sequence: nothing begins it anew
 KEYED, BEGINS = "k", "n"
 BROUGHT, UNBROUGHT = "b", "u"
 
@@ -49,13 +52,14 @@ def short(*texts: str) -> str:
 class Held(NamedTuple):
     """What a slot holds. `strong`: it surely matters; `doubtful`: that only the last value counts is presumed.
 
-    `history` is a hash of all values that were written to it, in order.
+    `history` is a hash of all values that were written to it, in order; `own`: it matters only to those that name it.
     """
 
     value: str
     strong: bool = True
     doubtful: bool = False
     history: str = UNSET
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,10 @@ class Effect:
     op: str
     value: str = ""
     weak: bool = False
+    own: bool = False
 
     def __str__(self) -> str:
-        return f">{'w' if self.weak else ''}{self.slot}{self.op}{self.value}"
+        return f">{'o' if self.own else 'w' if self.weak else ''}{self.slot}{self.op}{self.value}"
 
 
 class Sequence(NamedTuple):
@@ -183,9 +188,9 @@ def read(text: str) -> Conditions:
         elif item.startswith("$"):
             issued.add(unquote(item[1:]))
         elif item.startswith(">"):
-            weak = item[1:2] == "w"
+            weak = item[1:2] in ("w", "o")
             rest = item[2 if weak else 1 :]
-            effect = Effect(rest[:8], rest[8:9], rest[9:], weak)
+            effect = Effect(rest[:8], rest[8:9], rest[9:], weak, item[1:2] == "o")
         elif kind == "=":
             held.append((item[:8], item[9:]))
         elif kind == "/":
@@ -252,7 +257,7 @@ class SiteState:
             doubtful = doubted or effect.op == "~" or again
             # of what is weak only the value is compared
             value = f"?{effect.value}" if doubted and effect.weak else effect.value
-            self.held[slot] = Held(value, not effect.weak, doubtful, history)
+            self.held[slot] = Held(value, not effect.weak, doubtful, history, effect.own)
 
     def _begin_anew(self, slot: str) -> None:
         for key, sequence in list(self.counts.items()):
@@ -326,7 +331,7 @@ def fits(conditions: Conditions, state: SiteState | None, cookies: dict[str, str
         if (found.value if found else UNSET) not in values:
             result = UNSURE
     for slot, found in held.items():
-        if slot not in conditions.named:
+        if slot not in conditions.named and not found.own:
             if found.strong:
                 return FAILS
             result = UNSURE

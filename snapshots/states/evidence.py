@@ -25,7 +25,7 @@ from snapshots.states.operations import refused
 from snapshots.states.plain import PLAIN_URL, clients_of
 from snapshots.states.plain import static as is_static
 from snapshots.states.senders import sender_of
-from snapshots.states.slots import SAFE_METHODS, is_telling, sets_session, slot_of, touch_of
+from snapshots.states.slots import ACKNOWLEDGEMENT, SAFE_METHODS, is_telling, sets_session, slot_of, touch_of
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
@@ -236,6 +236,7 @@ class Evidence:
         item.value = told[:8]
         item.shown = _shown_by(request.url, response)
         item.plain = 300 <= response.status < 400 or (response.status == 204 and not response.body)
+        item.brief = len(response.body) < ACKNOWLEDGEMENT
 
     def _label(self) -> None:
         groups: dict[str, list[Item]] = defaultdict(list)

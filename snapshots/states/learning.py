@@ -46,6 +46,7 @@ class Item:
     value: str = ""
     static: bool = False
     plain: bool = False  # a bare redirect or an empty answer: nothing of the state shows in it
+    brief: bool = False  # an answer that may say no more than what came of a change
     before: int = 0  # how many changes of its line were over when it began
     late: int = 0  # how many when none that began before its end was under way any more
     during: frozenset[str] = frozenset()  # slots being written while it was under way

@@ -14,7 +14,7 @@ from itertools import combinations
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.identity.sites import site_of
 from snapshots.states.coarsening import Coarsener, free_slots
-from snapshots.states.conditions import UNSET, Conditions, Effect, Sequence, short, write
+from snapshots.states.conditions import ONCE, UNSET, Conditions, Effect, Sequence, short, write
 from snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
 from snapshots.states.learning import EACH, Item, Learner, State, clean
 from snapshots.states.parting import Parting
@@ -175,6 +175,8 @@ class _Site:
                 mostly.setdefault(slot, values)
             kept = [(n, v) for name, n, v in item.sender.hashes if name not in decided]
             came = {n for n, v in kept if (n, v) in self.evidence.carried.get(item.capture.session, ())}
+            if sequence is None and item.slot in self.suspicion.once:
+                sequence = Sequence(short(key), 0, ONCE)
             during = not clean(item, self.model)
             named = {s for s, _ in held} | set(one_of)
             relevant = during and any(s in self.model.modes and s not in dropped for s in item.during)
@@ -268,7 +270,8 @@ class _Site:
             return None
         mode = self.model.modes.get(slot)
         if mode is None:
-            return Effect(slot, "~", item.value, weak=True) if slot in self.suspicion.slots else None
+            own = slot in self.suspicion.own
+            return Effect(slot, "~", item.value, True, own) if own or slot in self.suspicion.slots else None
         if slot in self.model.forgets:
             return Effect(slot, "!")
         if mode == APPEND or (mode == EACH and item.touch.op == APPEND):

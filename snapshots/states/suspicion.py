@@ -1,4 +1,9 @@
-"""Slots that may matter, though nothing in a recording proves it: what was written there makes an answer unsure, no more."""
+"""Slots that may matter, though nothing in a recording proves it: what was written there makes an answer unsure, no more.
+
+One that is cleared changes no other answers. It may still change those to itself (a basket that says how much is in it),
+unless one of these was seen to stay the same when it was asked for again: so an answer is unsure when it is asked for again,
+and a short one, which may say no more than that, after others.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +24,34 @@ class Suspicion:
         self.recording = recording
         weak = {slot for slot, prior in recording.priors.items() if prior == WEAK and slot not in proven}
         self.slots = weak - _cleared(recording)
-        self._states = recording.states(Model(dict.fromkeys(self.slots, SET)))
+        self.once = weak - self.slots - _repeated(recording)  # cleared, but for answers to themselves
+        # those of them with short answers
+        self.own = self.once - {item.slot for item in recording.items if not item.brief}
+        self._states = recording.states(Model(dict.fromkeys(self.slots | self.own, SET)))
 
     def around(self, item: Item) -> dict[str, frozenset[str]]:
         """What the slots held before an exchange: of one that was being written just then, either."""
-        found = {slot: {value} for slot, value in self._states[item.line][item.before]}
+        held = dict(self._states[item.line][item.before])
+        found = {slot: {value} for slot, value in held.items() if slot in self.slots or slot == item.slot}
+        if item.slot in self.own:
+            found.setdefault(item.slot, {UNSET})
         if not self.slots.isdisjoint(item.during):
             for event in self.recording.events[item.line][item.before : item.late]:
                 if event.begin < item.end and event is not item and event.slot in self.slots:
                     found.setdefault(event.slot, {UNSET}).add(event.value)
         return {slot: frozenset(values) for slot, values in found.items()}
+
+
+def _repeated(recording: Recording) -> set[str]:
+    """The slots where a request that was made again was answered as before: none that counts how often it was."""
+    found: set[str] = set()
+    for items in recording.groups.values():
+        seen: dict[str, set[str]] = defaultdict(set)
+        for item in items:
+            if item.slot and item.label in seen[item.line]:
+                found.add(item.slot)
+            seen[item.line].add(item.label)
+    return found
 
 
 def _cleared(recording: Recording) -> set[str]:

@@ -27,7 +27,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One finding about a task. `check`: gold-missing, gold-computable, leak, date, relative-date, certificate, cookie."""
+    """One finding about a task. `check`: gold-missing, gold-computable, gold-unread, leak, date, relative-date, certificate, cookie."""
 
     task_id: str
     check: str
@@ -125,7 +125,11 @@ def audit(
     that the same call gives the same findings. `prompts`: task -> the text really sent, where it isn't the question.
     """
     findings: list[AuditFinding] = []
-    index = None if texts is None else TextIndex((text.address, text.markdown) for text in texts)
+    pairs = [(text.address, text.markdown) for text in texts or ()]
+    index = TextIndex(pairs) if pairs else None
+    if texts is not None and not pairs:
+        message = "no text of the snapshot is frozen, so no gold cell was looked for: seal it first"
+        findings.append(AuditFinding("", "gold-unread", "warning", message))
     context = Context(rubrics=rubrics or {})
     for task in tasks:
         rows = gold_rows(task, context)
@@ -153,25 +157,24 @@ def _latest(cookies: Iterable[CookieDate]) -> dict[tuple[str, str], date]:
 
 
 def gold_rows(task: Task, context: Context | None = None) -> list[tuple[str, ...]]:
-    """The right cells of a task: the reference table's rows, or one row of one cell."""
+    """The right cells of a task: the reference table's rows, or one row of one cell for each accepted answer."""
     if task.scorer == "table" and isinstance(task.reference, str):
         table = parse_reference(task.reference, rubric_of(task, context or Context()))
         return list(table.rows) if table else []
     reference = task.reference
     if isinstance(reference, Mapping):
         reference = reference.get("answer")
-    if isinstance(reference, list):
-        reference = reference[0] if reference else None
-    return (
-        [(str(reference),)]
-        if isinstance(reference, str | int | float) and not isinstance(reference, bool)
-        else []
-    )
+    accepted = reference if isinstance(reference, list) else [reference]
+    return [
+        (str(one),) for one in accepted if isinstance(one, str | int | float) and not isinstance(one, bool)
+    ]
 
 
 def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterator[AuditFinding]:
     if task.scorer not in ("table", "exact", "judge", "browsecomp"):
         return
+    if task.scorer != "table":  # one of the accepted answers is enough
+        rows = [] if any(index.find(cell) for row in rows for cell in row) else rows[:1]
     for number, row in enumerate(rows, 1):
         for column, cell in enumerate(row, 1):
             if not normalise_text(cell) or index.find(cell):

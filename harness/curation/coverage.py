@@ -8,6 +8,23 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from harness.task import Task
+from proxy.pages.quality import examine
+from snapshots.capture import Capture
+from snapshots.http import charsets
+from snapshots.texts import html_text
+from snapshots.texts.text import unpacked
+
+_PAGES = ("text/html", "application/xhtml+xml")
+# What a page without its scripts says of itself: one that is loading or empty may be filled by them.
+_WALLS = {
+    "captcha": "a CAPTCHA",
+    "consent": "a consent wall",
+    "forbidden": "a refusal",
+    "too-many": "a refusal",
+    "login": "a login",
+    "missing": "a missing page",
+    "error": "an error",
+}
 
 Kind = Literal["url", "pdf", "view", "search"]
 Query = str | Mapping[str, Any]
@@ -180,7 +197,8 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
         notes.append("several answers were recorded and the evidence does not decide")
     if fragment:
         notes.append("no view of this fragment; the page itself is recorded")
-    if capture.status < 400 and (kind == "pdf" or capture.mime in ("text/html", "application/xhtml+xml")):
+    notes += _wall(store, capture, found.url if found.url != page else "")
+    if capture.status < 400 and (kind == "pdf" or capture.mime in _PAGES):
         text = store.frozen_of(capture)
         if text is None:
             notes.append("no frozen text (is the snapshot sealed?)")
@@ -189,3 +207,16 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
             if not text.markdown.strip():
                 notes.append("its text is empty")
     return Need("", kind, url, str(found.verdict), tuple(notes))
+
+
+def _wall(store: Any, capture: Capture, ended: str) -> list[str]:
+    """What an answer is where it is no page that was asked for: a login, a CAPTCHA, a consent wall, a soft 404."""
+    if capture.mime not in _PAGES or capture.status >= 400:
+        return []
+    response = store.snapshot.read(capture)
+    html = charsets.decode(unpacked(response)[0], response.header("content-type")).text
+    tree = html_text.parse(html)
+    found = examine(capture.status, html_text.markdown(tree) if tree is not None else "", html)
+    if found is None or found.kind not in _WALLS:
+        return []
+    return [f"{f'leads to {ended}, ' if ended else ''}looks like {_WALLS[found.kind]}: {found.reason}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -190,8 +190,21 @@ def test_cookies() -> None:
     ]
 
 
+def test_one_of_several_accepted_answers_is_enough_and_any_of_them_leaks() -> None:
+    task = Task("t", "Who keeps the light?", ["Ann Oake", "A. Oake"], "exact")
+    assert checks(task, "The light is kept by A. Oake.") == []
+    assert checks(task, "The light is kept.") == ["gold-missing"]
+    assert checks(replace(task, question="Who is A. Oake?"), "Ann Oake") == ["leak"]
+
+
+def test_without_frozen_texts_no_gold_is_called_missing() -> None:
+    (finding,) = audit([table()], [], today=TODAY, rubrics={"b": RUBRIC})
+    assert (finding.check, finding.level) == ("gold-unread", "warning")
+    assert "seal it first" in finding.message
+
+
 def test_gold_of_other_sets() -> None:
     assert gold_rows(Task("t", "?", {"answer": "x"}, "sgi-deep-research")) == [("x",)]
-    assert gold_rows(Task("t", "?", ["x", "y"], "exact")) == [("x",)]
+    assert gold_rows(Task("t", "?", ["x", 2], "exact")) == [("x",), ("2",)]
     assert gold_rows(Task("t", "?", None, "page")) == []
     assert gold_rows(table("NONE"), Context(rubrics={"b": RUBRIC})) == []

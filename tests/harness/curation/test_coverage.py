@@ -26,6 +26,8 @@ from snapshots.writer import Writer
 BODY = "<html><head><title>Lakes</title></head><body><article><h1>Lakes</h1><p>{}</p></article></body></html>"
 LONG = "Alpha is a deep lake in the north, and people have measured it many times over the years. " * 5
 
+LOGIN = '<form action="/login">Name <input name="n"> Password <input type="password" name="p"></form>'
+
 
 def page(url: str, text: str = LONG, status: int = 200, location: str | None = None) -> Exchange:
     body = BODY.format(text).encode()
@@ -46,6 +48,9 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
             page("https://a.test/astray", status=302, location="https://gone.test/"),
             page("https://a.test/loop", status=302, location="/loop"),
             page("https://a.test/404", "Nothing here, whatever you may have been told about it.", 404),
+            page("https://a.test/members", status=302, location="/login?next=/members"),
+            page("https://a.test/login?next=/members", LOGIN),
+            page("https://a.test/soft", "Page not found."),
             page("https://a.test/short", "Please enable JavaScript."),
         ):
             writer.exchange(exchange)
@@ -92,6 +97,13 @@ def test_what_is_there_and_what_is_missing(snapshot: Snapshot) -> None:
         ("https://a.test/astray", False, "redirects to https://gone.test/, which is not recorded"),
         ("https://a.test/loop", False, "redirects without end"),
         ("https://a.test/404", True, "recorded with status 404"),
+        ("https://a.test/members", True, "leads to https://a.test/login?next=/members, looks like a login"),
+        (
+            "https://a.test/login?next=/members",
+            True,
+            "looks like a login: is a form that asks for a password",
+        ),
+        ("https://a.test/soft", True, "looks like a missing page"),
         ("https://a.test/#tab=2", True, "no view of this fragment"),
     ],
 )

@@ -381,7 +381,7 @@ class Matcher:
         if prior != READ or cookies:
             told = mask(request)  # the ledger shows it: no secret may be tried against it
             change = Change(slot, short(told.url, request_key(told).canonical), prior == STRONG)
-            session.missed(site, change if prior != READ else None, cookies)
+            session.missed(site, change if prior != READ else None, cookies, request)
 
 
 def _borne(session: Session | None, site: str) -> int:

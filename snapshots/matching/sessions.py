@@ -62,13 +62,25 @@ class Session:
     `version` grows with every change of what is known of a server's state.
     """
 
-    __slots__ = ("brought", "followed", "given", "name", "pages", "secrets", "served", "sites", "version")
+    __slots__ = (
+        "brought",
+        "followed",
+        "given",
+        "lost",
+        "name",
+        "pages",
+        "secrets",
+        "served",
+        "sites",
+        "version",
+    )
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
         self.version = 0
         self.given: set[str] = set()  # sites that gave it a cookie to be known by
         self.brought: set[str] = set()  # sites to which it came with one
+        self.lost: set[str] = set()  # sites that may have given it one with an answer that was not recorded
         self.sites: dict[str, SiteState] = {}
         self.followed: dict[str, Followed] = {}
         # the same as of the last page: what it brings in comes in any order
@@ -105,8 +117,8 @@ class Session:
         return self.followed.get(site) or Followed(self.name, -1, "")
 
     def known(self, site: str) -> bool:
-        """Whether a site has known it by a cookie."""
-        return site in self.given or site in self.brought
+        """Whether a site has known it by a cookie, and surely doesn't where it comes without."""
+        return (site in self.given or site in self.brought) and site not in self.lost
 
     def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
@@ -117,17 +129,25 @@ class Session:
 
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""
-        if site in self.given and not has_session(request.headers):
+        if self.known(site) and site in self.given and not has_session(request.headers):
             del self.sites[site]
             self.version += 1
 
-    def missed(self, site: str, change: Change | None, cookies: frozenset[str] = frozenset()) -> None:
+    def missed(
+        self,
+        site: str,
+        change: Change | None,
+        cookies: frozenset[str] = frozenset(),
+        request: Request | None = None,
+    ) -> None:
         """A request was not in the snapshot that may have changed what the site answers from now on.
 
         `cookies` are those that its answer would have set.
         """
         state = self._site(site)
         state.unknown |= cookies
+        if change is not None and request is not None and not has_session(request.headers):
+            self.lost.add(site)
         if change is not None:
             state.lose(change.slot, Held(f"!{change.value}", change.strong))
         self.version += 1

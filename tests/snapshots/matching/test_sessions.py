@@ -90,3 +90,27 @@ def test_a_question_that_was_not_recorded_changes_nothing_where_others_like_it_d
     assert replay.ask(post(f"{A}/other", '{"q": "b"}', "application/json")) == "miss"
     replay.ask(LIST)
     assert replay.last.ambiguous, "what nobody ever asked may have changed something"
+
+
+def test_a_client_that_may_have_been_met_by_an_answer_that_nobody_recorded_is_no_stranger() -> None:
+    """A login without a cookie: the server would have given it one."""
+    sid = "0123456789abcdef0123456789abcdef"
+
+    def enter(who: str, **more: str) -> Request:
+        return post(f"{A}/login", f"user={who}", **more)
+
+    gone = Response(200, "OK", (("Set-Cookie", "sid=; Max-Age=0"),), b"bye")
+    over = matcher(
+        (LIST, html("nobody's", 200, ("Set-Cookie", f"sid={sid}"))),
+        (enter("ann", cookie=f"sid={sid}"), redirect("/list")),
+        (get(f"{A}/list", cookie=f"sid={sid}"), html("Ann's")),
+        (post(f"{A}/logout", cookie=f"sid={sid}"), gone),
+    )
+    replay = Replay(over)
+    assert replay.ask(LIST) == "nobody's"
+    assert replay.ask(LIST) == "nobody's", "it threw its cookie away"
+    assert replay.ask(enter("bob", cookie=f"sid={sid}")) == "miss"
+    assert replay.ask(get(f"{A}/list", cookie=f"sid={sid}")) == "miss"
+    assert replay.ask(LIST) == "nobody's", "and again"
+    assert replay.ask(enter("bob")) == "miss"
+    assert replay.ask(LIST) == "miss", "it may be Bob by now"

@@ -14,6 +14,8 @@ from snapshots.errors import DamagedInput
 from snapshots.machine.places import Place, chunks
 from snapshots.request import Request
 
+_CLOSING = b"\r\n\r\n"
+
 
 class Archives:
     """The WARC and ARC files of a snapshot by name. Safe for concurrent reads."""
@@ -126,7 +128,10 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
     The last come when the record has been read to its end, so that damage shows before all seems to be there.
     Raises DamagedInput, also when there are fewer.
     """
-    left = size if size >= 0 else 1 << 62
+    if size < 0:
+        yield from _unended(pieces)
+        return
+    left = size
     for piece in pieces:
         if len(piece) >= left:
             for _ in pieces:
@@ -140,8 +145,20 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
         proof.feed(piece)
         if piece:
             yield piece
-    if size >= 0 and left:
+    if left:
         raise DamagedInput(f"{name}: the record at offset {offset} ends {left} bytes early")
+
+
+def _unended(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """All but the two line breaks that close a record."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        if len(held) > len(_CLOSING):
+            yield held[: -len(_CLOSING)]
+            held = held[-len(_CLOSING) :]
+    if held := held.removesuffix(_CLOSING):
+        yield held
 
 
 class _Pieces(io.RawIOBase):

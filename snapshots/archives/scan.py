@@ -320,7 +320,8 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
     fits = not rest or warc.starts_record(rest) or b"WARC/".startswith(rest[:5])  # or the start of a cut one
     mark = b"\nhttp" if "arc" in fields else b"\nWARC/"
     if declared < 0 or stop > place.size or not fits:
-        following = _next_plain(place, at + start, mark)
+        # where no length is told the next one may begin at once
+        following = _next_plain(place, at + start - (declared < 0), mark)
         if declared >= 0 and following >= place.size and stop > place.size:
             return Damage(at, place.size, "the record is cut short", truncated=True)
         if declared < 0 or stop > following:

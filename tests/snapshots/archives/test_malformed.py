@@ -87,6 +87,31 @@ def test_wrong_content_length(tmp_path: Path, gz: bool, wrong: int) -> None:
         assert found == read_by_warcio(data) or not gz  # warcio loses the record after it in a plain file
 
 
+def without_length(whole: bytes) -> bytes:
+    head, _, block = whole.partition(b"\r\n\r\n")
+    return head[: head.rindex(b"\r\nContent-Length")] + b"\r\n\r\n" + block
+
+
+@pytest.mark.parametrize("gz", [True, False])
+@pytest.mark.parametrize("page", [PAGE, PAGE * 5000])
+def test_missing_content_length(tmp_path: Path, gz: bool, page: bytes) -> None:
+    records = [without_length(record(http(page))), other()]
+    data = packed(*records) if gz else b"".join(records)
+    with opened(tmp_path, data, "x.warc.gz" if gz else "x.warc") as snapshot:
+        found = {capture.url: capture for capture in snapshot.captures()}
+        capture = found["http://example.test/"]
+        assert snapshot.read(capture).body == page
+        assert snapshot.open_body(capture).read() == page  # without what closes the record
+        assert snapshot.read(found[NEXT]).body == b"the next page"
+        assert any("Content-Length is missing" in note for note in snapshot.notes)
+
+
+def test_a_record_without_length_or_block_is_no_page_made_of_the_next_one(tmp_path: Path) -> None:
+    data = without_length(record(b"", end=b"")) + other()
+    with opened(tmp_path, data, "x.warc") as snapshot:
+        assert bodies(snapshot) == {"http://example.test/": b"", NEXT: b"the next page"}
+
+
 @pytest.mark.parametrize("gz", [True, False])
 @pytest.mark.parametrize("end", [b"", b"\r\n", b"\n\n", b"\r\n\r\n\r\n\r\n"])
 def test_missing_and_extra_blank_lines(tmp_path: Path, gz: bool, end: bytes) -> None:

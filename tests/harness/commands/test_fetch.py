@@ -8,6 +8,7 @@ import pytest
 
 from harness.cli import main
 from snapshots.view import View
+from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import exchange
@@ -40,6 +41,31 @@ def test_a_page_has_its_text_before_it_is_sealed(
 ) -> None:
     code, out = call(capsys, "fetch", site, address)
     assert (code, "The text of the page." in out) == (0, True)
+
+
+def test_the_text_is_that_of_what_a_new_client_gets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page behind a login has its text under its address; without the login it leads to the form, and so does the tool."""
+    members, form = "http://site.example/members", "http://site.example/login"
+    with Writer.open(tmp_path / "site") as writer:
+        writer.exchange(exchange(members, b"", status=302, headers=(("Location", "/login"),), begin=0, end=1))
+        writer.exchange(exchange(form, b"<p>Who are you, and what is your password?</p>", begin=2, end=3))
+        writer.exchange(
+            exchange(
+                form, b"", method="POST", sent=b"user=ann", status=302,
+                headers=(("Location", "/members"), ("Set-Cookie", "session=1")), begin=4, end=5,
+            )
+        )  # fmt: skip
+        writer.exchange(
+            exchange(
+                members, b"<p>Ann and Bo are the members.</p>",
+                request_headers=(("Cookie", "session=1"),), begin=6, end=7,
+            )
+        )  # fmt: skip
+    seal(tmp_path / "site", tmp_path / "site.wacz")
+    code, out = call(capsys, "fetch", tmp_path / "site.wacz", members)
+    assert (code, "Who are you" in out, "Ann and Bo" in out) == (0, True, False)
 
 
 def test_an_address_of_no_view_is_told_as_one(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,9 +61,10 @@ def never_whole(response: http.Response) -> bool:
 
 
 def client_left(flow: http.HTTPFlow, reason: str) -> bool:
-    """Whether it was the client that broke off. mitmproxy words HTTP/2 resets alike for both sides."""
+    """Whether it was the client that broke off."""
     if reason.startswith(REFUSED) or " from client, refusing " in reason:  # we did
         return False
     if not flow.client_conn.state & ConnectionState.CAN_READ:
         return not listens(flow.client_conn)
-    return reason.startswith("Client disconnected") or "by client (CANCEL)" in reason
+    # an origin's reset has other words (proxy.recording.mended_h2)
+    return reason.startswith(("Client disconnected", "stream reset by client"))

@@ -156,15 +156,27 @@ def _event(original: Wrapped) -> Wrapped:
                     raise Refused(
                         f"its body has {abs(left)} bytes {'less' if left > 0 else 'more'} than it says"
                     )
-            elif isinstance(event, h2.events.StreamReset) and event.error_code == _REFUSED:
-                yield from _untaken(self, event.stream_id, "the origin refused the request")
+            elif isinstance(event, h2.events.StreamReset):
+                if event.error_code == _REFUSED:
+                    yield from _untaken(self, event.stream_id, "the origin refused the request")
+                raise Refused(f"the origin reset its stream ({_named(event.error_code)})")
         except Refused as why:
             yield from _give_up(self, event.stream_id, str(why))
             return (yield from _gone(self))
         done = yield from original(self, event)
+        if isinstance(event, h2.events.StreamEnded):
+            # what comes now (that no more of the request need be sent, RFC 9113, 8.1) takes nothing of the answer back
+            self.streams.pop(event.stream_id, None)
         return done or (yield from _gone(self))
 
     return handle_h2_event
+
+
+def _named(code: int) -> str:
+    try:
+        return str(h2.errors.ErrorCodes(code).name)
+    except ValueError:
+        return str(code)
 
 
 def _expect(self: Any, event: h2.events.ResponseReceived) -> None:
@@ -191,8 +203,9 @@ def _give_up(self: Any, stream: int, why: str) -> Commands[None]:
 
 def _untaken(self: Any, stream: int, why: str) -> Commands[None]:
     """A request that the origin has not looked at may be sent again, whatever it is (RFC 9113, 8.7)."""
-    if self.streams.pop(stream, None) is _http2.StreamState.HEADERS_RECEIVED:
+    if self.streams.get(stream) is _http2.StreamState.HEADERS_RECEIVED:
         return
+    self.streams.pop(stream, None)
     self.our_stream_id.pop(self.their_stream_id[stream], None)  # the next time it is another one
     error = _broken(stream, why, _broken.code)
     error.stillweb_unheard = error.stillweb_untaken = True  # type: ignore[attr-defined]

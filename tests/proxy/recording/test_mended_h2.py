@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import h2.connection
+import h2.events
 import httpx
 import pytest
 from hpack import Decoder, Encoder
@@ -78,13 +80,13 @@ class Stream:
     def go_away(self, last: int) -> None:
         self.say(GoAwayFrame(0, last_stream_id=last).serialize())
 
-    def refuse(self) -> None:
-        self.say(RstStreamFrame(self.number, REFUSED_STREAM).serialize())
+    def reset(self, code: int) -> None:
+        self.say(RstStreamFrame(self.number, code).serialize())
 
 
 @dataclass
 class Origin:
-    """Hands each whole request to `answer(connection's number, stream)`."""
+    """Hands each whole request to `answer(connection's number, stream)`; one for /early before its body."""
 
     answer: Callable[[int, Stream], None]
     context: ssl.SSLContext
@@ -129,7 +131,8 @@ class Origin:
                     asked[frame.stream_id] = Stream(
                         secure.sendall, encoder, frame.stream_id, fields[":method"], fields[":path"]
                     )
-                if "END_STREAM" in frame.flags:
+                early = isinstance(frame, HeadersFrame) and fields[":path"] == "/early"
+                if early or ("END_STREAM" in frame.flags and frame.stream_id in asked):
                     stream = asked.pop(frame.stream_id)
                     self.got.append((number, stream.method, stream.path))
                     self.answer(number, stream)
@@ -222,7 +225,7 @@ def test_a_request_that_was_refused_unseen_is_sent_again(recording: Recording, t
     def answer(_: int, stream: Stream) -> None:
         seen.append(stream.path)
         if seen.count("/order") == 1:
-            stream.refuse()
+            stream.reset(REFUSED_STREAM)
         else:
             stream.head()
             stream.body(b"taken")
@@ -261,3 +264,79 @@ def test_a_broken_answer_breaks_no_other(recording: Recording, tmp_path: Path) -
         assert {number for number, _, _ in origin.got} == {0}  # one connection for all
     assert told == {path: why for path, (_, _, why) in BROKEN.items()}
     assert bodies(tmp_path / "site") == {"page": b"whole"}
+
+
+@pytest.mark.parametrize(("code", "name"), [(8, "CANCEL"), (REFUSED_STREAM, "REFUSED_STREAM"), (99, "99")])
+def test_an_answer_that_its_origin_takes_back_is_a_failure(
+    recording: Recording, code: int, name: str, tmp_path: Path
+) -> None:
+    """CANCEL was taken for the client's, and told nobody."""
+
+    def answer(_: int, stream: Stream) -> None:
+        stream.head()
+        stream.body(b"half of", end=False)
+        stream.reset(code)
+
+    with recording(answer) as (recorder, _), browsing(recorder) as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            client.get("https://x.test/page")
+        assert recorder.failures == [("https://x.test/page", f"the origin reset its stream ({name})")]
+        assert recorder.stats.aborted == 0
+    assert bodies(tmp_path / "site") == {}
+
+
+def test_an_answer_stays_whole_whose_origin_wants_no_more_of_the_request(
+    recording: Recording, tmp_path: Path
+) -> None:
+    seen, said = threading.Event(), threading.Event()
+
+    def answer(_: int, stream: Stream) -> None:
+        stream.head()
+        stream.body(stream.path.encode())
+        if stream.path == "/early":
+
+            def go_on() -> None:  # in a packet of its own
+                assert seen.wait(HANG)
+                stream.reset(0)
+                said.set()
+
+            threading.Thread(target=go_on).start()
+
+    def ask(wire: h2.connection.H2Connection, number: int, method: str, path: str) -> None:
+        fields = {":method": method, ":scheme": "https", ":authority": "x.test", ":path": path}
+        wire.send_headers(number, list(fields.items()), end_stream=method == "GET")
+
+    with recording(answer) as (recorder, _):
+        context = ssl.create_default_context(cafile=recorder.ca_path)
+        context.set_alpn_protocols(["h2"])
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as connection:
+            connection.sendall(b"CONNECT x.test:443 HTTP/1.1\r\n\r\n")
+            while not connection.recv(1 << 16).endswith(b"\r\n\r\n"):
+                pass
+            with context.wrap_socket(connection, server_hostname="x.test") as secure:
+                wire = h2.connection.H2Connection()
+                wire.initiate_connection()
+                ask(wire, 1, "POST", "/early")
+                wire.send_data(1, b"some")
+                got: dict[int, bytes] = {1: b"", 3: b""}
+                ended: list[int] = []
+                while len(ended) < 2:
+                    secure.sendall(wire.data_to_send())
+                    for event in wire.receive_data(secure.recv(1 << 16)):
+                        assert not isinstance(event, (h2.events.StreamReset, h2.events.ConnectionTerminated))
+                        if isinstance(event, h2.events.DataReceived):
+                            got[event.stream_id] += event.data
+                        if isinstance(event, h2.events.StreamEnded):
+                            ended.append(event.stream_id)
+                            if event.stream_id == 3:
+                                wire.send_data(1, b", and the rest", end_stream=True)
+                    if got[1] == b"/early" and not seen.is_set():
+                        seen.set()
+                        assert said.wait(HANG)
+                        ask(wire, 3, "GET", "/next")
+        assert got == {1: b"/early", 3: b"/next"}
+        recorder.wait_quiet(seconds=0)
+        assert recorder.failures == []
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        (early,) = [c for c in snapshot.captures() if c.method == "POST"]
+        assert snapshot.read_request(early).body == b"some, and the rest"

@@ -184,7 +184,7 @@ class Answerer:
         if decoded:
             if hot.plain is None:
                 try:
-                    hot.plain = encodings.decode(body, stored.header("content-encoding"))
+                    hot.plain = encodings.decode(body, responses.coding(stored))
                 except encodings.EncodingProblem:
                     hot.plain = body  # damaged at the origin already: as it came
                 self.kept.grow(hot, len(hot.plain))
@@ -213,7 +213,7 @@ class Answerer:
         size: int | None = found
         decoded = responses.must_decode(stored, request)
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
-        encoding = stored.header("content-encoding") if decoded else None
+        encoding = responses.coding(stored) if decoded else None
         if decoded:
             unpacked = stored_pieces(self.snapshot, capture, encoding)
             try:

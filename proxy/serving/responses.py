@@ -73,9 +73,14 @@ def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
 
 
+def coding(stored: Response) -> str | None:
+    """The content encoding of a body, all its lines together; None where there is none."""
+    return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
+
+
 def must_decode(stored: Response, request: Request) -> bool:
     """Whether the client can't read the stored content encoding (and we can)."""
-    names = encodings.codings(stored.header("content-encoding"))
+    names = encodings.codings(coding(stored))
     if not names or not encodings.KNOWN.issuperset(names):
         return False
     accepted = ", ".join(v for n, v in request.headers if n.lower() == "accept-encoding")

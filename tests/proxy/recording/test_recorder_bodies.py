@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 
 from snapshots.writer import Writer
 from tests.proxy.lab import PACKED, Lab, by_path, client
+from tests.proxy.origin import Answer, Origin
 from tests.proxy.recordings import metadata, raw_bytes, recorded
 from tests.support.waiting import HANG, STARTS, until
 
@@ -38,6 +40,27 @@ def test_packed_bodies_stay_bit_for_bit(lab: Lab, tmp_path: Path, coding: str, h
     (only,) = recorded(tmp_path / "s")
     assert delivered == only.body == PACKED[coding]
     assert only.header("Content-Encoding") == coding
+
+
+def test_codings_in_several_lines_are_all_undone(lab: Lab, tmp_path: Path) -> None:
+    """Who read just the first of them found no secret in what that left packed, nor words."""
+    packed = gzip.compress(gzip.compress(TOKEN.encode(), mtime=0), mtime=0)
+    twice = Answer(
+        headers=[("Content-Encoding", "gzip"), ("X", "1"), ("Content-Encoding", "gzip")], body=packed
+    )
+    with Origin(lambda _: twice) as origin, Writer.open(tmp_path / "s") as writer:
+        place = {"twice.example": ("127.0.0.1", origin.port)}
+        with lab.recorder(writer, resolve=place) as recorder, client(recorder) as c:
+            response = c.get("http://twice.example/")
+            assert response.headers.get_list("content-encoding") == ["gzip", "gzip"]
+            assert response.text == TOKEN
+    (only,) = recorded(tmp_path / "s")
+    assert [name for name, _ in only.headers if name.lower() in ("content-encoding", "x")] == [
+        "Content-Encoding",
+        "X",
+    ]
+    assert only.header("Content-Encoding") == "gzip, gzip"
+    assert TOKEN.encode() not in gzip.decompress(gzip.decompress(only.body))
 
 
 def test_headers_stay_as_they_were(lab: Lab, tmp_path: Path) -> None:

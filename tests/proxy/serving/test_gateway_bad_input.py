@@ -109,6 +109,21 @@ def test_a_large_body_that_is_not_what_its_encoding_says_comes_as_it_came(
         assert [e["verdict"] for e in g.ledger.entries()] == ["exact"]
 
 
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_codings_in_several_lines_are_all_undone(size: int, tmp_path: Path, authority: Authority) -> None:
+    body = BIG[:size]
+    packed = gzip.compress(gzip.compress(body, mtime=0), mtime=0)
+    site = Site(tmp_path / "snap")
+    gzipped = ("Content-Encoding", "gzip")
+    site.add("http://twice.example/", packed, headers=(gzipped, HTML, gzipped))
+    plain = {"Accept-Encoding": "identity"}
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as gateway, client(gateway) as c:
+        for headers in (plain, {}):
+            answer = c.get("http://twice.example/", headers=headers)
+            assert answer.content == body
+            assert ("content-encoding" in answer.headers) == (headers is not plain)
+
+
 def test_a_url_that_none_can_parse_is_a_miss_with_its_ledger_line(gateway: Gateway) -> None:
     seen = len(gateway.ledger.misses())
     assert raw(gateway, b"GET http://[zz/ HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 504 ")

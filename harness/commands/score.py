@@ -8,18 +8,45 @@ import click
 
 from harness.commands.show import show_summary
 from harness.console import say
+from snapshots.words import counted
+
+MOST = 10  # attempts that are named
 
 
 @click.command("score")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--write", is_flag=True, help="Put scores that came out differently in place of the old ones.")
+@click.option("--tasks", "source", help="Score by this set: other references, scorers or options. Needs -o.")
+@click.option(
+    "--rubrics", type=click.Path(exists=True, path_type=Path), help="Score by these side-cars. Needs -o."
+)
+@click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Of SGI-Bench. Needs -o.")
+@click.option("--fold-case/--no-fold-case", default=None, help="Of table cells. Needs -o.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="The run, scored otherwise, as one of its own."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def command(run: Path, write: bool, as_json: bool) -> int:
+def command(
+    run: Path,
+    write: bool,
+    source: str | None,
+    rubrics: Path | None,
+    mode: str | None,
+    fold_case: bool | None,
+    out: Path | None,
+    as_json: bool,
+) -> int:
     """Compute every score of RUN anew, from its traces alone, and say where it is not the one they hold.
 
     \b
-    stillweb score run1              exit code 1 if a score came out differently
+    stillweb score run1                                    exit code 1 if a score came out differently
+    stillweb score run1 --tasks corrected.jsonl -o run1b   the same attempts by other references, scorers, options
     """
+    otherwise = (source, rubrics, mode, fold_case) != (None, None, None, None)
+    if otherwise != (out is not None) or (out is not None and write):
+        raise click.UsageError("-o goes with --tasks, --rubrics, --mode or --fold-case, and not with --write")
+    if out is not None:
+        return _otherwise(run, out, source, rubrics, mode, fold_case, as_json)
     from harness.results.certificate import check_traces, write_certificate
     from harness.results.kept_certificate import differing, kept_hash, short
     from harness.results.left_out import failed_attempts
@@ -40,3 +67,35 @@ def command(run: Path, write: bool, as_json: bool) -> int:
     if failed := failed_attempts(summary):
         say(failed)
     return 1 if different else 0
+
+
+def _otherwise(
+    run: Path,
+    out: Path,
+    source: str | None,
+    rubrics: Path | None,
+    mode: str | None,
+    fold_case: bool | None,
+    as_json: bool,
+) -> int:
+    from harness.datasets import load_tasks
+    from harness.results.certificate import write_certificate
+    from harness.results.scoring_otherwise import score_otherwise
+    from harness.rubric import load_rubrics
+
+    tasks = load_tasks(source) if source is not None else None
+    for problem in tasks.problems if tasks is not None else ():
+        say(f"left out: {problem}")
+    different = score_otherwise(
+        run,
+        out,
+        tasks=tasks,
+        rubrics=load_rubrics(rubrics) if rubrics is not None else None,
+        mode=mode,  # type: ignore[arg-type]  # click has checked the choice
+        fold_case=fold_case,
+    )
+    summary = show_summary(out, write_certificate(out), as_json)
+    of = counted(summary.owed, "attempt")
+    named = f": {', '.join(different[:MOST])}{', …' if len(different) > MOST else ''}" if different else ""
+    say(f"{len(different)} of {of} have another score than in {run}{named}")
+    return 0

@@ -1,0 +1,129 @@
+"""A run scored by other references, scorers, options and side-cars: the same attempts, as a run of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.results.certificate import certify, write_certificate
+from harness.results.scoring_otherwise import score_otherwise
+from harness.results.summary import score_run
+from harness.rubric import compile_rubrics
+from harness.runs.display import SilentDisplay
+from harness.runs.run_files import RunFiles, Settings
+from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
+from harness.trace import read_trace
+from snapshots.errors import StillwebError, UsageError
+from tests.harness.commands.calling import call
+from tests.support.runs import RUBRIC, SHELF, bird_task, make_run, write_script
+
+NAMES = ["right", "wrong", "silent", "babble"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
+    made = make_run(tmp_path_factory.mktemp("run"), NAMES)
+    write_certificate(made.path)
+    return made
+
+
+def scores(path: Path) -> dict[str, tuple[str, object]]:
+    found = {}
+    for task, _, trace in RunFiles(path).attempts():
+        assert trace is not None
+        score = trace.last("score")
+        assert score is not None
+        found[task.id] = (score["status"], score["metrics"].get("item_f1", score["metrics"].get("exact")))
+    return found
+
+
+def test_other_references_are_scored_as_if_they_had_been_there(files: RunFiles, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in files.traces.iterdir()}
+    tasks = [replace(task, reference="7|3900\n9|3800") for task in files.tasks()]
+    different = score_otherwise(files.path, tmp_path / "again", tasks=tasks)
+    assert different == ["right.1", "wrong.1"]
+    assert scores(tmp_path / "again") == {
+        "right": ("scored", 0.75),
+        "wrong": ("scored", 1.0),
+        "silent": ("zero", 0.0),
+        "babble": ("unparsable", None),
+    }
+    wrong = read_trace(RunFiles(tmp_path / "again").trace_path("right", 1)).last("answer")
+    assert wrong is not None
+    assert [cell["reference"] for row in wrong["rows"] for cell in row if not cell["right"]] == ["3800"]
+    assert score_run(tmp_path / "again") == []
+    write_certificate(tmp_path / "again")
+    assert certify(tmp_path / "again", times=1).differences == ()
+    assert {path.name: path.read_bytes() for path in files.traces.iterdir()} == before
+
+
+def test_another_scorer_with_options_reads_the_same_answers(tmp_path: Path) -> None:
+    script = {"agent": "script", "default": {"answer": "1,004"}}
+    settings = Settings(agent=write_script(tmp_path, script), contracts=(SHELF,))
+    made = start_run(tmp_path / "run", settings, [Task("t", "How many?", 1000, "exact")])
+    run_attempts(made.path, display=SilentDisplay())
+    for tolerance, value in (("3", 0.0), ("4", 1.0)):
+        task = Task("t", "How many?", 1000, "exact", options={"numeric": True, "tolerance": tolerance})
+        out = tmp_path / tolerance
+        assert score_otherwise(made.path, out, tasks=[task, Task("other", "?", "x")]) == ["t.1"][: int(value)]
+        assert scores(out) == {"t": ("scored", value)}
+
+
+def test_what_was_asked_stays(files: RunFiles, tmp_path: Path) -> None:
+    tasks = files.tasks()
+    out = tmp_path / "again"
+    with pytest.raises(UsageError, match="'babble' is not among those given"):
+        score_otherwise(files.path, out, tasks=tasks[:-1])
+    with pytest.raises(UsageError, match="'right' has another question now"):
+        score_otherwise(files.path, out, tasks=[replace(task, question="What?") for task in tasks])
+    assert list(tmp_path.iterdir()) == []
+    (out / "kept").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is not empty"):
+        score_otherwise(files.path, out, tasks=tasks)
+
+
+def test_a_judge_that_was_never_asked_is_not_made_up(files: RunFiles, tmp_path: Path) -> None:
+    tasks = [replace(task, scorer="judge", options={"model": "m"}) for task in files.tasks()]
+    with pytest.raises(StillwebError, match="something that this trace does not hold"):
+        score_otherwise(files.path, tmp_path / "again", tasks=tasks)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_run_is_not_scored(tmp_path: Path) -> None:
+    made = make_run(tmp_path, ["right", "wrong"])
+    made.trace_path("wrong", 1).unlink()
+    with pytest.raises(UsageError, match=r"wrong\.1 is unfinished"):
+        score_otherwise(made.path, tmp_path / "again", fold_case=True)
+
+
+def test_side_cars_of_ones_own_are_named_again(tmp_path: Path) -> None:
+    task = replace(bird_task("right"), options={}, meta={"columns": RUBRIC["columns"]})
+    compiled = {name: rubric.to_json() for name, rubric in compile_rubrics([task]).items()}
+    own = {name: rubric | {"ordered": not rubric.get("ordered")} for name, rubric in compiled.items()}
+    settings = Settings(agent=write_script(tmp_path), contracts=(SHELF,))
+    made = start_run(tmp_path / "run", settings, [task], rubrics=own)
+    run_attempts(made.path, display=SilentDisplay())
+    changed = [replace(task, reference="7|3900")]
+    with pytest.raises(UsageError, match="say with --rubrics which to take"):
+        score_otherwise(made.path, tmp_path / "again", tasks=changed)
+    score_otherwise(made.path, tmp_path / "again", tasks=changed, rubrics=own)
+    assert scores(tmp_path / "again")["right"][0] == "scored"
+    score_otherwise(made.path, tmp_path / "folded", fold_case=True)
+    assert scores(tmp_path / "folded") == scores(made.path)
+
+
+def test_the_command_says_what_changed(
+    files: RunFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks, out = tmp_path / "tasks.jsonl", tmp_path / "again"
+    lines = [replace(task, reference="7|3900\n9|3800").to_json() for task in files.tasks()]
+    tasks.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, said = call(capsys, "score", files.path, "--tasks", tasks, "-o", out)
+    assert (code, "certificate " in said) == (0, True)
+    assert call(capsys, "score", out)[0] == 0
+    for words in (["--tasks", tasks], ["-o", out], ["--tasks", tasks, "-o", out, "--write"]):
+        assert call(capsys, "score", files.path, *words)[0] == 2

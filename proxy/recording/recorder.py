@@ -24,6 +24,7 @@ from proxy.recording.addon import RecordingAddon
 from proxy.recording.archiving import Archivist, Writes
 from proxy.recording.backlog import backlogs
 from proxy.recording.breaking import BreakingAddon
+from proxy.recording.early import early_ends
 from proxy.recording.endings import endings
 from proxy.recording.half_closed import half_closed
 from proxy.recording.held import held
@@ -305,6 +306,7 @@ class Recorder(Proxied):
                 held(),
                 backlogs(self._directory),
                 endings(),
+                early_ends(),
                 half_closed(),
                 mended(heard),
                 mended_h2(heard),

@@ -23,7 +23,7 @@ from proxy.recording.recorder import Recorder
 from proxy.wire.certificates import Authority
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, until
 
 STATUS = (b":status", b"200")
 REFUSED_STREAM = 7
@@ -328,14 +328,14 @@ def test_an_answer_stays_whole_whose_origin_wants_no_more_of_the_request(
                             got[event.stream_id] += event.data
                         if isinstance(event, h2.events.StreamEnded):
                             ended.append(event.stream_id)
-                            if event.stream_id == 3:
-                                wire.send_data(1, b", and the rest", end_stream=True)
                     if got[1] == b"/early" and not seen.is_set():
                         seen.set()
                         assert said.wait(HANG)
                         ask(wire, 3, "GET", "/next")
+                wire.send_data(1, b", and the rest", end_stream=True)
+                secure.sendall(wire.data_to_send())
+                assert until(lambda: recorder.stats.captures == 2)
         assert got == {1: b"/early", 3: b"/next"}
-        recorder.wait_quiet(seconds=0)
         assert recorder.failures == []
     with Snapshot.open(tmp_path / "site") as snapshot:
         (early,) = [c for c in snapshot.captures() if c.method == "POST"]

@@ -1,4 +1,4 @@
-"""Records out of JSONL, JSON, Parquet, folders of JSON files and the hub, each with its place."""
+"""Records out of JSONL, JSON, CSV, Parquet, folders of JSON files and the hub, each with its place."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.datasets.csv_records import SUFFIXES, read_csv
 from harness.inputs.strict_json import StandsTwice, strict_json
 from harness.task import Problem
 from snapshots.errors import MissingCapability, UsageError
@@ -77,6 +78,7 @@ def parse_literal(text: str, name: str) -> Any:
 
 
 _LINES = (".jsonl", ".ndjson")
+_SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Record | Problem]:
@@ -134,6 +136,9 @@ def _file(path: Path) -> Iterator[Record | Problem]:
     if path.suffix == ".parquet":
         yield from _parquet(path)
         return
+    if path.suffix in _SHEETS:
+        yield Problem(str(path), 0, "", "a spreadsheet's own format is not read; save it as CSV (UTF-8)")
+        return
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -141,6 +146,10 @@ def _file(path: Path) -> Iterator[Record | Problem]:
         return
     if path.suffix in _LINES:
         yield from _lines(path, text)
+        return
+    if path.suffix in SUFFIXES:
+        for row in read_csv(path, text):
+            yield row if isinstance(row, Problem) else Record(row[0], str(path), row[1])
         return
     try:
         document = strict_json(text)

@@ -232,12 +232,8 @@ def unpack(raw: bytes, place: Place, offset: int) -> bytes:
     if magic[:2] == GZIP_MAGIC:
         try:
             return isal_zlib.decompress(raw, GZIP)
-        except zlib_error:
-            # padding after the member, or a record cut short: what can be had is had below
-            data = b"".join(unpack_stream([raw], place, offset))
-            if data:
-                return data
-            raise DamagedInput(f"{place.name}: damaged gzip member at offset {offset}") from None
+        except zlib_error:  # damage, or padding after the member, which is none
+            return b"".join(unpack_stream([raw], place, offset))
     if magic == ZSTD_MAGIC:
         return b"".join(unpack_stream([raw], place, offset))
     if not raw:
@@ -341,7 +337,10 @@ def first_part(unpacker: _Unpacker, piece: bytes) -> bytes:
 
 
 def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterator[bytes]:
-    """The unpacked bytes of one stored record, piece by piece; stops where the data is damaged."""
+    """The unpacked bytes of one stored record, piece by piece.
+
+    Raises DamagedInput at damage, at the latest when all has come: a check sum stands at the end.
+    """
     unpacker: _Unpacker | None = None
     first = True
     for piece in pieces:
@@ -353,10 +352,14 @@ def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterato
             continue
         try:
             yield from unpacker.feed(piece)
-        except ValueError:
-            return
+        except ValueError as error:
+            raise DamagedInput(
+                f"{place.name}: the record at offset {offset} is damaged: {error or 'it can not be unpacked'}"
+            ) from None
         if unpacker.eof:
             return
+    if unpacker is not None:
+        raise DamagedInput(f"{place.name}: the record at offset {offset} is cut short")
 
 
 def build_head(kind: str, fields: Iterable[tuple[str, str]], length: int) -> bytes:

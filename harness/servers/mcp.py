@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
+from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from harness.tools.toolset import ToolSession, Toolset
 from proxy.pages import running
 from snapshots.errors import MissingCapability, UsageError
@@ -51,8 +51,8 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
 
     async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
         tool = request.params.name
-        if (code := unknown_code(toolset, tool)) is not None:
-            raise McpError(types.ErrorData(code=code, message=f"Unknown tool: {tool}"))
+        if (code := toolset.unknown_code(tool)) is not None:
+            raise McpError(types.ErrorData(code=code, message=toolset.unknown(tool).text))
         session = server.request_context.lifespan_context
         result = await session.call(tool, request.params.arguments or {})
         contract = contract_of(toolset, tool)

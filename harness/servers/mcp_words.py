@@ -22,14 +22,6 @@ def contract_of(toolset: Toolset, tool: str) -> Contract | None:
     return next((c for c in toolset.contracts if c.name == names.get(tool)), None)
 
 
-def unknown_code(toolset: Toolset, tool: str) -> int | None:
-    """The JSON-RPC error of a tool that isn't there; None where it is, or where that is a tool's result."""
-    if toolset.tool(tool) is not None:
-        return None
-    codes: list[int] = [c.more["unknown_tool"] for c in toolset.contracts if "unknown_tool" in c.more]
-    return codes[0] if codes else None
-
-
 def identity(toolset: Toolset) -> tuple[str, str, str | None]:
     """Name, version and instructions of the server."""
     if len(toolset.contracts) == 1:

@@ -64,6 +64,14 @@ class AttemptTools:
         """See Toolset."""
         return self._toolset.tool(name)
 
+    def unknown(self, name: str) -> ToolResult:
+        """See Toolset."""
+        return self._toolset.unknown(name)
+
+    def unknown_code(self, name: str) -> int | None:
+        """See Toolset."""
+        return self._toolset.unknown_code(name)
+
     def session(self, name: str) -> AttemptTools:
         """The one session, whoever connects."""
         return self

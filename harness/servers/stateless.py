@@ -13,7 +13,7 @@ import json
 import logging
 from typing import Any
 
-from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt, unknown_code
+from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from harness.tools.toolset import ToolSession, Toolset
 from snapshots.errors import StillwebError
 
@@ -147,8 +147,8 @@ class Stateless:
         tool, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(tool, str) or not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "tools/call needs a name and an object of arguments")
-        if (code := unknown_code(self._toolset, tool)) is not None:
-            raise Refusal(code, f"Unknown tool: {tool}")
+        if (code := self._toolset.unknown_code(tool)) is not None:
+            raise Refusal(code, self._toolset.unknown(tool).text)
         result = await session.call(tool, arguments)
         contract = contract_of(self._toolset, tool)
         if result.is_error and contract is not None and contract.errors == "jsonrpc":

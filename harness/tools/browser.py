@@ -52,7 +52,7 @@ class BrowserSession(Browsing):
         async with self._lock:
             schema = next((tool["inputSchema"] for tool in contract()["tools"] if tool["name"] == name), None)
             if schema is None or name not in ACTIONS:
-                return self._error(said("unknown_tool", name=name))
+                return ToolResult([{"type": "text", "text": said("unknown_tool", name=name)}], True)
             arguments = _renamed(arguments)
             if problem := argument_error(name, arguments, schema):
                 return self._error(problem)

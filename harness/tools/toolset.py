@@ -142,6 +142,28 @@ class Toolset:
         """The tool that answers to a name."""
         return self._tools.get(name)
 
+    def instead(self) -> Tool | None:
+        """The tool that answers where there is none of a name: the older fetch server looks at no name."""
+        name = self._alone("unknown_tool").get("call")
+        return self.tool(name) if name else None
+
+    def unknown(self, name: str) -> ToolResult:
+        """What is said of a tool that isn't there: as the real server says it, where one contract is served."""
+        text = "Unknown tool: {name}"
+        if len(self.contracts) == 1:
+            text = self.contracts[0].strings.get("unknown_tool", text)
+        return said(text.format(name=name), error=True)
+
+    def unknown_code(self, name: str) -> int | None:
+        """The JSON-RPC error that this is for MCP; None where it is a tool's result, or the tool is there."""
+        code: int | None = None if self.tool(name) else self._alone("unknown_tool").get("code")
+        return code
+
+    def _alone(self, member: str) -> Mapping[str, Any]:
+        """A member of the contract where just one is served."""
+        found: Mapping[str, Any] = self.contracts[0].more.get(member, {}) if len(self.contracts) == 1 else {}
+        return found
+
     def session(self, name: str) -> ToolSession:
         """A session that shares nothing with any other: its own replay state, counters and browser."""
         return ToolSession(self, name)
@@ -213,9 +235,9 @@ class ToolSession:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Calls a tool. Whatever is wrong with name, arguments or snapshot is a result with `is_error`."""
-        tool = self.toolset.tool(name)
+        tool = self.toolset.tool(name) or self.toolset.instead()
         if tool is None:
-            return said(f"Unknown tool: {name}", error=True)
+            return self.toolset.unknown(name)
         limits = self.toolset.limits
         if limits.requests is not None and self.calls >= limits.requests:
             return breach("requests", limits.requests, self.calls + 1)

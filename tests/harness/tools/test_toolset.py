@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.tools import MAKERS, Limits, ToolResult, Toolset, contract_names
+from harness.tools.contract import said
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE
@@ -38,6 +39,38 @@ def test_an_unknown_tool_is_an_error(toolset: Toolset) -> None:
     result = asyncio.run(toolset.session("s").call("nope", {}))
     assert result.is_error
     assert result.text == "Unknown tool: nope"
+
+
+@pytest.mark.parametrize(
+    ("contract", "words", "code"),
+    [
+        ("mcp-fetch@2026.10.24", "Unknown tool: nope", -32602),
+        ("pdf-reader", "Unknown tool: nope", None),
+        ("serper", "Unknown tool", -32603),
+        ("playwright-mcp", '### Error\nTool "nope" not found', None),
+    ],
+)
+def test_an_unknown_tool_is_told_in_each_contracts_own_form(
+    snapshot: Snapshot, contract: str, words: str, code: int | None
+) -> None:
+    toolset = Toolset(snapshot, [contract])
+    assert asyncio.run(toolset.session("s").call("nope", {})) == said(words, error=True)
+    assert toolset.unknown_code("nope") == code
+    assert all(toolset.unknown_code(spec.name) is None for spec in toolset.specs)
+    several = Toolset(snapshot, ["fetch", contract] if "fetch" not in contract else ["serper", contract])
+    assert asyncio.run(several.session("s").call("nope", {})) == said("Unknown tool: nope", error=True)
+    assert several.unknown_code("nope") is None
+
+
+def test_the_older_fetch_server_looks_at_no_name(snapshot: Snapshot) -> None:
+    session = Toolset(snapshot, ["mcp-fetch@0.6.3"]).session("s")
+    assert asyncio.run(session.call("nope", {"url": BIRDS})) == asyncio.run(
+        session.call("fetch", {"url": BIRDS})
+    )
+    # the SDK checks what is listed, and only the server itself checks the rest
+    wrong = asyncio.run(session.call("nope", {}))
+    assert wrong.is_error
+    assert wrong.text.startswith("1 validation error for Fetch\nurl\n  Field required")
 
 
 def test_the_limit_of_requests_is_each_sessions_own(snapshot: Snapshot) -> None:

@@ -1,15 +1,22 @@
 """No network from this process: sockets connect to named addresses only, and names are not looked up.
 
-Every refused attempt is kept, so that code which swallows the error can't hide it. Programs started by a test are
-not held by this; give them the gateway's environment, or run the whole under `stillweb replay --isolate`.
+The interpreter's audit events tell of every connection and look-up that Python's sockets make, also those of code that
+imported a function of `socket` before, or that uses `_socket`. Every refused attempt is kept, so that code which swallows
+the error can't hide it. What libraries in C and programs do is not seen here; see `guard`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
 import socket
+import ssl
+import stat
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,20 +31,26 @@ class Blocked:
     """A context manager; while it is entered only `allowed` addresses can be connected to.
 
     `allowed`: "host:port", "host", or "loopback" for all of this machine; what a name among them is found to stand for
-    is allowed with it. Unix sockets are free.
+    is allowed with it. Unix sockets are free. A connection to another machine that was open before is not to be sent on.
     """
 
     _lock = threading.Lock()
     _active: list[Blocked] = []  # noqa: RUF012 - one for the process: sockets are
-    _real: dict[str, Callable[..., Any]] = {}  # noqa: RUF012
+    _real: dict[tuple[Any, str], Callable[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         self.allowed = {address.lower() for address in allowed}
         self._found: set[str] = set()  # what the names among them stand for
-        self.attempts: list[str] = []
+        self._attempts: list[str] = []
+        self._process = os.getpid()
+        self._of_children: Any = None  # a file, to which processes forked off write theirs
+        self.before: set[tuple[int, Any]] = set()  # connections to other machines that were open
 
     def __enter__(self) -> Self:
+        self._of_children = tempfile.TemporaryFile("a+", encoding="utf-8")
+        self.before = set(_connections(self))
         with Blocked._lock:
+            _listen_to_the_interpreter()
             if not Blocked._active:
                 _install()
             Blocked._active.append(self)
@@ -50,6 +63,18 @@ class Blocked:
             Blocked._active.remove(self)
             if not Blocked._active:
                 _restore()
+        self._attempts = self.attempts
+        self._of_children.close()
+        self._of_children = None
+
+    @property
+    def attempts(self) -> list[str]:
+        """What was refused, here and in processes forked off."""
+        if self._of_children is None:
+            return self._attempts
+        self._of_children.seek(0)
+        told: str = self._of_children.read()
+        return self._attempts + told.splitlines()
 
     def permits(self, host: str, port: int) -> bool:
         """Whether an address may be connected to."""
@@ -57,6 +82,10 @@ class Blocked:
         if (self.allowed | self._found) & {host, f"{host}:{port}"}:
             return True
         return "loopback" in self.allowed and is_loopback(host)
+
+    def permits_name(self, name: str) -> bool:
+        """Whether a name may be looked up."""
+        return name.lower() in {allowed.rpartition(":")[0] or allowed for allowed in self.allowed}
 
     def found(self, name: str, addresses: Iterable[str]) -> None:
         """A name was looked up: where it is allowed, so are the addresses that it stands for."""
@@ -67,9 +96,17 @@ class Blocked:
             elif host == name:
                 self._found |= {f"{address}:{port}" for address in addresses}
 
+    def tried(self, what: str) -> None:
+        """Keeps an attempt."""
+        if os.getpid() == self._process:
+            self._attempts.append(what)
+        else:
+            self._of_children.write(what.replace("\n", " ") + "\n")
+            self._of_children.flush()
+
     def refuse(self, what: str) -> NetworkBlocked:
         """Keeps an attempt and gives the error for it."""
-        self.attempts.append(what)
+        self.tried(what)
         return NetworkBlocked(
             f"the network is blocked in this test: {what}; go through the stillweb fixtures, or name the address "
             "in the marker: allow=('host:port',) or allow=('loopback',)"
@@ -84,18 +121,17 @@ def is_loopback(host: str) -> bool:
         return host in _LOCAL_NAMES
 
 
+def _name(host: Any) -> str:
+    return host.decode("ascii", "replace") if isinstance(host, bytes | bytearray) else str(host or "")
+
+
 def _check_address(address: Any) -> None:
     if not isinstance(address, tuple) or len(address) < 2:
         return  # unix, netlink and the like lead to no other machine
-    host, port = address[0], address[1]
-    text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
+    text, port = _name(address[0]), address[1]
     for blocked in Blocked._active:
         if not blocked.permits(text, port):
             raise blocked.refuse(f"connecting to {text}:{port}")
-
-
-def _name(host: Any) -> str:
-    return host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")
 
 
 def _check_name(host: Any) -> None:
@@ -108,27 +144,91 @@ def _check_name(host: Any) -> None:
     if text.lower() in _LOCAL_NAMES:
         return
     for blocked in Blocked._active:
-        if text.lower() not in {allowed.rpartition(":")[0] or allowed for allowed in blocked.allowed}:
+        if not blocked.permits_name(text):
             raise blocked.refuse(f"looking up {text}")
 
 
 def _check_owner(host: Any) -> None:
     """The name that belongs to an address is asked of the network, too; servers ask for their own."""
-    text = str(host or "")
+    text = _name(host)
     if is_loopback(text.lower()) or text in ("0.0.0.0", "::", socket.gethostname()):
         return
     for blocked in Blocked._active:
-        if text.lower() not in {allowed.rpartition(":")[0] or allowed for allowed in blocked.allowed}:
+        if not blocked.permits_name(text):
             raise blocked.refuse(f"looking up {text}")
 
 
-_LOOK_UPS = {  # function of the module socket -> what its first argument is checked by
-    "getaddrinfo": _check_name,
-    "gethostbyname": _check_name,
-    "gethostbyname_ex": _check_name,
-    "gethostbyaddr": _check_owner,
-    "getnameinfo": lambda address: _check_owner(address[0]),
+_as_number = (
+    threading.local()
+)  # whether this thread asks `getnameinfo` for no name, which its event does not tell
+
+
+def _check_nameinfo(address: Any) -> None:
+    if not getattr(_as_number, "asked", False):
+        _check_owner(address[0])
+
+
+_EVENTS: dict[str, Callable[..., None]] = {  # of the interpreter -> what checks its arguments
+    "socket.connect": lambda sock, address: _check_address(address),
+    "socket.sendto": lambda sock, address: _check_address(address),
+    "socket.sendmsg": lambda sock, address: (
+        _check_address(address) if address is not None else _check_old(sock)
+    ),
+    "socket.getaddrinfo": lambda host, *rest: _check_name(host),
+    "socket.gethostbyname": _check_name,
+    "socket.gethostbyaddr": _check_owner,
+    "socket.getnameinfo": _check_nameinfo,
 }
+_listening = False
+
+
+def _listen_to_the_interpreter() -> None:
+    global _listening
+    if _listening:
+        return
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        if Blocked._active and event in _EVENTS:
+            _EVENTS[event](*arguments)
+
+    sys.addaudithook(heard)  # for as long as the process lives: there is no way to take one back
+    _listening = True
+
+
+def _connections(blocked: Blocked) -> Iterator[tuple[int, Any]]:
+    """Descriptors that are connected to another machine, with the address, where the system lists them."""
+    with contextlib.suppress(OSError):
+        for entry in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                peer = _peer(int(entry))
+                if peer is not None and not is_loopback(peer[0]) and not blocked.permits(*peer[:2]):
+                    yield int(entry), peer
+
+
+def _peer(descriptor: int) -> Any:
+    """The internet address that a descriptor is connected to. OSError where it is no such socket."""
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return None
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        return sock.getpeername() if sock.family in (socket.AF_INET, socket.AF_INET6) else None
+
+
+def _check_old(sock: socket.socket) -> None:
+    """No event tells of what is sent on an open connection: a client may have kept one of an earlier test."""
+    for blocked in Blocked._active:
+        if not blocked.before:
+            continue
+        try:
+            here = (sock.fileno(), sock.getpeername())
+        except OSError:  # not connected: the caller will hear of it
+            continue
+        if here in blocked.before:
+            raise blocked.refuse(
+                "sending to {}:{}, on a connection that was open before".format(*here[1][:2])
+            )
+
+
+_SENDS = [(kind, name) for kind in (socket.socket, ssl.SSLSocket) for name in ("send", "sendall")]
 _ADDRESSES: dict[str, Callable[[Any], list[str]]] = {  # function -> the addresses in what it gives
     "getaddrinfo": lambda answer: [str(entry[4][0]) for entry in answer],
     "gethostbyname": lambda answer: [answer],
@@ -138,50 +238,44 @@ _ADDRESSES: dict[str, Callable[[Any], list[str]]] = {  # function -> the address
 
 def _install() -> None:
     real = Blocked._real
-    for name in ("connect", "connect_ex", "sendto", "sendmsg"):
-        real[name] = getattr(socket.socket, name)
-    for name in _LOOK_UPS:
-        real[name] = getattr(socket, name)
+    for owner, name in (*_SENDS, *((socket, name) for name in (*_ADDRESSES, "getnameinfo"))):
+        real[owner, name] = getattr(owner, name)
 
-    def connect(self: socket.socket, address: Any) -> Any:
-        _check_address(address)
-        return real["connect"](self, address)
+    def sending(send: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(self: socket.socket, *given: Any, **more: Any) -> Any:
+            _check_old(self)
+            return send(self, *given, **more)
 
-    def connect_ex(self: socket.socket, address: Any) -> Any:
-        _check_address(address)
-        return real["connect_ex"](self, address)
+        return checked
 
-    def sendto(self: socket.socket, data: Any, *rest: Any) -> Any:
-        _check_address(rest[-1] if rest else None)
-        return real["sendto"](self, data, *rest)
-
-    def sendmsg(self: socket.socket, buffers: Any, *rest: Any) -> Any:
-        _check_address(rest[2] if len(rest) > 2 else None)
-        return real["sendmsg"](self, buffers, *rest)
-
-    def looking(name: str, check: Callable[[Any], None]) -> Callable[..., Any]:
+    def looking(name: str) -> Callable[..., Any]:
         def look_up(host: Any, *rest: Any, **more: Any) -> Any:
-            if name != "getnameinfo" or not rest or not rest[0] & socket.NI_NUMERICHOST:
-                check(host)
-            answer = real[name](host, *rest, **more)
-            if name in _ADDRESSES:
-                for blocked in Blocked._active:
-                    blocked.found(_name(host).lower(), _ADDRESSES[name](answer))
+            answer = real[socket, name](host, *rest, **more)
+            for blocked in Blocked._active:
+                blocked.found(_name(host).lower(), _ADDRESSES[name](answer))
             return answer
 
         return look_up
 
-    for function in (connect, connect_ex, sendto, sendmsg):
-        setattr(socket.socket, function.__name__, function)
-    for name, check in _LOOK_UPS.items():
-        setattr(socket, name, looking(name, check))
+    def getnameinfo(address: Any, flags: int) -> Any:
+        _as_number.asked = bool(flags & socket.NI_NUMERICHOST)
+        try:
+            return real[socket, "getnameinfo"](address, flags)
+        finally:
+            _as_number.asked = False
+
+    for owner, name in _SENDS:
+        setattr(owner, name, sending(real[owner, name]))
+    for name in _ADDRESSES:
+        setattr(socket, name, looking(name))
+    socket.getnameinfo = getnameinfo
 
 
 def _restore() -> None:
+    for (owner, name), function in Blocked._real.items():
+        setattr(owner, name, function)
     # The class inherits these from _socket; deleting ours uncovers them, unless someone else had put theirs there.
-    for name in ("connect", "connect_ex", "sendto", "sendmsg"):
+    for name in ("send", "sendall"):
         delattr(socket.socket, name)
-        if getattr(socket.socket, name) is not Blocked._real[name]:
-            setattr(socket.socket, name, Blocked._real[name])
-    for name in _LOOK_UPS:
-        setattr(socket, name, Blocked._real[name])
+        if getattr(socket.socket, name) is not Blocked._real[socket.socket, name]:
+            setattr(socket.socket, name, Blocked._real[socket.socket, name])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.inputs.sessions import session_of
 from harness.testing.blocking import Blocked
+from harness.testing.guard import guarded
 from harness.testing.shelf import Shelf
 from snapshots.errors import UsageError
 from snapshots.matching.ladder import check_accept
@@ -50,6 +51,7 @@ class Case:
         """Blocks the network. Recording needs it, so then only what goes past the fixtures is not recorded."""
         if not self.shelf.recording:
             self._stack.enter_context(self.blocked)
+            self._stack.enter_context(guarded(self.blocked))
 
     def close(self) -> None:
         """Ends the gateway and frees the network."""

@@ -211,13 +211,17 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
     result = run(
         project,
         """
-        import socket, urllib.request, pytest
+        import socket, subprocess, sys, urllib.request, pytest
         @pytest.mark.snapshot("site")
         def test_swallows(stillweb):
             try:
                 urllib.request.urlopen("http://outside.example/")
             except OSError:
                 pass
+        @pytest.mark.snapshot("site")
+        def test_program(stillweb):
+            ask = "import urllib.request; urllib.request.urlopen('https://program.example/')"
+            assert subprocess.run([sys.executable, "-c", ask], capture_output=True).returncode == 1
         @pytest.mark.snapshot("site")
         def test_loopback(stillweb):
             with pytest.raises(ConnectionError, match="the network is blocked"):
@@ -235,11 +239,47 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
                 socket.create_connection(("127.0.0.1", 9))
         """,
     )
-    result.assert_outcomes(passed=3, failed=2)
-    result.stdout.fnmatch_lines(
-        ["*the network is blocked in this test; it tried", "*looking up outside.example*"]
-    )
+    result.assert_outcomes(passed=3, failed=3)
+    tried = "*the network is blocked in this test; it tried"
+    result.stdout.fnmatch_lines([tried, "asking for GET http://outside.example/*"])
+    result.stdout.fnmatch_lines([tried, "asking for program.example:443"])
     result.stdout.fnmatch_lines(["*connecting to 127.0.0.1:9*"])
+
+
+def test_a_test_that_skips_itself_for_what_is_missing_fails(project):
+    """Its agent says that there is no network, and it would be skipped for ever."""
+    result = run(
+        project,
+        """
+        import httpx, pytest
+        @pytest.mark.snapshot("site")
+        def test_missing(stillweb_transport):
+            with httpx.Client(transport=stillweb_transport) as client:
+                if client.get("https://nowhere.example/").status_code != 200:
+                    pytest.skip("no network")
+        @pytest.mark.snapshot("site")
+        def test_for_another_reason(stillweb_transport):
+            pytest.skip("not on this machine")
+        """,
+    )
+    result.assert_outcomes(skipped=1, failed=1)
+    result.stdout.fnmatch_lines(["*1 request is not in the snapshot*", "miss: GET https://nowhere.example/"])
+
+
+def test_a_mark_that_comes_too_late_is_an_error(project):
+    result = run(
+        project,
+        """
+        import pytest
+        @pytest.fixture
+        def late(request):
+            request.node.add_marker(pytest.mark.snapshot("site"))
+        def test_it(late):
+            pass
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*mark snapshot: it came when the test had begun*"])
 
 
 @pytest.mark.parametrize(

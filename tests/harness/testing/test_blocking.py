@@ -1,10 +1,16 @@
 """The network is blocked, whichever way a program takes, and free again after."""
 
+import _socket
+import os
 import socket
+import threading
 
 import pytest
 
+from harness.testing import blocking
 from harness.testing.blocking import Blocked, NetworkBlocked
+
+early = socket.getaddrinfo  # as `from socket import getaddrinfo` keeps it
 
 
 @pytest.mark.parametrize(
@@ -66,3 +72,73 @@ def test_an_allowed_name_lets_the_addresses_through_that_it_stands_for(allowed):
             assert blocked.attempts == []
             with pytest.raises(NetworkBlocked):
                 socket.create_connection(("127.0.0.2", port))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: _socket.socket().connect(("192.0.2.1", 80)),
+        lambda: _socket.socket.connect_ex(socket.socket(), ("192.0.2.1", 80)),
+        lambda: early("outside.example", 80),
+        lambda: _socket.gethostbyname("outside.example"),
+    ],
+)
+def test_what_is_below_the_module_socket_or_was_imported_before_is_blocked(ask):
+    with Blocked() as blocked, pytest.raises(NetworkBlocked):
+        ask()
+    assert len(blocked.attempts) == 1
+
+
+def test_what_a_process_that_was_forked_off_tries_is_kept():
+    with Blocked() as blocked:
+        child = os.fork()
+        if child == 0:
+            try:
+                socket.create_connection(("192.0.2.1", 80))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert blocked.attempts == ["connecting to 192.0.2.1:80"]
+    assert blocked.attempts == ["connecting to 192.0.2.1:80"]
+
+
+def test_a_connection_to_another_machine_that_was_open_before_is_not_sent_on(monkeypatch):
+    # this machine stands for the other one
+    monkeypatch.setattr(blocking, "is_loopback", lambda host: False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as kept, server.accept()[0] as other:
+            other.settimeout(0.05)
+            with Blocked() as blocked:
+                for send in (kept.send, kept.sendall, lambda data: kept.sendmsg([data])):
+                    with pytest.raises(NetworkBlocked, match="on a connection that was open before"):
+                        send(b"x")
+            with pytest.raises(TimeoutError):
+                other.recv(1)
+            assert len(blocked.attempts) == 3
+            with Blocked([f"127.0.0.1:{port}"]):
+                kept.sendall(b"x")
+            assert other.recv(1) == b"x"
+
+
+def test_a_connection_within_this_machine_may_go_on():
+    """A debugger's, say, or that of a test runner."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as kept,
+        Blocked() as blocked,
+    ):
+        kept.sendall(b"x")
+    assert blocked.attempts == []
+
+
+def test_threads_are_held_too():
+    def ask():
+        with pytest.raises(NetworkBlocked):
+            socket.create_connection(("192.0.2.1", 80))
+
+    with Blocked() as blocked:
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+    assert blocked.attempts == ["connecting to 192.0.2.1:80"]

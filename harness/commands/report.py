@@ -15,10 +15,10 @@ import click
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["html", "openinference", "inspect"]),
+    type=click.Choice(["html", "csv", "openinference", "inspect"]),
     default="html",
     show_default=True,
-    help="A page; OTLP/JSON spans with OpenInference's names, a line an attempt; or a log of inspect_ai.",
+    help="A page; a table with a row an attempt; OTLP/JSON spans with OpenInference's names, a line an attempt; or a log of inspect_ai.",
 )
 @click.option("--open/--no-open", "show", default=False, help="Open it in the browser.")
 def command(run: Path, out: Path | None, form: str, show: bool) -> None:
@@ -26,12 +26,17 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
 
     \b
     stillweb report run1 --open
+    stillweb report run1 --as csv                              for a spreadsheet or pandas
     stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
     """
     if form == "openinference":
         from harness.export.openinference import export_openinference
 
         path = export_openinference(run, out or run / "report.otlp.jsonl").resolve()
+    elif form == "csv":
+        from harness.export.attempts_csv import export_csv
+
+        path = export_csv(run, out or run / "report.csv").resolve()
     elif form == "inspect":
         from harness.export.inspect_log import export_inspect
 

@@ -1,0 +1,89 @@
+"""A run as CSV, an attempt a row, for a spreadsheet or pandas.
+
+Columns: task, attempt, base, scorer, status, end, then `score.NAME` for each metric, then misses, calls, models (judges'
+too), tokens, cost, question, answer, reference, problem, review, trace (its hash). What an attempt has not is empty, an
+unfinished one has its task and status alone. A reference that is no text, and `review` (reviewer: class), are JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.export.files import write
+from harness.results.summary import UNFINISHED
+from harness.runs.run_files import RunFiles
+from harness.scoring import Score
+from harness.scoring.judging import failure
+from harness.task import Task
+from harness.trace import Trace
+
+_FIRST = ("task", "attempt", "base", "scorer", "status", "end")
+_LAST = (
+    "misses",
+    "calls",
+    "models",
+    "tokens",
+    "cost",
+    "question",
+    "answer",
+    "reference",
+    "problem",
+    "review",
+    "trace",
+)
+
+
+def export_csv(run: Path, out: Path) -> Path:
+    """Writes the rows of a run, in the order of its tasks; returns the path."""
+    rows: list[dict[str, Any]] = []
+    metrics: dict[str, None] = {}
+    for task, number, trace in RunFiles(run).attempts():
+        row = _row(task, number, trace)
+        metrics.update(dict.fromkeys(row["metrics"]))
+        rows.append({**row.pop("metrics"), **row})
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*_FIRST, *metrics, *_LAST], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write(out, [text.getvalue().encode("utf-8", "backslashreplace")])
+    return out
+
+
+def _row(task: Task, number: int, trace: Trace | None) -> dict[str, Any]:
+    reference = task.reference
+    told: dict[str, Any] = {
+        "task": task.id,
+        "attempt": number,
+        "base": task.base,
+        "scorer": task.scorer,
+        "status": UNFINISHED,
+        "question": task.question,
+        "reference": reference
+        if isinstance(reference, str | None)
+        else json.dumps(reference, ensure_ascii=False),
+        "metrics": {},
+    }
+    if trace is None:
+        return told
+    score, answer = trace.last("score") or {}, trace.last("answer") or {}
+    models = trace.of("model")
+    costs: list[Any] = [event.get("cost") for event in models]
+    reviews = {event["reviewer"]: event["class"] for event in trace.of("review")}  # the last of each
+    return told | {
+        "status": score["status"],
+        "end": answer.get("end"),
+        "metrics": {f"score.{name}": value for name, value in Score.from_json(score).metrics.items()},
+        "misses": len(trace.misses),
+        "calls": len(trace.of("tool_call")),
+        "models": len(models),
+        "tokens": sum(event["usage"]["input"] + event["usage"]["output"] for event in models),
+        "cost": None if None in costs else sum(costs),
+        "answer": answer.get("text"),
+        "problem": failure(trace) or "; ".join(map(str, score["detail"].get("problems") or ())),
+        "review": json.dumps(reviews, ensure_ascii=False) if reviews else "",
+        "trace": trace.hash,
+    }

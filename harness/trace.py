@@ -127,6 +127,15 @@ class TraceWriter:
         self.events.append(event)
         return len(self.events)
 
+    def rearrange(self, events: list[Event]) -> None:
+        """Writes all but the header anew, in another order, with the numbers that they have now."""
+        with self.part.open("rb") as file:
+            header = file.readline()
+        write_whole(self.part, [header, *map(_checked_line, events)])
+        self._file.close()
+        self._file = self.part.open("ab", buffering=0)
+        self.events = events
+
     def finish(self) -> None:
         """Closes the file and gives it its name, replacing an older trace of the same attempt."""
         self._file.close()

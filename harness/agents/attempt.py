@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
-from harness.agents.retrieval import EMPTY, State, changes, state_of
+from harness.agents.lanes import Call, Lanes
+from harness.agents.order import Sent, Traced, rearranged
+from harness.agents.retrieval import Standing
 from harness.agents.threads import Behind
 from harness.task import Task
 from harness.trace import TraceWriter, canonical
@@ -129,31 +133,45 @@ class Attempt:
     on_change: Callable[[Attempt], None] | None = None
     behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
+    given_up: int = 0  # model calls under way for which it waited no longer
     over: bool = False  # what its agent left at work has no part in it any more
     lacking: Exception | None = None  # what the machine lacked; no agent that catches it may go on without
-    _state: State = field(default_factory=lambda: EMPTY)
+    _standing: Standing = field(default_factory=Standing)
     _contracts: dict[str, str] | None = None
-    _asked: list[Any] = field(default_factory=list)  # the messages that a model has been sent, and its own
+    _sent: Sent = field(default_factory=Sent)
     _under_way: int = 0  # tool calls that an agent makes at once
     _asking: int = 0  # model calls that it makes at once
+    lanes: Lanes = field(default_factory=Lanes)  # its tasks and threads
+    _traced: dict[int, Traced] = field(default_factory=dict)  # its calls, by the number of their events
 
-    async def call(self, name: str, arguments: dict[str, Any], *, call_id: str | None = None) -> ToolResult:
+    def call(
+        self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
+    ) -> Coroutine[Any, Any, ToolResult]:
         """Calls a tool and traces the call. LimitReached before a call over the limit."""
+        return self._call(name, arguments, call_id, threading.current_thread())
+
+    async def _call(
+        self, name: str, arguments: dict[str, Any], call_id: str | None, thread: threading.Thread
+    ) -> ToolResult:
         self.stop_as_before()
         if self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
             raise LimitReached("calls", self.limits.calls)
-        begin = time.perf_counter()
+        place = self.lanes.begin(thread)
         self._under_way += 1
         try:
+            await asyncio.sleep(0)  # what was begun with it is under way, too, however quick the tool
+            begin = time.perf_counter()
             with self._seen_lacking():
                 result = await self.tools.call(name, arguments)
         finally:
             self._under_way -= 1
+            self.lanes.end(place)
         seconds = time.perf_counter() - begin
         if self._contracts is None:
             self._contracts = {spec.name: spec.contract for spec in self.tools.list()}
         members = call_members(name, self._contracts.get(name), arguments, result, seconds)
-        self.tool_called(id=call_id, **members)
+        self.tool_called(id=call_id, place=place, **members)
+        self._stop_if_over()
         return result
 
     @contextmanager
@@ -172,22 +190,27 @@ class Attempt:
         with self._seen_lacking():  # a full disk
             return self.trace.write(kind, **members)
 
-    def tool_called(self, **members: Any) -> int:
-        """Writes a tool call, and the retrieval state where it changed; returns the call's number."""
+    def tool_called(self, *, place: Call | None = None, **members: Any) -> int:
+        """Writes a tool call, and the retrieval state where it changed; returns the call's number.
+
+        `place` is where it belongs among calls that overlap; one without is made as it is told.
+        """
         self._check_under_way()
+        if place is None:
+            self.lanes.end(place := self.lanes.begin(threading.current_thread()))
         n = self._write("tool_call", **members)
+        self._note(n, place)
         self.spent.calls += 1
         self.spent.misses += members["verdict"] == "miss"
-        seen = (members.get("meta") or {}).get("state")
-        url = (seen or {}).get("url") or members.get("address")
-        if url and "://" in url and members["verdict"] != "miss":
-            state = state_of(url, seen)
-            if changed := changes(self._state, state):
-                self._write("state", after=n, **state, changed=changed)
-                self._state = state
+        if changed := self._standing.after(members):
+            self._write("state", after=n, **changed)
         if self.on_change:
             self.on_change(self)
         return n
+
+    def _note(self, n: int, place: Call, **said: Any) -> None:
+        place.n = n
+        self._traced[n] = Traced(self.trace.events[n - 1], **said)
 
     def before_model(self) -> None:
         """LimitReached when no further model call is allowed; UsageError when a limit can't be kept."""
@@ -206,29 +229,60 @@ class Attempt:
             if spent.cost >= limits.money:
                 raise LimitReached("money", limits.money)
 
-    async def ask(self, body: Mapping[str, Any]) -> Any:
+    def ask(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """One model call (a Chat Completions request): taped, traced and within the limits. A harness.models.client.Reply.
 
         UsageError where the agent has no `model_options(env)`, so that the run has no model client.
         """
-        from harness.models.client import request_digest
+        return self._ask(body, threading.current_thread())
 
+    async def _ask(self, body: Mapping[str, Any], thread: threading.Thread) -> Any:
         if self.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
         self.before_model()
+        return await self.ask_model(self.models.chat, "chat", body, body.get("messages", ()), thread=thread)
+
+    async def ask_model(
+        self,
+        ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]],
+        api: str,
+        body: Mapping[str, Any],
+        messages: Sequence[Any],
+        *,
+        new: Sequence[Any] | None = None,
+        thread: threading.Thread | None = None,
+    ) -> Any:
+        """A model call by a method of the client, traced. `before_model` must have allowed it.
+
+        `messages` are those of the body, of which `new` are traced: those of a conversation that had not been sent, else
+        what the call before had not sent.
+        """
+        from harness.models.client import request_digest
+
+        place = self.lanes.begin(thread or threading.current_thread())
         self._asking += 1
+        said, digest = self._sent.copied(messages), request_digest(body)
         try:
+            await asyncio.sleep(0)  # as above: a tape answers at once
             with self._seen_lacking():
-                reply = await self.models.chat(self.session, body)
+                reply = await ask(self.session, body)
+        except asyncio.CancelledError:
+            self.given_up += not self.over
+            raise
         finally:
             self._asking -= 1
-        messages = list(body.get("messages", ()))
-        known = len(self._asked) if messages[: len(self._asked)] == self._asked else 0
-        request = {"digest": request_digest(body), "messages": len(messages), "new": messages[known:]}
-        self._asked = deepcopy([*messages, *reply.items])  # an agent may shorten its own in place
-        self.model_called(
-            purpose="agent", api="chat", model=body.get("model"), request=request, **reply.members()
+            self.lanes.end(place)
+        items = deepcopy(list(reply.items))
+        request = {
+            "digest": digest,
+            "messages": len(said),
+            "new": self._sent.new(said, items) if new is None else [*new],
+        }
+        n = self.model_called(
+            purpose="agent", api=api, model=body.get("model"), request=request, **reply.members()
         )
+        self._note(n, place, messages=said, items=items, follows=new is None)
+        self._stop_if_over()
         return reply
 
     def stop_as_before(self) -> None:
@@ -236,6 +290,27 @@ class Attempt:
         self._check_under_way()
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
             raise Stopped(self.stop)
+
+    def _stop_if_over(self) -> None:
+        """The same where calls are under way at once: nobody may make another one, and answer no more."""
+        stop = self.stop
+        if (
+            stop
+            and self._under_way + self._asking
+            and stop.steps <= self.spent.steps
+            and stop.calls <= self.spent.calls
+        ):
+            if self.models is not None:
+                self.models.stop(self.session, Stopped(stop))
+            raise Stopped(stop)
+
+    def settle(self) -> None:
+        """The agent's part is over. Where calls overlapped, its trace is put in an order that hangs on no clock."""
+        self.over = True
+        if self.models is not None:
+            self.models.end(self.session)
+        if self.lanes.overlapped:
+            self.trace.rearrange(rearranged(self.trace.events, self.lanes.root, self._traced))
 
     def model_called(self, **members: Any) -> int:
         """Writes a model call and counts what it used; returns its number."""

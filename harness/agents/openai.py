@@ -227,22 +227,18 @@ class _Talk(ABC):
 
     async def ask(self, *, free: bool = True) -> Any:
         """Asks the model and writes the trace. Unless it is `free`, it may call no tool."""
-        from harness.models.client import request_digest
-
         body = self.body()
         if (
             not free and "tools" in body
         ):  # the tools stay: some endpoints refuse their past calls without them
             body["tool_choice"] = "none"
         client = self.attempt.models
-        reply = await (client.chat if self.api == "chat" else client.respond)(self.attempt.session, body)
-        request = {
-            "digest": request_digest(body),
-            "messages": len(self.items),
-            "new": self.items[self.sent :],
-        }
-        self.attempt.model_called(
-            purpose="agent", api=self.api, model=self.agent.model, request=request, **reply.members()
+        reply = await self.attempt.ask_model(
+            client.chat if self.api == "chat" else client.respond,
+            self.api,
+            body,
+            self.items,
+            new=self.items[self.sent :],
         )
         self.items.extend(reply.items)
         self.sent = len(self.items)

@@ -107,3 +107,20 @@ def changes(before: State, after: State) -> list[dict[str, Any]]:
             if old != new:
                 found.append({"name": f"{group}.{name}", "from": old, "to": new})
     return found
+
+
+class Standing:
+    """Where an attempt stands, call by call."""
+
+    def __init__(self) -> None:
+        self._state = EMPTY
+
+    def after(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Members of the `state` event that a tool call (its members) leads to; None where it changes nothing."""
+        seen = (call.get("meta") or {}).get("state")
+        url = (seen or {}).get("url") or call.get("address")
+        if not url or "://" not in url or call["verdict"] == "miss":
+            return None
+        before, self._state = self._state, state_of(url, seen)
+        changed = changes(before, self._state)
+        return {**self._state, "changed": changed} if changed else None

@@ -116,12 +116,23 @@ class ModelClient:
     ) -> None:
         key = os.environ.get(key_variable, "")
         inner = transport or httpx.AsyncHTTPTransport(trust_env=False)
+        self._tape = tape
         self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, _is_answer)
         self._http = httpx.AsyncClient(transport=self._transport, timeout=timeout, follow_redirects=False)
         self._sdk = AsyncOpenAI(
             api_key=key or "none", base_url=base_url, http_client=self._http, max_retries=0, timeout=timeout
         )
+        # unless told, it finds this out on a thread, out of which first calls made at once come in any order
+        self._sdk._platform = "Unknown"
         self._prices = prices or {}
+
+    def stop(self, session: str, error: BaseException) -> None:
+        """Who waits for recorded answers of a session gets this error."""
+        self._tape.stop(session, error)
+
+    def end(self, session: str) -> None:
+        """A session has ended: what is still under way is kept as having had no answer, and nobody waits for it."""
+        self._tape.end(session)
 
     async def close(self) -> None:
         """Closes connections."""

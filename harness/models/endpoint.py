@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import httpx
 
 from harness.models.streams import is_last, read_stream
-from harness.models.tape import Answer, Call, ModelError, Tape, kept_headers
+from harness.models.tape import FAILED, GIVEN_UP, Answer, Call, ModelError, Tape, kept_headers
 from proxy.isolation import isolated
 from snapshots.errors import MissingCapability
 from snapshots.words import counted
@@ -90,14 +90,24 @@ class TapeTransport(httpx.AsyncBaseTransport):
             self._hide_bytes(body),
             kept_headers(list(request.headers.items())),
         )
-        answer = self._tape.find(call)
-        if answer is None:
-            answer = await self._ask(request, call)
-            # what its caller can't read is an error, and asked for again later
-            if answer.status not in _CONFIGURATION and (
-                answer.status >= 400 or self._is_answer(body, answer.body)
-            ):
-                self._tape.keep(call, answer)
+        ticket = self._tape.make(call)
+        try:
+            answer = await self._tape.answer(ticket)
+            if answer is None:
+                answer = await self._ask(request, call)
+                # what its caller can't read is an error, and asked for again later
+                if answer.status not in _CONFIGURATION and (
+                    answer.status >= 400 or self._is_answer(body, answer.body)
+                ):
+                    self._tape.keep(ticket, answer)
+        except asyncio.CancelledError:
+            self._tape.keep_unanswered(ticket, GIVEN_UP)
+            raise
+        except ModelError as error:
+            self._tape.keep_unanswered(ticket, FAILED, str(error))
+            raise
+        finally:
+            self._tape.done(ticket)
         return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
     async def _ask(self, request: httpx.Request, call: Call) -> Answer:

@@ -1,19 +1,21 @@
 """The tape: model calls kept in the snapshot's format, so that a run repeats without key or network.
 
 A call is found again by its whole request (method, URL, JSON body in any key order) within its session (task
-and attempt), the nth same request getting the nth answer. Nothing else is ever served: a call that is not on
-the tape is explained.
+and attempt), the nth same request, in the order in which they are made, getting the nth answer. Nothing else is ever
+served: a call that is not on the tape is explained. Of calls under way at once the tape holds when each was made and
+when its answer came (`begin` and `end` of its capture), and answers come again in that order (harness.models.turns).
 
 Only the last try of a call is kept, and only if it is an answer; of headers only those named in `_KEPT`;
-the key is replaced wherever it stands. Sessions are written as `name@generation`: recording a session anew
-begins a new generation, and the newest is the one that replays.
+the key is replaced wherever it stands. A call that had no answer, as its agent gave it up or the endpoint failed, is
+kept as that (UNANSWERED), so that a repetition has none either; `auto` asks it again. Sessions are written as
+`name@generation`: recording a session anew begins a new generation, and the newest is the one that replays.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,13 +25,20 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
+from harness.models.differing import difference
+from harness.models.turns import Turn, Turns
 from harness.trace import canonical
 from snapshots.errors import StillwebError, UsageError
 from snapshots.words import counted
 
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
-_SOFTWARE = "stillweb tape"
+SOFTWARE = "stillweb tape"
+UNANSWERED = (
+    "application/vnd.stillweb.unanswered+json"  # the type of what stands for an answer that never came
+)
+_MORE = 60.0  # seconds for which an answer that never came is waited for, beside three times those of the first time
+GIVEN_UP, FAILED = 499, 599  # its status: the agent waited no longer; the endpoint did not answer as one
 _KEPT = {"content-type", "accept", "openai-model", "openai-version", "openai-beta"}
 
 
@@ -83,18 +92,61 @@ def kept_headers(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in headers if name.lower() in _KEPT)
 
 
+@dataclass(slots=True, eq=False)
+class _Taped:
+    """A recorded call. `where` is its capture, and `status` that of the answer or of what stands for it."""
+
+    key: str
+    where: Any
+    turn: Turn
+    status: int
+    answered: bool
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A call under way: whether it is answered from the tape (`taped`), else the number under which it will be kept."""
+
+    call: Call
+    begin: int = 0
+    taped: _Taped | None = None
+    since: float = field(default_factory=time.monotonic)
+    open: bool = True
+
+
 @dataclass(slots=True)
 class _Session:
-    """One generation of a session: (key, capture or answer) in recorded order, and what was served."""
+    """One generation of a session: recorded calls in the order in which they were made, and what was asked of them."""
 
-    calls: list[tuple[str, Any]] = field(default_factory=list)
-    by_key: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    served: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    asked: int = 0
+    calls: list[_Taped] = field(default_factory=list)
+    by_key: dict[str, list[_Taped]] = field(default_factory=lambda: defaultdict(list))
+    asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    clock: int = 0  # the last event number
+    turns: Turns = field(default_factory=Turns)
+    under_way: set[Ticket] = field(default_factory=set)
 
-    def add(self, key: str, where: Any) -> None:
-        self.by_key[key].append(len(self.calls))
-        self.calls.append((key, where))
+    def add(self, taped: _Taped) -> None:
+        """A recorded call; one that was made again under its old number takes the other's place."""
+        self.clock = max(self.clock, taped.turn.end)
+        same = self.by_key[taped.key]
+        if same and same[-1].turn.begin == taped.turn.begin:
+            self.calls.remove(same.pop())
+        same.append(taped)
+        self.calls.append(taped)
+
+    def begin(self) -> None:
+        """All that was recorded has been added."""
+        self.turns = Turns(taped.turn for taped in self.calls)
+
+    def next(self, key: str) -> _Taped | None:
+        """The recorded call that this request is, if there is one."""
+        nth, same = self.asked[key], self.by_key.get(key, ())
+        self.asked[key] += 1
+        return same[nth] if nth < len(same) else None
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock
 
 
 class Tape:
@@ -102,12 +154,13 @@ class Tape:
 
     def __init__(self, path: Path | None, mode: Mode, part: Path | None = None) -> None:
         self.path, self.mode, self.part = path, mode, part
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sessions: dict[str, _Session] = {}
         self._generation: dict[str, int] = {}
         self._begun: set[str] = set()
         self._snapshot: Any = None
         self._writer: Any = None
+        self._closed = False
 
     @classmethod
     def open(cls, path: Path | None, mode: Mode, part: Path | None = None) -> Tape:
@@ -133,7 +186,7 @@ class Tape:
 
         self._snapshot = Snapshot.open(str(path))
         captures = [c for c in self._snapshot.captures() if "@" in c.session]
-        captures.sort(key=lambda c: (c.session, c.begin, c.filename, c.offset))
+        captures.sort(key=lambda c: (c.session, c.begin, c.end, c.filename, c.offset))
         for capture in captures:
             quoted, _, number = capture.session.rpartition("@")
             if not number.isdecimal():
@@ -145,31 +198,56 @@ class Tape:
             if generation == self._generation[name]:
                 request = self._snapshot.read_request(capture)
                 call = Call(name, request.method, request.url, request.body)
-                self._sessions[name].add(call.key, capture)
+                self._sessions[name].add(_taped(call.key, capture))
+        for session in self._sessions.values():
+            session.begin()
 
-    def find(self, call: Call) -> Answer | None:
-        """The recorded answer to a call, or None where the endpoint must be asked.
-
-        TapeMiss in `replay` mode, saying which message differs and at which character.
+    def make(self, call: Call) -> Ticket:
+        """A call is made; its answer is to be asked for next. TapeMiss in `replay` mode, saying which message differs and
+        at which character.
         """
         if self.mode == "none":
-            return None
+            return Ticket(call)
         with self._lock:
-            if self.mode == "record":
-                self._begin(call.session)
-                return None
-            session = self._sessions.get(call.session)
-            if session is not None:
-                session.asked += 1
-                places = session.by_key.get(call.key, [])
-                nth = session.served[call.key]
-                if nth < len(places):
-                    session.served[call.key] += 1
-                    return self._read(session.calls[places[nth]][1])
-            if self.mode == "replay":
+            session = None if self.mode == "record" else self._sessions.get(call.session)
+            taped = session.next(call.key) if session else None
+            if taped is not None and session is not None and (taped.answered or self.mode == "replay"):
+                ticket = Ticket(call, taped=taped)
+                session.turns.made(taped.turn)
+            elif self.mode == "replay":
                 raise TapeMiss(self._explain(call, session))
-            self._begin(call.session, fresh=session is None)
+            else:
+                self._begin(call.session, fresh=session is None)
+                session = self._sessions[call.session]
+                if taped is not None:
+                    session.turns.leave_out(taped.turn)
+                ticket = Ticket(call, taped.turn.begin if taped else session.tick())
+            session.under_way.add(ticket)
+            return ticket
+
+    async def answer(self, ticket: Ticket) -> Answer | None:
+        """The recorded answer when its turn has come, or None where the endpoint must be asked.
+
+        ModelError where the endpoint failed, TapeMiss where no answer came the first time and this call is waited for.
+        """
+        taped = ticket.taped
+        if taped is None:
             return None
+        turns = self._sessions[ticket.call.session].turns
+        if taped.answered or taped.status == FAILED:
+            await turns.come(taped.turn)
+        with self._lock:
+            answer = self._read(taped.where)
+        if taped.answered:
+            return answer
+        told = json.loads(answer.body)
+        if taped.status == FAILED:
+            raise ModelError(told["error"])
+        await turns.hold(_MORE + 3 * told["seconds"])
+        raise TapeMiss(
+            f"{self.path}: model call of {ticket.call.session!r} was given up after {told['seconds']:.0f} seconds, "
+            "and is waited for now"
+        )
 
     def _begin(self, name: str, *, fresh: bool = True) -> None:
         if self.path is not None and self.path.suffix == ".wacz":  # before anything is paid
@@ -189,56 +267,83 @@ class Tape:
         old = self._sessions.get(name)
         if self.mode != "auto" or old is None:
             return
-        answers = [(where, self._read(where)) for _, where in old.calls]
-        if everything:
-            answers = []
-        elif all(answer.status < 400 for _, answer in answers):
+        if not everything and all(taped.status < 400 for taped in old.calls):
             return
         self._begun.discard(name)
         self._begin(name)
-        for where, answer in answers:
-            if answer.status < 400:
-                request = self._snapshot.read_request(where)
-                self.keep(Call(name, request.method, request.url, request.body, request.headers), answer)
-        self._sessions[name].served.clear()
+        session = self._sessions[name]
+        for taped in old.calls:
+            if taped.status < 400 and not everything:
+                request = self._snapshot.read_request(taped.where)
+                call = Call(name, request.method, request.url, request.body, request.headers)
+                self._write(call, self._read(taped.where), taped.turn.begin, taped.turn.end)
+                turn = Turn(taped.turn.begin, taped.turn.end, due=True)
+                session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
+        session.begin()
 
-    def keep(self, call: Call, answer: Answer) -> None:
-        """Writes a call and its answer; on disk when this returns."""
-        if self.mode not in ("record", "auto"):
-            return
+    def keep(self, ticket: Ticket, answer: Answer) -> None:
+        """Writes a call and its answer; on disk when this returns. What comes when its session has ended is not kept."""
+        with self._lock:
+            if ticket.open and not self._closed and self.mode in ("record", "auto"):
+                ticket.open = False
+                end = self._sessions[ticket.call.session].tick()
+                self._write(ticket.call, answer, ticket.begin, end)
+
+    def keep_unanswered(self, ticket: Ticket, status: int, error: str = "") -> None:
+        """Writes that a call had no answer: GIVEN_UP, or FAILED with the words of the error."""
+        if ticket.taped is None:
+            told = {"seconds": round(time.monotonic() - ticket.since, 3), "error": error}
+            self.keep(ticket, Answer(status, (("content-type", UNANSWERED),), json.dumps(told).encode()))
+
+    def done(self, ticket: Ticket) -> None:
+        """Nobody waits for the answer any longer."""
+        with self._lock:
+            ticket.open = False
+            if session := self._sessions.get(ticket.call.session):
+                session.under_way.discard(ticket)
+
+    def end(self, name: str) -> None:
+        """A session has ended: what is still under way had no answer."""
+        with self._lock:
+            session = self._sessions.get(name)
+            for ticket in sorted(session.under_way, key=lambda ticket: ticket.begin) if session else ():
+                self.keep_unanswered(ticket, GIVEN_UP)
+        self.stop(name, None)
+
+    def stop(self, name: str, error: BaseException | None) -> None:
+        """Who waits for recorded answers of a session gets this error, or is cancelled."""
+        if session := self._sessions.get(name):
+            session.turns.stop(error)
+
+    def _write(self, call: Call, answer: Answer, begin: int, end: int) -> None:
         from snapshots.capture import Exchange
         from snapshots.request import Request
 
-        with self._lock:
-            writer = self._open_writer()
-            session = self._sessions[call.session]
-            name = f"{quote(call.session, safe='/')}@{self._generation[call.session]}"
-            exchange = Exchange(
-                Request(call.method, call.url, call.headers, call.body),
+        name = f"{quote(call.session, safe='/')}@{self._generation[call.session]}"
+        request = Request(call.method, call.url, call.headers, call.body)
+        self._open_writer().exchange(
+            Exchange(
+                request,
                 answer.status,
                 "",
                 answer.headers,
                 answer.body,
                 datetime.now(UTC),
                 session=name,
-                begin=writer.event(name),
-                end=writer.event(name),
+                begin=begin,
+                end=end,
             )
-            writer.exchange(exchange)
-            session.add(call.key, answer)
-            session.served[call.key] += 1
+        )
 
     def _open_writer(self) -> Any:
         if self._writer is None:
             from snapshots.writer import Writer
 
             assert self.path is not None
-            self._writer = Writer.open(self.part or self.path, software=_SOFTWARE, keep_text=False)
+            self._writer = Writer.open(self.part or self.path, software=SOFTWARE, keep_text=False)
         return self._writer
 
     def _read(self, where: Any) -> Answer:
-        if isinstance(where, Answer):
-            return where
         response = self._snapshot.read(where)
         return Answer(response.status, response.headers, response.body)
 
@@ -251,10 +356,8 @@ class Tape:
             return f"{place}: the same request was recorded {times} and is made once more"
         now = parsed(call.body)
         best: tuple[int, int, str] | None = None
-        for number, (_, where) in enumerate(session.calls, 1):
-            request = None if isinstance(where, Answer) else self._snapshot.read_request(where)
-            if request is None:
-                continue
+        for number, taped in enumerate(session.calls, 1):
+            request = self._snapshot.read_request(taped.where)
             if request.url != call.url:
                 found = (-1, number, f"its URL is {request.url}, now {call.url}")
             else:
@@ -262,12 +365,12 @@ class Tape:
                 found = (same, number, text)
             if best is None or found[0] > best[0]:
                 best = found
-        if best is None:
-            return place
+        assert best is not None
         return f"{place}: it is nearest to call {best[1]} of {len(session.calls)}, but {best[2]}"
 
     def close(self) -> None:
         """Ends writing; what was kept is on disk already."""
+        self._closed = True
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -284,116 +387,7 @@ class Tape:
         self.close()
 
 
-def make_empty(path: Path) -> None:
-    """A tape that holds no call, so that none is answered."""
-    from snapshots.writer import Writer
-
-    Writer.open(path, software=_SOFTWARE, keep_text=False).close()
-
-
-def part_of(path: Path, name: str) -> Path:
-    """Where a worker of that name records what belongs to the tape at `path`."""
-    return path.with_name(f"{path.name}.parts") / name
-
-
-def gather(path: Path) -> int:
-    """Takes the parts of a tape into it, and away; returns how many. A killed worker's part counts too; one that is still
-    being written is left for the next time.
-    """
-    folder = part_of(path, "x").parent
-    parts = sorted(folder.iterdir()) if folder.exists() else []
-    if not parts:
-        return 0
-    from snapshots.capture import Exchange
-    from snapshots.snapshot import Snapshot
-    from snapshots.writer import Writer
-
-    taken = 0
-    with Writer.open(path, software=_SOFTWARE, keep_text=False) as writer, Snapshot.open(str(path)) as tape:
-        there = _by_session(tape)  # a gathering that was killed has taken some already
-        for part in parts:
-            try:
-                held = Writer.open(part, software=_SOFTWARE, keep_text=False)  # nobody else writes it now
-            except UsageError:
-                continue
-            with held, Snapshot.open(str(part)) as snapshot:
-                for name, captures in sorted(_by_session(snapshot).items()):
-                    done = [_content(c) for c in there.get(name, ())]
-                    same = done == [_content(c) for c in captures[: len(done)]]
-                    for capture in captures[len(done) if same else 0 :]:
-                        request, response = snapshot.read_request(capture), snapshot.read(capture)
-                        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-                        begin, end = writer.event(name), writer.event(name)
-                        writer.exchange(
-                            Exchange(
-                                request,
-                                response.status,
-                                "",
-                                response.headers,
-                                response.body,
-                                moment,
-                                name,
-                                begin,
-                                end,
-                            )
-                        )
-            shutil.rmtree(part)
-            taken += 1
-    if taken == len(parts):
-        folder.rmdir()
-    return taken
-
-
-def _by_session(snapshot: Any) -> dict[str, list[Any]]:
-    """The captures of each session in recorded order."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
-        found[capture.session].append(capture)
-    return found
-
-
-def _content(capture: Any) -> tuple[Any, ...]:
-    return capture.timestamp[:14], capture.url, capture.exact, capture.status, capture.digest
-
-
-def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
-    """How far two JSON values agree (characters of equal leaves before the first difference), and that difference.
-
-    The text names the member and, in a string, the character.
-    """
-    if type(taped) is not type(now):  # 0 and 0.0, too, which are not written alike
-        return 0, f"{path or 'the body'} is {_short(taped)} on the tape, now {_short(now)}"
-    if isinstance(taped, dict):
-        same = 0
-        for name in [*taped, *(n for n in now if n not in taped)]:
-            inner = f"{path}.{name}" if path else name
-            if name not in now:
-                return same, f"{inner} is {_short(taped[name])} on the tape, now it is not there"
-            if name not in taped:
-                return same, f"{inner} is not on the tape, now {_short(now[name])}"
-            if canonical(taped[name]) != canonical(now[name]):
-                more, text = difference(taped[name], now[name], inner)
-                return same + more, text
-            same += len(str(taped[name]))
-        return same, ""
-    if isinstance(taped, list):
-        same = 0
-        for i, (old, new) in enumerate(zip(taped, now, strict=False)):
-            if canonical(old) != canonical(new):
-                more, text = difference(old, new, f"{path}[{i}]")
-                return same + more, text
-            same += len(str(old))
-        return same, f"{path} has {len(taped)} entries on the tape, now {len(now)}"
-    if isinstance(taped, str):
-        at = next(
-            (i for i, (a, b) in enumerate(zip(taped, now, strict=False)) if a != b), min(len(taped), len(now))
-        )
-        begin = max(0, at - 20)
-        old, new = taped[begin : at + 30], now[begin : at + 30]
-        return at, f"{path} differs at character {at}: {old!r} on the tape, now {new!r}"
-    return 0, f"{path} is {_short(taped)} on the tape, now {_short(now)}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"
+def _taped(key: str, capture: Any) -> _Taped:
+    answered = capture.mime != UNANSWERED
+    due = answered or capture.status == FAILED
+    return _Taped(key, capture, Turn(capture.begin, capture.end, due), capture.status, answered)

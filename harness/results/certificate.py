@@ -24,15 +24,14 @@ from typing import Any
 
 from harness.agents.threads import end_process
 from harness.inputs.import_path import look_in
-from harness.models.tape import make_empty
+from harness.models.parts import make_empty
+from harness.results.difference import first_difference
 from harness.results.kept_certificate import (
     NAME,
-    differing,
     hash_of,
     other_traces,
     read_kept,
     said_otherwise,
-    short,
     told_other,
 )
 from harness.results.summary import score_run, summarise
@@ -45,7 +44,7 @@ from harness.runs.workshop import read_rubrics
 from harness.scoring.judging import Evaluator
 from harness.scoring.wording import judges_wording
 from harness.task import Task, TaskSet
-from harness.trace import Trace, digest, hashed_part, read_trace
+from harness.trace import Trace, digest, hashed_part
 from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 from snapshots.words import counted
@@ -195,22 +194,6 @@ def _keep_where_allowed(path: Path, certificate: dict[str, Any]) -> dict[str, An
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """The first event that differs between a run and its repetition. `path` leads to the member."""
-
-    attempt: str
-    event: int  # n; 0 is the header
-    kind: str
-    path: str
-    before: Any
-    after: Any
-
-    def __str__(self) -> str:
-        what = "the header" if self.event == 0 else f"event {self.event} ({self.kind})"
-        return f"{self.attempt}: {what} differs in {self.path}: {short(self.before)}, repeated {short(self.after)}"
-
-
-@dataclass(frozen=True, slots=True)
 class Certified:
     """What certify found: the hash of the run and of each repetition, the first difference of each, and what the certificate
     that lies with the run says otherwise than its traces."""
@@ -312,37 +295,6 @@ def shuffled(jobs: list[Job], seed: str) -> list[Job]:
         return sha256(f"{seed} {job.task_id} {job.attempt}".encode("utf-8", "surrogatepass")).digest()
 
     return sorted(jobs, key=place)
-
-
-def first_difference(
-    path: Path, again: Path, certificate: Mapping[str, Any], other: Mapping[str, Any]
-) -> Difference | str:
-    """The first event that differs, in task order; where no event does, the member of the certificate."""
-    one, two = RunFiles(path), RunFiles(again)
-    for task, number, trace in one.attempts():
-        repeated = two.trace_path(task.id, number)
-        name = f"{task.id}/{number}"
-        if trace is None or not repeated.exists():
-            return f"{name}: there is a trace in one run only"
-        if certificate["attempts"].get(name) != other["attempts"].get(name):
-            return _compare(name, trace, read_trace(repeated))
-    for member in certificate:
-        if member != "hash" and certificate[member] != other.get(member):
-            return f"the certificate's {member} differs: {short(certificate[member])}, repeated {short(other.get(member))}"
-    return "the hashes differ, but no member does"
-
-
-def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
-    mine = [event for event in (one.header, *one.events) if event["event"] != "review"]
-    theirs = [event for event in (two.header, *two.events) if event["event"] != "review"]
-    for before, after in zip(mine, theirs, strict=False):
-        old, new = hashed_part(before), hashed_part(after)
-        if old != new:
-            place, was, now = differing(old, new)
-            if place == "event" and after.get("error"):  # it ended before it came to that
-                now = f"{now} ({after.get('end', 'error')}: {after['error']})"
-            return Difference(name, before.get("n", 0), before["event"], place, was, now)
-    return f"{name}: {len(mine) - 1} events, repeated {len(theirs) - 1}"
 
 
 def _main(arguments: list[str]) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.models.tape import gather, part_of
+from harness.models.parts import gather, part_of
 from harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome, Work
 from harness.runs.run_files import RunFiles, trace_name
 from harness.runs.runner import run_one

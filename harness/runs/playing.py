@@ -30,7 +30,11 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
     cancelled = _cancelled()
     try:
         async with asyncio.timeout(seconds) as timer:
-            with noticed(attempt.session) as attempt.behind, ended_after(seconds):
+            with (
+                noticed(attempt.session) as attempt.behind,
+                ended_after(seconds),
+                attempt.lanes.followed(),
+            ):
                 text: Any = await shop.agent.run(attempt)
             attempt.stop_as_before()  # quicker than the first time, it may have come to an answer
     except (KeyboardInterrupt, GeneratorExit):
@@ -40,9 +44,11 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
             raise  # the run is ended, not the agent by itself
         if shop.ending():
             raise asyncio.CancelledError from error  # it made an error of that
+        attempt.settle()
         return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
     finally:
         attempt.over = True
+    attempt.settle()
     if shop.ending():
         raise asyncio.CancelledError  # it took no notice
     if attempt.lacking:
@@ -112,7 +118,11 @@ async def score_attempt(
     """Scores in a thread (judges and sandboxes block), with the final page at hand where there is one."""
     page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
     text, end, error = played
-    aside = {"threads": attempt.behind.names} if end == "seconds" and attempt.behind.names else None
+    aside: dict[str, Any] = {}
+    if end == "seconds" and attempt.behind.names:
+        aside["threads"] = attempt.behind.names
+    if attempt.given_up:
+        aside["given_up"] = attempt.given_up
     arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page, aside)
     try:
         if attempt.task.scorer in ("table", "exact"):

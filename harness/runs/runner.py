@@ -22,7 +22,7 @@ from harness.agents import identity_of
 from harness.agents.attempt import Attempt
 from harness.agents.threads import Threads
 from harness.inputs.sessions import session_of
-from harness.models.tape import gather
+from harness.models.parts import gather
 from harness.runs.display import Display, PlainDisplay
 from harness.runs.engine import Engine, Job, LocalEngine, Outcome
 from harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harness.models.tape import Tape, TapeMiss, difference, gather, part_of
+from harness.models.differing import difference
+from harness.models.parts import gather, part_of
+from harness.models.tape import Tape, TapeMiss
 from snapshots.capture import Exchange
 from snapshots.errors import UsageError
 from snapshots.snapshot import Snapshot

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from harness.agents.attempt import Stop
-from harness.models.tape import part_of
+from harness.models.parts import part_of
 from harness.results.certificate import certify
 from harness.results.summary import summarise
 from harness.runs.cluster import RayEngine, make_engine

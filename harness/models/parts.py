@@ -1,0 +1,83 @@
+"""Parts of a tape: what workers on several machines record, each for itself, and how it becomes the run's tape."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.models.tape import SOFTWARE
+from snapshots.errors import UsageError
+
+
+def make_empty(path: Path) -> None:
+    """A tape that holds no call, so that none is answered."""
+    from snapshots.writer import Writer
+
+    Writer.open(path, software=SOFTWARE, keep_text=False).close()
+
+
+def part_of(path: Path, name: str) -> Path:
+    """Where a worker of that name records what belongs to the tape at `path`."""
+    return path.with_name(f"{path.name}.parts") / name
+
+
+def gather(path: Path) -> int:
+    """Takes the parts of a tape into it, and away; returns how many. A killed worker's part counts too; one that is still
+    being written is left for the next time.
+    """
+    folder = part_of(path, "x").parent
+    parts = sorted(folder.iterdir()) if folder.exists() else []
+    if not parts:
+        return 0
+    from snapshots.capture import Exchange
+    from snapshots.snapshot import Snapshot
+    from snapshots.writer import Writer
+
+    taken = 0
+    with Writer.open(path, software=SOFTWARE, keep_text=False) as writer, Snapshot.open(str(path)) as tape:
+        there = _by_session(tape)  # a gathering that was killed has taken some already
+        for part in parts:
+            try:
+                held = Writer.open(part, software=SOFTWARE, keep_text=False)  # nobody else writes it now
+            except UsageError:
+                continue
+            with held, Snapshot.open(str(part)) as snapshot:
+                for name, captures in sorted(_by_session(snapshot).items()):
+                    done = [_content(c) for c in there.get(name, ())]
+                    same = done == [_content(c) for c in captures[: len(done)]]
+                    for capture in captures[len(done) if same else 0 :]:
+                        request, response = snapshot.read_request(capture), snapshot.read(capture)
+                        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+                        writer.exchange(
+                            Exchange(
+                                request,
+                                response.status,
+                                "",
+                                response.headers,
+                                response.body,
+                                moment,
+                                name,
+                                capture.begin,
+                                capture.end,
+                            )
+                        )
+            shutil.rmtree(part)
+            taken += 1
+    if taken == len(parts):
+        folder.rmdir()
+    return taken
+
+
+def _by_session(snapshot: Any) -> dict[str, list[Any]]:
+    """The captures of each session in recorded order."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
+        found[capture.session].append(capture)
+    return found
+
+
+def _content(capture: Any) -> tuple[Any, ...]:
+    return capture.timestamp[:14], capture.url, capture.exact, capture.status, capture.digest

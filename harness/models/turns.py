@@ -1,0 +1,136 @@
+"""Whose answer is next: recorded calls that were under way at once are answered in the order of the first time.
+
+An agent with several calls under way sees which answer comes first, and may go by it; so that is part of what was
+recorded. Of the calls that overlapped (a bunch) an answer waits until all are made that were made before it came, and
+all answers are given that came before it. Who asks otherwise than the first time would wait for ever: after PATIENCE
+seconds in which nothing moves the order is given up, and what follows shows in the trace. Calls one after the other
+are bunches of one, and none waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PATIENCE = 15.0  # seconds
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One recorded call: the session's event numbers when it was made and when its answer came, if one did (`due`)."""
+
+    begin: int
+    end: int
+    due: bool
+    made: bool = False
+    over: bool = False
+    waiter: asyncio.Future[None] | None = None
+    bunch: int = 0
+
+
+class Turns:
+    """The turns of one session."""
+
+    def __init__(self, turns: Iterable[Turn] = ()) -> None:
+        every = sorted(turns, key=lambda turn: turn.begin)
+        self._calls: list[deque[Turn]] = []  # by bunch, those still to be made first
+        until = -1
+        for turn in every:
+            if turn.begin > until:
+                self._calls.append(deque())
+            until = max(until, turn.end)
+            turn.bunch = len(self._calls) - 1
+            self._calls[-1].append(turn)
+        self._answers = deque(sorted((turn for turn in every if turn.due), key=lambda turn: turn.end))
+        self._held: set[asyncio.Future[None]] = set()
+        self._moves = 0
+        self._given_up = False
+
+    def made(self, turn: Turn) -> None:
+        """The call is made again."""
+        turn.made = True
+        self._move()
+
+    def leave_out(self, turn: Turn) -> None:
+        """The call is not answered from the tape; nobody waits for it."""
+        turn.made = turn.over = True
+        self._move()
+
+    async def come(self, turn: Turn) -> None:
+        """Returns when the answer is to be given. Raises what `stop` says."""
+        turn.waiter = waiter = asyncio.get_running_loop().create_future()
+        self._move()
+        try:
+            while not waiter.done():
+                moves = self._moves
+                await asyncio.wait([waiter], timeout=PATIENCE)
+                if not waiter.done() and moves == self._moves:
+                    self._given_up = True
+                    self._move()
+            waiter.result()
+        finally:
+            turn.over = True
+            self._move()
+
+    async def hold(self, seconds: float) -> None:
+        """Never returns before `seconds`: the call was not answered. Raises what `stop` says."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.add(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=seconds)
+            if waiter.done():
+                waiter.result()
+        finally:
+            self._held.discard(waiter)
+
+    def stop(self, error: BaseException | None) -> None:
+        """Nobody waits any longer: who does gets the error, or is cancelled where there is none."""
+        waiting = [turn.waiter for turn in self._answers if turn.waiter and not turn.over]
+        for waiter in (*waiting, *self._held):
+            _settle(waiter, error or asyncio.CancelledError())
+
+    def _move(self) -> None:
+        self._moves += 1
+        while self._answers and self._answers[0].over:
+            self._answers.popleft()
+        skipped: set[int] = set()  # bunches of which an answer that came before is not asked for
+        for turn in self._answers:
+            if not turn.made:
+                skipped.add(turn.bunch)
+            elif not turn.over:
+                awaited = turn.bunch in skipped or self._unmade(turn)
+                if turn.waiter is not None and (self._given_up or not awaited):
+                    _settle(turn.waiter)
+                if not self._given_up:
+                    return
+
+    def _unmade(self, turn: Turn) -> bool:
+        """Whether a call of its bunch is still to be made that was made before its answer came."""
+        calls = self._calls[turn.bunch]
+        while calls and calls[0].made:
+            calls.popleft()
+        return bool(calls) and calls[0].begin < turn.end
+
+
+def _settle(waiter: asyncio.Future[None], error: BaseException | None = None) -> None:
+    def settle() -> None:
+        if waiter.done():
+            return
+        if isinstance(error, asyncio.CancelledError):
+            waiter.cancel()
+        elif error is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(None)
+
+    loop = waiter.get_loop()
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        settle()
+    else:
+        loop.call_soon_threadsafe(settle)

@@ -83,7 +83,7 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     type=FiniteRange(0),
     default=1800,
     show_default=True,
-    help="Seconds of an attempt; 0 for no limit. A thread that an agent began is waited for.",
+    help="Seconds of an attempt; 0 for no limit.",
 )
 @click.option(
     "--mode",

@@ -303,10 +303,14 @@ def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, s
     mine = {outcome.task_id: outcome.rules for outcome in a if outcome.rules}
     found = {o.task_id: other_rules(mine.get(o.task_id, ()), o.rules) for o in b}
     return {
-        task_id: f"is scored by another {', '.join(names)} in the second run"
+        task_id: f"is scored by {', '.join(map(_other, names))} in the second run"
         for task_id, names in found.items()
         if names
     }
+
+
+def _other(rule: str) -> str:
+    return f"{'other' if rule.endswith('s') else 'another'} {rule}"
 
 
 def _knowing(outcomes: Iterable[Outcome], metric: str) -> set[str]:

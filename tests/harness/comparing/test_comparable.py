@@ -24,14 +24,19 @@ def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.C
     script = {"default": {"answer": "7|3900\n9|3700"}}
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    one = make_run(tmp_path / "one", ["a", "b"], script=script)
-    changed = [bird_task("a"), replace(bird_task("b"), reference="7|3900")]
+    one = make_run(tmp_path / "one", ["a", "b", "c"], script=script)
+    changed = [bird_task("a"), replace(bird_task("b"), reference="7|3900"), bird_task("c")]
+    rubric = {**changed[2].options["rubric"], "ordered": True}
+    changed[2] = replace(changed[2], options={"rubric": rubric})
     settings = Settings(agent=write_script(tmp_path / "two", script), contracts=(SHELF,), accept="exact")
     two = start_run(tmp_path / "two" / "run", settings, changed)
     run_attempts(two.path, display=SilentDisplay())
     result = compare(read_outcomes(one.path), read_outcomes(two.path))
     assert [pair.task_id for pair in result.pairs] == ["a"]
-    assert dict(result.left_out) == {"b": "is scored by another reference in the second run"}
+    assert dict(result.left_out) == {
+        "b": "is scored by another reference in the second run",
+        "c": "is scored by other options in the second run",
+    }
     code, out = call(capsys, "compare", one.path, two.path, "--fail-on", "left_out>0")
     assert code == 1
     assert "the runs stand on different tasks, accept\n" in out

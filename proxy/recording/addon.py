@@ -14,7 +14,6 @@ from mitmproxy.proxy import server_hooks
 
 from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool
 from proxy.recording.flows import (
-    authority_of,
     challenge,
     client_left,
     for_a_picture,
@@ -22,8 +21,10 @@ from proxy.recording.flows import (
     length_of,
     never_whole,
     path_of,
+    site_of,
 )
 from proxy.recording.held import hold
+from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
@@ -67,6 +68,7 @@ class RecordingAddon:
         self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: set[str] = set()
+        self._places = Places()
 
     @property
     def under_way(self) -> int:
@@ -142,13 +144,15 @@ class RecordingAddon:
             )
             return
         session = name or DEFAULT_SESSION
-        authority = authority_of(request, tunnelled=client in self._tunnels)
+        site = site_of(request, tunnelled=client in self._tunnels)
+        if (doubt := self._places.doubt(site, (request.host, request.port))) is not None:
+            self._failed(f"{site}{path_of(request)}", doubt)
         draft = Draft(
             session=session,
             begin=self._event(session),
             method=request.data.method.decode("ascii", "replace"),  # `request.method` is upper case
-            url=f"{request.scheme}://{authority}{path_of(request)}",
-            authority=authority,
+            url=f"{site}{path_of(request)}",
+            authority=site.partition("://")[2],
             started=datetime.fromtimestamp(request.timestamp_start, UTC),
             client=client,
         )

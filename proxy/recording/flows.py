@@ -6,7 +6,7 @@ from mitmproxy import http
 from mitmproxy.connection import ConnectionState
 
 from proxy.recording.half_closed import listens
-from proxy.wire.addresses import target_text
+from proxy.wire.addresses import named_by_host, target_text
 
 REFUSED = "the request was refused: "  # and why
 
@@ -20,14 +20,18 @@ def challenge() -> http.Response:
     )
 
 
-def authority_of(request: http.Request, *, tunnelled: bool = False) -> str:
-    """host[:port] as the client wrote it: of the Host field inside a tunnel, else of the request's target."""
-    named = request.host_header if tunnelled else None
+def site_of(request: http.Request, *, tunnelled: bool = False) -> str:
+    """scheme://host[:port] as the client wrote it: of the request's target, or of the Host field if that names another.
+
+    Inside a tunnel it is of the Host field, unless the target is a whole URL.
+    """
+    named = (request.authority or request.host_header) if tunnelled else None
     if named:
-        return named
+        return f"{request.scheme}://{named}"
     host = f"[{request.host}]" if ":" in request.host else request.host
     usual = {"http": 80, "https": 443}.get(request.scheme)
-    return host if request.port == usual else f"{host}:{request.port}"
+    own = f"{request.scheme}://{host}" + ("" if request.port == usual else f":{request.port}")
+    return own if tunnelled else named_by_host(own, request.headers.get("Host"))
 
 
 def path_of(request: http.Request) -> str:

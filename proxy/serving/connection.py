@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.serving import refusing
 from proxy.serving.channel import Channel
-from proxy.serving.http1 import BadRequest, Message, Parser, request_bytes
+from proxy.serving.http1 import BadRequest, Message, Parser, request_bytes, url_inside, url_outside
 from proxy.serving.replies import Line, Memo, failure
 from proxy.serving.tls import ServerTls, TlsFailed, browser
 from proxy.wire.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, is_absolute, session_name
@@ -262,13 +262,13 @@ class Connection(Channel):
             if message.method == "CONNECT":
                 raise BadRequest("a tunnel within a tunnel")
             line = self.line
-            url = self._inside(message)
+            url = url_inside(message, self.base, self._authority)
         elif message.method == "CONNECT":
             self._connect(message)
             return
         elif is_absolute(target):
             name = session_name(message.named.get("proxy-authorization"))
-            url = target.partition("#")[0]
+            url = url_outside(message)
             if host_of(url) != OWN_HOST and name is None and hub.challenge:
                 self._send(hub.ask_for_name(), message)
                 return
@@ -324,21 +324,6 @@ class Connection(Channel):
         if rest := self.parser.take():
             self._socket.feed(rest)
         return True
-
-    def _inside(self, message: Message) -> str:
-        """The URL of a request in a tunnel: its Host field, as the recorder has it."""
-        if is_absolute(message.target):
-            return message.target.partition("#")[0]
-        host = message.named.get("host")
-        if host is None:
-            if not message.http10:
-                raise BadRequest("there is no Host field")
-            host = self._authority
-        if not AUTHORITY.fullmatch(host):
-            raise BadRequest("malformed Host field")
-        path = message.target.partition("#")[0]
-        scheme = self.base.partition(":")[0]
-        return f"{scheme}://{host}{path if path.startswith('/') else '/' + path}"
 
     def _connect(self, message: Message) -> None:
         target = message.target

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.wire.addresses import target_text
+from proxy.wire.addresses import AUTHORITY, is_absolute, named_by_host, target_text
 from snapshots.request import Headers
 
 MAX_HEAD = 1 << 17
@@ -51,6 +51,29 @@ def request_bytes(message: Message) -> bytes:
     if "transfer-encoding" in message.named:
         body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def url_outside(message: Message) -> str:
+    """The URL of a request that is none in a tunnel and has a whole URL as its target, as the recorder has it."""
+    return named_by_host(message.target.partition("#")[0], message.named.get("host"))
+
+
+def url_inside(message: Message, base: str, authority: str) -> str:
+    """The URL of a request in the tunnel to `authority`, of scheme and authority `base`, as the recorder has it.
+
+    Raises BadRequest.
+    """
+    scheme, target = base.partition(":")[0], message.target.partition("#")[0]
+    if is_absolute(target):
+        return f"{scheme}:{target.partition(':')[2]}"
+    host = message.named.get("host")
+    if host is None:
+        if not message.http10:
+            raise BadRequest("there is no Host field")
+        host = authority
+    if not AUTHORITY.fullmatch(host):
+        raise BadRequest("malformed Host field")
+    return f"{scheme}://{host}{target if target.startswith('/') else '/' + target}"
 
 
 class Parser:

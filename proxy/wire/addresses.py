@@ -71,6 +71,20 @@ def is_absolute(target: str) -> bool:
     return "://" in target and not target.startswith("/")
 
 
+def named_by_host(url: str, host: str | None) -> str:
+    """The URL of a request to a proxy: that of its target, under the name in its Host field where that is another's.
+
+    A server answers by that field: what `curl -H Host:` asks of one address are pages of several sites.
+    """
+    if not host or AUTHORITY.fullmatch(host) is None or OWN_HOST in (host_of(url), host_of(f"://{host}")):
+        return url
+    if host_of(url).rstrip(".") == host_of(f"://{host}").rstrip("."):
+        return url  # with another port, or none: the target's counts
+    scheme, _, rest = url.partition("://")
+    end = min((i for i in map(rest.find, "/?\\") if i >= 0), default=len(rest))
+    return f"{scheme}://{host}{rest[end:]}"
+
+
 def host_of(url: str) -> str:
     """The host of an absolute URL, lower case, without its port."""
     rest = url.partition("://")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -58,7 +59,8 @@ def origin(handle: Handle) -> Iterator[int]:
 
 def raw(port: int, line: str, *fields: str, body: bytes = b"") -> tuple[str, dict[str, str], bytes]:
     """Sends a request as it is written; status, header fields by lower-case name, body."""
-    lines = [line + " HTTP/1.1", f"Host: {HOST}", "Connection: close", *fields]
+    host = re.match(r"\w+ http://(?:[^/?#]*@)?([^/?#]*)", line)
+    lines = [line + " HTTP/1.1", f"Host: {host[1] if host else HOST}", "Connection: close", *fields]
     if body:
         lines.append(f"Content-Length: {len(body)}")
     with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:

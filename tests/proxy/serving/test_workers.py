@@ -17,6 +17,7 @@ import pytest
 from proxy.serving import ledger, workers
 from proxy.serving.gateway import Gateway
 from proxy.serving.ledger import Ledger
+from proxy.wire.addresses import host_of
 from proxy.wire.certificates import Authority
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
@@ -116,7 +117,7 @@ def named(url: str, session: str, *, method: str = "GET", body: bytes = b"", mor
     """A request to a proxy as it goes over the wire."""
     name = base64.b64encode(f"{session}:x".encode()).decode()
     length = f"Content-Length: {len(body)}\r\n" if body else ""
-    head = f"{method} {url} HTTP/1.1\r\nHost: x.example\r\nProxy-Authorization: Basic {name}\r\n{length}{more}\r\n"
+    head = f"{method} {url} HTTP/1.1\r\nHost: {host_of(url)}\r\nProxy-Authorization: Basic {name}\r\n{length}{more}\r\n"
     return head.encode() + body
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from harness.servers.cancelling import sifted, until_taken_back
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from harness.tools.toolset import ToolSession, Toolset
 from proxy.pages import running
@@ -42,8 +43,14 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
         finally:
             await session.close()
 
+    class Sifting(Server[ToolSession, Any]):
+        """The SDK's server, which hears of no request that is taken back."""
+
+        async def run(self, read: Any, *rest: Any, **more: Any) -> None:  # type: ignore[override]
+            await sifted(super().run, read, *rest, **more)
+
     name, version, instructions = identity(toolset)
-    server: Server[ToolSession, Any] = Server(name, version, instructions, lifespan=connection)
+    server = Sifting(name, version, instructions, lifespan=connection)
     tools = [types.Tool.model_validate(tool) for tool in listed(toolset)]
 
     async def list_tools(_: types.ListToolsRequest) -> types.ServerResult:
@@ -54,7 +61,8 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
         if (code := toolset.unknown_code(tool)) is not None:
             raise McpError(types.ErrorData(code=code, message=toolset.unknown(tool).text))
         session = server.request_context.lifespan_context
-        result = await session.call(tool, request.params.arguments or {})
+        given = request.params.arguments or {}
+        result = await until_taken_back(server.request_context.request_id, lambda: session.call(tool, given))
         contract = contract_of(toolset, tool)
         if result.is_error and contract is not None and contract.errors == "jsonrpc":
             raise McpError(

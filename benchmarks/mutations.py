@@ -46,6 +46,8 @@ SLOW = (
 FIRST = [
     *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
+                                     "senders", "answers", "plain", "evidence", "evident", "remembering",
+                                     "replacing", "suspicion", "choosing_by_link",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted",
                                      "operations")),
@@ -67,7 +69,10 @@ DECIDING = {
     "snapshots/states/acceptance.py": None,
     "snapshots/states/header_fields.py": None,
     "snapshots/states/operations.py": None,
+    "snapshots/states/evidence.py": None,
+    "snapshots/states/learning.py": None,
     "snapshots/states/parting.py": None,
+    "snapshots/states/slots.py": None,
     "snapshots/states/suspicion.py": None,
     "snapshots/http/weighted.py": None,
     "snapshots/http/languages.py": None,
@@ -75,7 +80,8 @@ DECIDING = {
     "snapshots/identity/keys.py": None,
     "snapshots/states/conditions.py": {"apply", "_begin_anew", "given", "asked", "fits", "added", "lasting"},
     "snapshots/matching/sessions.py": {"answered", "_meet", "missed"},
-    "snapshots/matching/ladder.py": {"_by_rule", "_was_given", "_note_change", "_remember"},
+    "snapshots/matching/ladder.py": {"_by_rule", "_was_given", "_remember"},
+    "snapshots/matching/unrecorded.py": None,
 }
 # Conditions without which the answers stay the same: only quicker, or a text nobody parses.
 SAME = {
@@ -106,7 +112,7 @@ SAME = {
     "doubts.py other_type: if not now.request.body or now.peek is None": "shortcut: who sends no body sends none of a type",
     "ladder.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
     "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
-    "ladder.py _note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
+    "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",
     "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }

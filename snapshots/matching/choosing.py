@@ -35,7 +35,8 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
                 (sure if known == FITS else unsure).append(capture)
             continue
         conditions = read(capture.state)
-        cookies = now.cookies if conditions.cookies or conditions.not_other or conditions.carried else {}
+        told = conditions.cookies or conditions.not_other or conditions.carried or conditions.chosen
+        cookies = now.cookies if told else {}
         stranger = conditions.keyed and now.known and not now.identified
         found = fits(conditions, None if stranger else now.state, cookies)
         if found == FITS and conditions.brought not in (None, now.signed_in):

@@ -12,7 +12,7 @@ from snapshots.capture import Capture, Response
 from snapshots.errors import UsageError
 from snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
-from snapshots.identity.rules import RuleSet, joining, reduced
+from snapshots.identity.rules import RuleSet, joining
 from snapshots.identity.sites import site_of
 from snapshots.matching.changers import Changers
 from snapshots.matching.choosing import choose
@@ -21,16 +21,17 @@ from snapshots.matching.layers import layer_of
 from snapshots.matching.lookup import MISS, Lookup, Near
 from snapshots.matching.peeking import Peek
 from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
-from snapshots.matching.sessions import Change, Session
+from snapshots.matching.sessions import Session
 from snapshots.matching.situation import Situation
+from snapshots.matching.unrecorded import note_change
 from snapshots.request import Request
 from snapshots.secrets.redact import MASK, mask
 from snapshots.states.acceptance import accepts
-from snapshots.states.conditions import read, short
+from snapshots.states.conditions import read
 from snapshots.states.groups import Group, group_prefix
 from snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
 from snapshots.states.senders import SIGNED, SILENT, bearing
-from snapshots.states.slots import READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, telling_of, touch_of
+from snapshots.states.slots import telling_of
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
 HOT = 1 << 15  # decisions remembered
@@ -172,7 +173,7 @@ class Matcher:
                 why=tuple(now.why), matcher=self, session=session,
             )  # fmt: skip
             if session is not None and not missed.irrelevant:
-                self._note_change(request, session, site)
+                note_change(request, session, site, self.group(request.url), self.snapshot.prefix)
             return missed
         conditions = read(capture.state)
         lookup = Lookup(
@@ -357,31 +358,6 @@ class Matcher:
                 if not missing:
                     return True
         return False
-
-    def _note_change(self, request: Request, session: Session, site: str) -> None:
-        """A request that may change something was not recorded: what follows from it is unknown."""
-        group = self.group(request.url)
-        method = request.method
-        safe = method_of(parse(request)) in SAFE_METHODS
-        if safe and not any(">" in c.state or "!" in c.state for c in group.captures):
-            return
-        left = reduced(request, group.rules(method), group.issued(method))
-        slot = short(site, slot_of(left))
-        prior = READ if safe else touch_of(request, parse(request)).prior
-        cookies: frozenset[str] = frozenset()
-        alike = group.slots(method).get(slot, [])
-        effects = [read(c.state).effect for c in alike]
-        for capture in alike:
-            cookies |= read(capture.state).sets
-        known = [e for e in effects if e is not None and e.slot == slot]
-        if known:
-            prior = READ if all(e.own for e in known) else WEAK if all(e.weak for e in known) else STRONG
-        elif any(c.status < 400 for c in alike):
-            prior = READ  # recorded with other values, and shown to change nothing
-        if prior != READ or cookies:
-            told = mask(request)  # the ledger shows it: no secret may be tried against it
-            change = Change(slot, short(told.url, request_key(told).canonical), prior == STRONG)
-            session.missed(site, change if prior != READ else None, cookies, request)
 
 
 def _borne(session: Session | None, site: str) -> int:

@@ -11,6 +11,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     c.N=V     the request had cookie N with value V ("-": did not have it); N and V as 8 hex digits
     c.N~V     the request had cookie N with value V, and may not have it with another value
     c.N?V     likewise, and its client came with it: without it, it is only presumed
+    c.N:V|W   likewise, with one of these values: with another it is only presumed
     !N        its answer sets cookie N
     @         the order in which the `S=V` were written counts; they are listed oldest first
     #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything)
@@ -97,6 +98,7 @@ class Conditions:
     cookies: tuple[tuple[str, str], ...] = ()
     not_other: tuple[tuple[str, str], ...] = ()  # cookies that may be missing, but not have another value
     carried: tuple[tuple[str, str], ...] = ()  # likewise, though it is not sure then
+    chosen: tuple[tuple[str, frozenset[str]], ...] = ()  # cookies that make no difference with these values
     sets: frozenset[str] = frozenset()
     sequence: Sequence | None = None
     issued: frozenset[str] = frozenset()
@@ -142,6 +144,7 @@ def write(conditions: Conditions) -> str:
     items += [f"c.{name}={value}" for name, value in sorted(conditions.cookies)]
     items += [f"c.{name}~{value}" for name, value in sorted(conditions.not_other)]
     items += [f"c.{name}?{value}" for name, value in sorted(conditions.carried)]
+    items += [f"c.{name}:{'|'.join(sorted(values))}" for name, values in sorted(conditions.chosen)]
     items += [f"!{name}" for name in sorted(conditions.sets)]
     if conditions.ordered and len(conditions.held) > 1:
         items.append("@")
@@ -168,6 +171,7 @@ def read(text: str) -> Conditions:
     cookies: list[tuple[str, str]] = []
     not_other: list[tuple[str, str]] = []
     carried: list[tuple[str, str]] = []
+    chosen: list[tuple[str, frozenset[str]]] = []
     sets: set[str] = set()
     issued: set[str] = set()
     flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS, BROUGHT, UNBROUGHT), False)
@@ -177,6 +181,8 @@ def read(text: str) -> Conditions:
         kind = item[8:9]
         if item in flags:
             flags[item] = True
+        elif item.startswith("c.") and item[10:11] == ":":
+            chosen.append((item[2:10], frozenset(item[11:].split("|"))))
         elif item.startswith("c."):
             kept = {"=": cookies, "?": carried}.get(item[10:11], not_other)
             kept.append((item[2:10], item[11:]))
@@ -214,6 +220,7 @@ def read(text: str) -> Conditions:
         tuple(cookies),
         tuple(not_other),
         tuple(carried),
+        tuple(chosen),
         frozenset(sets),
         sequence,
         frozenset(issued),
@@ -315,6 +322,9 @@ def fits(conditions: Conditions, state: SiteState | None, cookies: dict[str, str
             result = UNSURE
         elif sent != value:
             return FAILS
+    for name, values in conditions.chosen:
+        if cookies.get(name, UNSET) not in values or (state is not None and name in state.unknown):
+            result = UNSURE
     held = state.held if state is not None else {}
     for slot, value in conditions.held:
         found = held.get(slot)

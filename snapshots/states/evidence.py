@@ -25,7 +25,16 @@ from snapshots.states.operations import refused
 from snapshots.states.plain import PLAIN_URL, clients_of
 from snapshots.states.plain import static as is_static
 from snapshots.states.senders import sender_of
-from snapshots.states.slots import ACKNOWLEDGEMENT, SAFE_METHODS, is_telling, sets_session, slot_of, touch_of
+from snapshots.states.slots import (
+    ACKNOWLEDGEMENT,
+    ONE_WAY,
+    READ,
+    SAFE_METHODS,
+    is_telling,
+    sets_session,
+    slot_of,
+    touch_of,
+)
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
@@ -229,7 +238,7 @@ class Evidence:
         if response.status >= 400 or refused(parsed, response):
             return
         touch = touch_of(request, parsed, response)
-        if safe and touch.prior == "read":
+        if safe and touch.prior == READ and capture.status not in ONE_WAY:
             return
         item.touch = touch
         item.slot = short(site_of(capture.url), slot_of(parsed if left is None else left))

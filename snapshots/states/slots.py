@@ -34,6 +34,7 @@ SET, APPEND = "set", "append"
 SAFE_METHODS = frozenset(
     {"GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "SEARCH", "PROPFIND", "REPORT", "CONNECT"}
 )
+ONE_WAY = (302, 303, 307)  # redirects that may lead elsewhere another time
 ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -53,6 +54,10 @@ _SETTING = _words(
     " setting settings option options switch update save apply reset clear change edit profile register signup"
 )
 _LEAVING = _words("logout signout logoff login signin logon")
+_PARTING = _words("logout signout logoff")
+_CHOOSING = _words(
+    "lang language locale currency country region theme"
+)  # a GET with these may choose, or only show
 _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
@@ -114,6 +119,8 @@ def _slot(parsed: Parsed, operations: tuple[Operation, ...]) -> str:
     if method_of(parsed) in ("PUT", "PATCH", "DELETE"):
         query = "" if parsed.query is None else "?" + "&".join(sorted(parsed.query))
         return f"resource {parsed.url}{query}"
+    if parsed.method == "GET" and _CHOOSING & words_of(parsed.url.rpartition("/")[0].rpartition("/")[2]):
+        return f"GET {parsed.url.rpartition('/')[0]}/*"  # /lang/fr and /lang/de
     # one that goes by a name is the same with its text, which a server is told once
     names = [name for operation in operations for name in operation.names]
     return f"{parsed.method} {parsed.url} {' '.join(names or field_names(parsed))}".rstrip()
@@ -165,7 +172,11 @@ def _page_prior(request: Request, parsed: Parsed, response: Response) -> str:
 
 
 def _safe_prior(request: Request, parsed: Parsed, response: Response | None, words: frozenset[str]) -> str:
-    if parsed.method != "GET" or response is None or not 300 <= response.status < 400 or irrelevant(request):
+    if parsed.method != "GET" or irrelevant(request):
+        return READ
+    if response is None:
+        return WEAK if words & (_CHOOSING | _PARTING) else READ
+    if not 300 <= response.status < 400:
         return READ
     target = response.header("location") or ""
     if "://" in target and site_of(target) != site_of(parsed.url):
@@ -174,7 +185,14 @@ def _safe_prior(request: Request, parsed: Parsed, response: Response | None, wor
         return STRONG
     # "/set?filter=x" sends the reader back to where the choice shows
     dropped = parsed.query is not None and "=" in "".join(parsed.query) and "?" not in target
-    return STRONG if dropped or words & (_APPENDING | _SETTING) else READ
+    if dropped or words & (_APPENDING | _SETTING):
+        return STRONG
+    if not words & _CHOOSING or response.status not in ONE_WAY:
+        return READ
+    kept = [v.partition(";")[0].partition("=") for v in set_cookies(response.headers)]
+    return (
+        READ if any(is_choice(name.strip(), value) for name, _, value in kept) else WEAK
+    )  # the client holds it itself
 
 
 def _callback(parsed: Parsed) -> bool:

@@ -148,6 +148,13 @@ class _Site:
         constant = alike and key not in self.recording.volatile
         decided = self.model.cookies | indifferent
         parted = _by_values(dropped)
+        chosen = tuple(
+            [
+                (short(slot[2:]), frozenset(short(v) if v != UNSET else UNSET for v in values))
+                for slot, values in sorted(dropped.items())
+                if slot.startswith("c.") and 0 < len(values) < MANY
+            ]
+        )
         held_before: dict[str, frozenset[str]] = {}
         out = []
         for item, state, sequence in zip(members, states, sequences, strict=True):
@@ -199,6 +206,7 @@ class _Site:
                     not_other=tuple([(n, v) for n, v in kept if n not in came]),
                     carried=tuple([(n, v) for n, v in kept if n in came]),
                     histories=self._histories(item, held),
+                    chosen=chosen,
                     sets=self._sets(item),
                     sequence=sequence,
                     issued=self.evidence.issued.get(item.place, frozenset()),

@@ -78,7 +78,9 @@ def test_a_plain_head_is_read_as_every_head_is(tmp_path: Path, change: tuple[byt
     with Writer.open(tmp_path / "s") as writer:
         capture = record(writer, "http://example.test/", PAGE)
     data = (tmp_path / "s" / "archive" / "data-00000.warc.gz").read_bytes()
-    whole = warc.unpack(data[capture.offset :][: capture.length], BytesPlace(data), 0).replace(*change, 1)
+    whole = warc.unpack(data[capture.offset :][: capture.length], BytesPlace(data), 0)
+    # a block of another length has another digest than it declares, which is damage
+    whole = whole.replace(b"WARC-Block-Digest", b"WARC-Other-Digest").replace(*change, 1)
     found = warc.read_record(BytesPlace(whole), 0, len(whole))
     head = warc.parse_head(whole)
     assert head is not None

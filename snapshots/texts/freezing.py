@@ -3,8 +3,8 @@
 Bodies are read here and extracted in worker processes, a bounded number ahead, so that memory stays flat. The
 records come out in the order of their addresses, whichever process was quicker.
 
-Addresses: a URL's first successful GET is frozen under the URL; another answer of the same URL, and the answer to
-any other method, under `URL#text=<16 hex digits of its payload digest>`; a view under `URL#view=<id>`.
+Addresses: a URL's first successful GET is frozen under the URL (the first when it was sealed, where an earlier one was
+imported since); another answer of the same URL, and the answer to any other method, under `URL#text=<16 hex digits of its payload digest>`; a view under `URL#view=<id>`.
 """
 
 from __future__ import annotations
@@ -92,16 +92,33 @@ def jobs(source: Source) -> list[Job]:
     candidates = [
         c for c in source.captures() if _may_have_text(c) and (c.status != 206 or _all_of_it(source, c))
     ]
-    for capture in sorted(candidates, key=lambda c: (c.url, c.timestamp, c.begin, c.place)):
+    ordered = sorted(candidates, key=lambda c: (c.url, c.timestamp, c.begin, c.place))
+    frozen = _frozen_under_url(source, ordered)
+    for capture in ordered:
         get = capture.method == "GET"
         if (capture.url, capture.digest, get) in digests:
             continue
         digests.add((capture.url, capture.digest, get))
-        address = capture.url if get and capture.url not in found else text_address(capture)
+        first = get and capture.url not in found and frozen.get(capture.url, capture.digest) == capture.digest
+        address = capture.url if first else text_address(capture)
         found.setdefault(address, Job(address, capture))
     for view in source.views():
         found.setdefault(view_text_address(view), Job(view_text_address(view), None, view))
     return [found[address] for address in sorted(found)]
+
+
+def _frozen_under_url(source: Source, captures: Sequence[Capture]) -> dict[str, str]:
+    """Of each URL with several answers to a GET: the digest of the one whose text is frozen under the URL already."""
+    answers: dict[str, set[str]] = {}
+    for capture in captures:
+        if capture.method == "GET":
+            answers.setdefault(capture.url, set()).add(capture.digest)
+    found: dict[str, str] = {}
+    for url, digests in answers.items():
+        text = source.text(url) if len(digests) > 1 else None
+        if text is not None and text.meta.get("digest") in digests:
+            found[url] = text.meta["digest"]
+    return found
 
 
 def _may_have_text(capture: Capture) -> bool:

@@ -16,7 +16,9 @@ from snapshots.machine import processes
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.texts import freezing
+from snapshots.texts.freezing import text_address
 from snapshots.texts.text import FrozenText
+from snapshots.upkeep.upgrading import changes
 from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer
@@ -81,6 +83,26 @@ def test_every_page_pdf_and_view_is_frozen_once(tmp_path: Path) -> None:
     assert by_word["Viewed"].startswith("https://a.test/000#view=")
     paper = next(t for t in found if t.address.endswith("paper"))
     assert paper.pages == ("One", "Two")
+
+
+def test_an_earlier_answer_that_comes_after_sealing_has_a_text_of_its_own(tmp_path: Path) -> None:
+    """It had none, as its address was taken: each look at it extracted it anew, by whatever extractor there was."""
+    with Writer.open(tmp_path / "s") as writer:
+        store(writer, "https://a.test/", ARTICLE)
+        freeze_texts(writer)
+        earlier = ARTICLE.replace("Penguins", "Earlier").encode()
+        fields, begun = (("Content-Type", "text/html"),), datetime(2020, 1, 1, tzinfo=UTC)
+        writer.exchange(
+            Exchange(Request("GET", "https://a.test/"), 200, "OK", fields, earlier, begun, "old", 1, 2)
+        )
+        assert freeze_texts(writer) == 1
+        assert freeze_texts(writer) == 0
+    first, second = sorted(texts(tmp_path / "s"), key=lambda text: text.address)
+    assert ("Penguins" in first.markdown, "Earlier" in second.markdown) == (True, True)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        digests = {capture.timestamp[:4]: text_address(capture) for capture in snapshot.captures()}
+        assert second.address == digests["2020"]
+        assert list(changes(snapshot, workers=1)) == []
 
 
 def test_a_part_has_a_text_if_it_is_all_of_the_file(tmp_path: Path) -> None:

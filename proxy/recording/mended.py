@@ -18,7 +18,7 @@ import h11
 from h11._readers import ChunkedReader
 from mitmproxy import http
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers.http import _events, _http1
+from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.server import ConnectionHandler
 
@@ -73,8 +73,9 @@ def _read_headers(original: Wrapped) -> Wrapped:
 
 
 def own_form(head: bytes) -> bytes | None:
-    """A request's head whose address mitmproxy can't read (UTF-8 unescaped, as curl sends it; no path) with path and Host
-    in its place, or (version 6 without brackets) with these; None where there is nothing to mend."""
+    """A request's head whose address mitmproxy can't read (UTF-8 unescaped, as curl sends it; no path; a user, as wget
+    sends it) with path and Host in its place, or (version 6 without brackets) with these; None where there is nothing to
+    mend."""
     if (bare := _BARE.match(head)) is not None:
         return b"CONNECT [%b]:%b " % bare.groups() + head[bare.end() :]
     if (
@@ -87,6 +88,7 @@ def own_form(head: bytes) -> bytes | None:
     path = path.partition(b"#")[0]
     lines = head[found.end() : end.start()].splitlines()
     others = [line for line in lines if not line.lower().startswith(b"host:")]
+    authority = authority.rpartition(b"@")[2]
     start = b"%b %b%b %b" % (method, b"" if path.startswith(b"/") else b"/", path, version)
     return b"\r\n".join([start, b"Host: " + authority, *others]) + b"\r\n\r\n" + head[end.end() :]
 
@@ -106,12 +108,34 @@ def _read_request(heard: Callable[[str], None]) -> Wrap:
 
     def wrap(original: Wrapped) -> Wrapped:
         def read_headers(self: Any, event: events.Event) -> Iterator[Any]:
-            if isinstance(event, events.DataReceived) and (head := own_form(bytes(self.buf))) is not None:
-                self.buf = type(self.buf)()
-                self.buf += head
+            if isinstance(event, events.DataReceived):
+                head = bytes(self.buf)
+                plain = head.lstrip(b"\r\n")  # RFC 9112, 2.2: empty lines before a request
+                plain = own_form(plain) or plain
+                if plain != head:
+                    self.buf = type(self.buf)()
+                    self.buf += plain
             yield from altered(original(self, event), told)
 
         return read_headers
+
+    return wrap
+
+
+def _placeless(heard: Callable[[str], None]) -> Wrap:
+    """A request that does not say where it is to go: told, where mitmproxy has only a 400."""
+
+    def told(command: Any) -> list[Any]:
+        error = command.event if isinstance(command, SendHttp) else None
+        if isinstance(error, _broken) and error.message.endswith("destination unknown."):
+            heard(f"a request was refused: {error.message}")
+        return [command]
+
+    def wrap(original: Wrapped) -> Wrapped:
+        def state_wait_for_request_headers(self: Any, event: Any) -> Iterator[Any]:
+            yield from altered(original(self, event), told)
+
+        return state_wait_for_request_headers
 
     return wrap
 
@@ -204,6 +228,7 @@ def mended(heard: Callable[[str], None]) -> AbstractContextManager[None]:
         [
             (_Client, "read_headers", _read_headers),
             (_Server, "read_headers", _read_request(heard)),
+            (HttpStream, "state_wait_for_request_headers", _placeless(heard)),
             (_Connection, "read_body", _read_body),
             (_Client, "send", _send),
             (_Server, "send", _send),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.wire.addresses import AUTHORITY, is_absolute, named_by_host, target_text
+from proxy.wire.addresses import AUTHORITY, is_absolute, named_by_host, target_text, without_user
 from snapshots.request import Headers
 
 MAX_HEAD = 1 << 17
@@ -55,7 +55,7 @@ def request_bytes(message: Message) -> bytes:
 
 def url_outside(message: Message) -> str:
     """The URL of a request that is none in a tunnel and has a whole URL as its target, as the recorder has it."""
-    return named_by_host(message.target.partition("#")[0], message.named.get("host"))
+    return named_by_host(without_user(message.target.partition("#")[0]), message.named.get("host"))
 
 
 def url_inside(message: Message, base: str, authority: str) -> str:
@@ -65,7 +65,7 @@ def url_inside(message: Message, base: str, authority: str) -> str:
     """
     scheme, target = base.partition(":")[0], message.target.partition("#")[0]
     if is_absolute(target):
-        return f"{scheme}:{target.partition(':')[2]}"
+        return without_user(f"{scheme}:{target.partition(':')[2]}")
     host = message.named.get("host")
     if host is None:
         if not message.http10:

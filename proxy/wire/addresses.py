@@ -71,6 +71,20 @@ def is_absolute(target: str) -> bool:
     return "://" in target and not target.startswith("/")
 
 
+def without_user(url: str) -> str:
+    """An absolute URL without the user and password in its authority, which say nothing of where it leads."""
+    if "@" not in url:
+        return url
+    scheme, _, rest = url.partition("://")
+    end = _end(rest)
+    return f"{scheme}://{rest[:end].rpartition('@')[2]}{rest[end:]}"
+
+
+def _end(rest: str) -> int:
+    """Where an authority ends."""
+    return min((i for i in map(rest.find, "/?\\") if i >= 0), default=len(rest))
+
+
 def named_by_host(url: str, host: str | None) -> str:
     """The URL of a request to a proxy: that of its target, under the name in its Host field where that is another's.
 
@@ -81,14 +95,12 @@ def named_by_host(url: str, host: str | None) -> str:
     if host_of(url).rstrip(".") == host_of(f"://{host}").rstrip("."):
         return url  # with another port, or none: the target's counts
     scheme, _, rest = url.partition("://")
-    end = min((i for i in map(rest.find, "/?\\") if i >= 0), default=len(rest))
-    return f"{scheme}://{host}{rest[end:]}"
+    return f"{scheme}://{host}{rest[_end(rest) :]}"
 
 
 def host_of(url: str) -> str:
     """The host of an absolute URL, lower case, without its port."""
     rest = url.partition("://")[2]
-    end = min((i for i in (rest.find("/"), rest.find("?"), rest.find("\\")) if i >= 0), default=len(rest))
-    authority = rest[:end].rpartition("@")[2]
+    authority = rest[: _end(rest)].rpartition("@")[2]
     match = AUTHORITY.fullmatch(authority)
     return match[1].lower() if match else authority.lower()

@@ -169,6 +169,7 @@ def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
         ("GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1", "GET /\u00fc?q=\u00f6 HTTP/1.1"),
         ("GET http://x.test?q=1#there HTTP/1.1", "GET /?q=1 HTTP/1.1"),
         ("POST HTTP://x.test HTTP/1.0", "POST / HTTP/1.0"),
+        ("GET http://u:p@x.test/a@b HTTP/1.1", "GET /a@b HTTP/1.1"),
     ],
 )
 def test_addresses_that_mitmproxy_can_not_read(line: str, own: str) -> None:
@@ -198,9 +199,19 @@ def test_others_are_left_alone(line: str) -> None:
     assert own_form(line.encode() + b"\r\nHost: x.test\r\n\r\n") is None
 
 
-def test_unescaped_bytes_of_an_address_are_asked_and_recorded(
-    origin: tuple[int, list[bytes]], tmp_path: Path
+ODD = {
+    "unescaped": ("GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1\r\n", "GET /\u00fc?q=\u00f6 HTTP/1.1\r\n"),
+    "user": ("GET http://u:p@x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # wget, urllib
+    "lines": ("\r\n\n\r\nGET http://x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_requests_are_asked_recorded_and_answered(
+    origin: tuple[int, list[bytes]], name: str, tmp_path: Path
 ) -> None:
+    sent, plain = ODD[name]
+    ask = f"{sent}Host: x.test\r\nConnection: close\r\n\r\n".encode()
     with (
         Writer.open(tmp_path / "site") as writer,
         Recorder(
@@ -209,14 +220,22 @@ def test_unescaped_bytes_of_an_address_are_asked_and_recorded(
             authority=Authority.load_or_create(tmp_path / "state"),
         ) as recorder,
     ):
-        ask = "GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n\r\n"
-        assert talk(recorder.port, ask.encode()).endswith(b"final")
-        assert origin[1][0].startswith("GET /\u00fc?q=\u00f6 HTTP/1.1\r\n".encode())
+        assert talk(recorder.port, ask).endswith(b"final")
+        assert origin[1][0].startswith(plain.encode())
         recorder.wait_quiet(seconds=0)
         assert recorder.failures == []
     with (
         Snapshot.open(tmp_path / "site") as snapshot,
         Gateway(snapshot, authority=Authority.load_or_create(tmp_path / "state")) as gateway,
     ):
-        assert talk(gateway.port, ask.encode()).endswith(b"final")
+        assert talk(gateway.port, ask).endswith(b"final")
         assert [entry["verdict"] for entry in gateway.ledger] == ["exact"]
+
+
+def test_a_request_that_does_not_say_where_it_goes_is_told(tmp_path: Path) -> None:
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        assert talk(recorder.port, b"GET /a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+        assert [url for url, _ in recorder.failures] == ["client"]

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -51,6 +52,10 @@ _MOST_ERRORS = 4000  # bytes of standard error told when the program fails
 MOST_OUTPUT = (
     64 << 20
 )  # bytes of an answer; one that prints for ever would take all memory before its time is up
+
+
+# from the root down to a last name; the / of an address follows another, a colon or a name
+_FOLDERS = re.compile(r"(?<![\w.:/~%-])/(?:[^\s/:'\"<>|]+/)+(?=[^\s/:'\"<>|])")
 
 
 @dataclass(slots=True)
@@ -137,7 +142,7 @@ class CommandAgent:
             _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
             if program.too_much:
                 raise UsageError(
-                    f"{self.command[0]} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
+                    f"{_placeless(self.command[0])} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
                 )
             if left:
                 attempt.trace.write("evidence", kind="note", text=LEFT)
@@ -146,8 +151,8 @@ class CommandAgent:
             self._trace_requests(attempt)
         output, errors = bytes(program.written[1]), bytes(program.written[2])
         if code := transport.get_returncode():
-            tail = errors[-_MOST_ERRORS:].decode("utf-8", "replace").strip()
-            raise UsageError(f"{self.command[0]} ended with code {code}: {tail or 'no message'}")
+            tail = without_places(errors[-_MOST_ERRORS:].decode("utf-8", "replace").strip())
+            raise UsageError(f"{_placeless(self.command[0])} ended with code {code}: {tail or 'no message'}")
         answer = output.decode("utf-8", "replace").strip()
         if self.answer == "last-line":
             answer = answer.splitlines()[-1] if answer else ""
@@ -170,7 +175,7 @@ class CommandAgent:
                 await _end(*await starting, environment[MARK])
             raise
         except OSError as error:
-            raise UsageError(f"{self.command[0]}: can't be started: {error.strerror}") from error
+            raise UsageError(f"{_placeless(self.command[0])}: can't be started: {error.strerror}") from error
 
     def _trace_requests(self, attempt: Attempt) -> None:
         for members in attempt.requests() if attempt.requests else ():
@@ -180,6 +185,12 @@ class CommandAgent:
 def _placeless(word: str) -> str:
     """A word without the folder of what it may name: that is of this machine."""
     return Path(word).name if os.sep in word else word
+
+
+def without_places(text: str) -> str:
+    """A program's words without the folders of the files that it names, as in a traceback: they are of this machine,
+    and what an attempt ended in is hashed. What is no folder here, as the path of an address, stays as it is."""
+    return _FOLDERS.sub(lambda found: "" if os.path.isdir(found[0]) else found[0], text)
 
 
 class _Program(asyncio.SubprocessProtocol):

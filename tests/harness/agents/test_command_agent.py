@@ -293,4 +293,18 @@ def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):
     files = start_run(tmp_path / "run2", settings, [bird_task("one")])
     run_attempts(files.path, display=SilentDisplay())
     error = read_trace(files.trace_path("one", 1)).last("answer")["error"]
-    assert f"{broken}: can't be started" in error
+    assert error.startswith("broken: can't be started")
+
+
+def test_what_a_program_fails_with_names_no_folder_of_this_machine(tmp_path, snapshot, monkeypatch):
+    """Two machines had two hashes for the same failure."""
+    code = "import sys\nraise SystemExit(f'{__file__} got /v1/birds of http://shelf.example/a/b')"
+    traces = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        files = program_run(tmp_path / name, snapshot, code, monkeypatch)
+        traces.append(read_trace(files.trace_path("one", 1)))
+    error = traces[0].last("answer")["error"]
+    assert error.endswith("ended with code 1: agent.py got /v1/birds of http://shelf.example/a/b")
+    assert "/" not in error.partition(" ")[0]
+    assert traces[0].hash == traces[1].hash

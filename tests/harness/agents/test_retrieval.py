@@ -20,6 +20,11 @@ def test_a_url_says_filters_page_and_sort():
     assert (state["page"], state["sort"], state["fragment"]) == ("20", "_sort_desc=mass", "map")
 
 
+def test_where_a_login_leads_back_to_is_no_page_number():
+    state = state_of("https://a.example/login?next=/members/&p=2")
+    assert (state["page"], state["filters"]) == ("2", {"next": "/members/"})
+
+
 def test_filters_that_come_again_are_lists_and_fragments_count():
     assert state_of("https://a.example/?c=1&c=2")["filters"] == {"c": ["1", "2"]}
     assert state_of("https://a.example/#/search?q=x&page=3")["page"] == "3"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.console import progress, say
 from snapshots.words import counted
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
 
 
 @click.command("import")
@@ -31,6 +35,12 @@ def command(files: tuple[Path, ...], out: Path) -> None:
         say(note)
     with Snapshot.open(out) as snapshot:
         other = answered_on_other_days(snapshot)
+        twice = _twice(snapshot)
+    if twice:
+        say(
+            f"there twice, with the same time and answer: {counted(twice, 'capture')}; was a file imported before? "
+            "No answer hangs on it"
+        )
     if other:
         early, late = other[0]
         say(
@@ -38,3 +48,13 @@ def command(files: tuple[Path, ...], out: Path) -> None:
             f"({early.timestamp[:8]}, {late.timestamp[:8]}); to have the site of one day, take its files alone"
         )
     click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}")
+
+
+def _twice(snapshot: Snapshot) -> int:
+    """How many captures say what another one says: the same request, at the same moment, with the same answer."""
+    seen: set[int] = set()
+    count = 0
+    for capture in snapshot.captures():
+        count += 1
+        seen.add(hash((capture.exact, capture.method, capture.url, capture.timestamp, capture.digest)))
+    return count - len(seen)

@@ -47,7 +47,7 @@ FIRST = [
     *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
                                      "senders", "answers", "plain", "evidence", "evident", "remembering",
-                                     "replacing", "suspicion", "choosing_by_link",
+                                     "replacing", "suspicion", "choosing_by_link", "slots",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted",
                                      "operations")),

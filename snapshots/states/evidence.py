@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 import ada_url
 
 from snapshots.archives.messages import set_cookies
 from snapshots.capture import Capture, Response
-from snapshots.http.bodies import EMPTY
+from snapshots.http.bodies import EMPTY, JSON
 from snapshots.identity.irrelevant import irrelevant
 from snapshots.identity.keys import Parsed, digest, parse
 from snapshots.identity.rules import Rule, applied, builtin, reduced
@@ -30,6 +31,7 @@ from snapshots.states.slots import (
     ONE_WAY,
     READ,
     SAFE_METHODS,
+    WEAK,
     is_telling,
     sets_session,
     slot_of,
@@ -110,6 +112,7 @@ class Evidence:
             differing[capture.key].add(told)
         ranks = _ranks(captures)
         written = {c.url.partition("?")[0] for c in captures if c.method in ("PUT", "PATCH", "DELETE")}
+        self._read = {c.url.partition("?")[0] for c in captures if c.method == "GET" and "json" in c.mime}
         for capture in captures:
             static = (
                 is_static(capture.method, capture.mime, capture.status)
@@ -240,6 +243,11 @@ class Evidence:
         touch = touch_of(request, parsed, response)
         if safe and touch.prior == READ and capture.status not in ONE_WAY:
             return
+        asked = touch.prior == READ and parsed.body.kind == JSON and not touch.told
+        if asked and parsed.url in self._read:
+            touch = replace(
+                touch, prior=WEAK
+            )  # what is read at the very address may be what was written there
         item.touch = touch
         item.slot = short(site_of(capture.url), slot_of(parsed if left is None else left))
         item.value = told[:8]

@@ -18,6 +18,7 @@ from proxy.recording.flows import (
     client_left,
     for_a_picture,
     is_event_stream,
+    is_grpc,
     length_of,
     never_whole,
     path_of,
@@ -352,6 +353,8 @@ def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
     draft.status = response.status_code
     draft.reason = response.reason
     draft.fields = response.headers.fields
+    if response.trailers and is_grpc(response):  # what came of it: RFC 9110, 6.5.1 lets them be merged
+        draft.fields += response.trailers.fields
     if draft.response_spool is None:
         draft.content = response.raw_content or b""
     draft.protocol = {"HTTP/2.0": "h2", "HTTP/3": "h3"}.get(

@@ -18,6 +18,7 @@ from proxy.serving import refusing
 from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from proxy.serving.hub import Hub
 from proxy.serving.replies import Line, Reply, failure
+from proxy.serving.responses import is_grpc
 from proxy.wire.addresses import target_text
 from snapshots.errors import StillwebError
 from snapshots.request import Request
@@ -27,6 +28,7 @@ WINDOW = 1 << 20
 PREFACE = 24  # bytes, as a client begins (RFC 9113, 3.4)
 FRAME_HEAD = 9  # bytes, of which the first three say how many follow (4.1)
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+_GRPC = frozenset({b"grpc-status", b"grpc-message", b"grpc-status-details-bin"})
 # How h2 tells that the client has reset a stream, which it may do in the same packet: closed, and once another one
 # was opened after it also forgotten.
 _GONE = (
@@ -34,6 +36,9 @@ _GONE = (
     h2.exceptions.NoSuchStreamError,
     h2.exceptions.StreamIDTooLowError,
 )
+
+
+Fields = list[tuple[bytes, bytes]]
 
 
 class Wire(Protocol):
@@ -58,13 +63,14 @@ class _Incoming:
 
 
 class _Outgoing:
-    """An answer under way: what is left of its body."""
+    """An answer under way: what is left of its body, and what comes behind that."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply, trailers: Fields) -> None:
         self.data = memoryview(reply.body)
         self.pieces = reply.pieces() if reply.pieces is not None else None
         self.length = reply.length
         self.broke = reply.broke
+        self.trailers = trailers
         self.sent = 0  # of the pieces
         self.fetching = False
 
@@ -226,12 +232,15 @@ class Http2:
             if n.lower() not in _OWN
         ]
         empty = reply.pieces is None and not reply.body
+        trailers: Fields = []
+        if not empty and is_grpc(reply.fields):  # the recorder keeps them with the others
+            trailers = [field for field in fields if field[0] in _GRPC]
         try:
-            self._h2.send_headers(stream, fields, end_stream=empty)
+            self._h2.send_headers(stream, [f for f in fields if f not in trailers], end_stream=empty)
         except _GONE:
             return  # the client has given it up
         if not empty:
-            self._outgoing[stream] = _Outgoing(reply)
+            self._outgoing[stream] = _Outgoing(reply, trailers)
 
     def pump(self) -> None:
         """Sends as much as the windows and the transport allow."""
@@ -246,7 +255,10 @@ class Http2:
         while not self._connection.paused:
             if not out.data:
                 if out.pieces is None:
-                    self._h2.end_stream(stream)
+                    if out.trailers:
+                        self._h2.send_headers(stream, out.trailers, end_stream=True)
+                    else:
+                        self._h2.end_stream(stream)
                     self._outgoing.pop(stream, None)
                 elif not out.fetching:
                     out.fetching = True
@@ -258,7 +270,7 @@ class Http2:
             if room <= 0:
                 return
             piece, out.data = out.data[:room], out.data[room:]
-            last = not out.data and out.pieces is None
+            last = not out.data and out.pieces is None and not out.trailers
             self._h2.send_data(stream, piece.tobytes(), end_stream=last)
             if last:
                 self._outgoing.pop(stream, None)

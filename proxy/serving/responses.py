@@ -73,6 +73,12 @@ def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
 
 
+def is_grpc(headers: Headers) -> bool:
+    """Whether an answer says behind its body what came of the call (gRPC-Web says it within)."""
+    kind = next((v.lower() for n, v in headers if n.lower() == "content-type"), "")
+    return kind.startswith("application/grpc") and not kind.startswith("application/grpc-web")
+
+
 def coding(stored: Response) -> str | None:
     """The content encoding of a body, all its lines together; None where there is none."""
     return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
@@ -129,6 +135,8 @@ def plan(
         raise Refusal(
             f"the capture answered a condition, or a Range ({status}), and this request has another"
         )
+    if size and is_grpc(headers) and not any(n.lower() == "grpc-status" for n, _ in headers):
+        raise Refusal("what came of this gRPC call was not recorded: it stood in trailers")
     if 100 <= status < 200:
         raise Refusal(f"an interim answer ({status}) was recorded, and none after it")
     if status in BODILESS:

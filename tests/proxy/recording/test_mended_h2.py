@@ -77,6 +77,10 @@ class Stream:
     def body(self, data: bytes, *, end: bool = True) -> None:
         self.say(DataFrame(self.number, data, flags=["END_STREAM"] if end else []).serialize())
 
+    def trailers(self, *fields: tuple[bytes, bytes]) -> None:
+        data = self.encoder.encode(list(fields))
+        self.say(HeadersFrame(self.number, data, flags=["END_HEADERS", "END_STREAM"]).serialize())
+
     def go_away(self, last: int) -> None:
         self.say(GoAwayFrame(0, last_stream_id=last).serialize())
 
@@ -340,3 +344,20 @@ def test_an_answer_stays_whole_whose_origin_wants_no_more_of_the_request(
     with Snapshot.open(tmp_path / "site") as snapshot:
         (early,) = [c for c in snapshot.captures() if c.method == "POST"]
         assert snapshot.read_request(early).body == b"some, and the rest"
+
+
+@pytest.mark.parametrize("kind", [b"application/grpc", b"text/plain"])
+def test_what_came_of_a_grpc_call_is_kept(recording: Recording, kind: bytes, tmp_path: Path) -> None:
+    def answer(_: int, stream: Stream) -> None:
+        stream.head((b"content-type", kind))
+        stream.body(b"some", end=False)
+        stream.trailers((b"grpc-status", b"0"), (b"x-cost", b"2"))
+
+    with recording(answer) as (recorder, _), browsing(recorder) as client:
+        assert client.post("https://x.test/call", content=b"1").content == b"some"
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        (call,) = snapshot.captures()
+        fields = dict(snapshot.read(call).headers)
+    assert (fields.get("grpc-status"), fields.get("x-cost")) == (
+        ("0", "2") if kind == b"application/grpc" else (None, None)
+    )

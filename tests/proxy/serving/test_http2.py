@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import h2.config
 import h2.connection
@@ -11,6 +12,8 @@ import pytest
 
 from proxy.serving.gateway import Gateway
 from proxy.serving.http1 import MAX_HEAD
+from proxy.wire.certificates import Authority
+from tests.proxy.frozen import Site
 from tests.proxy.gateways import PAGE, tunnel
 from tests.support.waiting import until
 
@@ -91,3 +94,42 @@ def test_a_head_is_taken_up_to_the_length_that_is_told(gateway: Gateway) -> None
         assert mine.remote_settings.max_header_list_size == MAX_HEAD
     told = [e["status"] for e in gateway.ledger.entries() if e["session"] == "long-head"]
     assert told == [200]
+
+
+@pytest.mark.parametrize("size", [18, 3_000_000])
+def test_what_came_of_a_grpc_call_stands_behind_its_body(
+    size: int, tmp_path: Path, authority: Authority
+) -> None:
+    site = Site(tmp_path / "snap")
+    kind = ("content-type", "application/grpc+proto")
+    status = (("x", "1"), ("grpc-status", "15"), ("grpc-message", "lost"))
+    site.add("https://two.example/", b"x" * size, headers=(kind, *status), protocol="h2")
+    site.add("https://two.example/none", b"", headers=(kind, *status), protocol="h2")
+    site.add("https://two.example/old", b"x", headers=(kind,), protocol="h2")
+    heads: dict[int, list[dict[str, str]]] = {1: [], 3: [], 5: []}
+    got, ended = {1: 0, 3: 0, 5: 0}, 0
+    with (
+        site.open() as snapshot,
+        Gateway(snapshot, authority=authority) as gateway,
+        tunnel(gateway, "two.example", ("h2",)) as sock,
+    ):
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        mine.initiate_connection()
+        for stream, path in zip(heads, ("/", "/none", "/old"), strict=True):
+            asked(mine, stream, path)
+        while ended < 3:
+            sock.sendall(mine.data_to_send())
+            for event in mine.receive_data(sock.recv(1 << 16)):
+                if isinstance(event, (h2.events.ResponseReceived, h2.events.TrailersReceived)):
+                    heads[event.stream_id].append(dict(event.headers))
+                elif isinstance(event, h2.events.DataReceived):
+                    got[event.stream_id] += len(event.data)
+                    mine.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                ended += isinstance(event, h2.events.StreamEnded)
+    assert (got[1], got[3]) == (size, 0)
+    (first, last), (alone,), (missed,) = heads.values()
+    assert last == dict(status[1:])
+    assert first["x"] == "1"
+    assert not first.keys() & last.keys()
+    assert alone.items() >= dict(status).items()
+    assert missed[":status"] == "504"

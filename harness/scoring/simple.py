@@ -22,6 +22,10 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
     isn't blank). Metric: `exact`.
     """
     options = _options(task, fold_case=True, numeric=False, tolerance="0", last_line=False)
+    if "tolerance" in task.options and not options["numeric"]:
+        raise UsageError(
+            f"task {task.id}: options.tolerance needs options.numeric: texts are the same or not"
+        )
     options["tolerance"] = _tolerance(task, str(options["tolerance"]))
     references = task.reference if isinstance(task.reference, list) else [task.reference]
     if answer is None or not answer.strip():

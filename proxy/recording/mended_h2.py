@@ -110,9 +110,32 @@ def _begin(original: Wrapped) -> Wrapped:
 def _begin_with_client(original: Wrapped) -> Wrapped:
     def __init__(self: Any, context: Any) -> None:
         original(self, context)
-        _take_long_heads(self.h2_conn)
+        connection = self.h2_conn
+        _take_long_heads(connection)
+        ended = connection._receive_goaway_frame
+
+        def goaway(frame: GoAwayFrame) -> Any:
+            if frame.error_code:
+                return ended(frame)
+            self.stillweb_going = True
+            return [], []
+
+        connection._frame_dispatch_table[GoAwayFrame] = goaway
+        self.stillweb_going = False
 
     return __init__
+
+
+def _client_event(original: Wrapped) -> Wrapped:
+    """A client that asks for nothing more is answered what it has asked; mitmproxy breaks all of it off."""
+
+    def _handle_event(self: Any, event: Any) -> Commands[None]:
+        yield from original(self, event)
+        if self.stillweb_going and not self.h2_conn.open_inbound_streams:
+            self.stillweb_going = False
+            yield from self.close_connection("the client ended the connection")
+
+    return _handle_event
 
 
 def _take_long_heads(connection: Any) -> None:
@@ -248,6 +271,7 @@ def mended_h2(heard: Callable[[str], None]) -> AbstractContextManager[None]:
             (_http2.Http2Client, "__init__", _begin),
             (_http2.Http2Client, "handle_h2_event", _event),
             (_http2.Http2Server, "__init__", _begin_with_client),
+            (_http2.Http2Server, "_handle_event", _client_event),
             (_http2.Http2Server, "protocol_error", _refused(heard)),
             (http.GetHttpConnection, "connection_spec_matches", _matches),
         ]

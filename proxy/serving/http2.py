@@ -13,6 +13,7 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+from hyperframe.frame import Frame, GoAwayFrame
 
 from proxy.serving import refusing
 from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
@@ -75,6 +76,18 @@ class _Outgoing:
         self.fetching = False
 
 
+class _Goodbye(h2.events.Event):  # type: ignore[misc]
+    """The client asks for nothing more; what it has asked for is still to be answered (RFC 9113, 6.8)."""
+
+
+class _Connection(h2.connection.H2Connection):  # type: ignore[misc]
+    """h2 takes every GOAWAY for the end."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        ended: tuple[list[Frame], list[h2.events.Event]] = ([], [_Goodbye()])
+        return super()._receive_goaway_frame(frame) if frame.error_code else ended
+
+
 class Http2:
     """The server's side of one HTTP/2 connection."""
 
@@ -84,7 +97,7 @@ class Http2:
         self._line = line
         self._authority = authority
         config = h2.config.H2Configuration(client_side=False, header_encoding=None)
-        self._h2 = h2.connection.H2Connection(config)
+        self._h2 = _Connection(config)
         self._h2.local_settings = h2.settings.Settings(
             client=False,
             initial_values={
@@ -100,6 +113,7 @@ class Http2:
         self._incoming: dict[int, _Incoming] = {}
         self._outgoing: dict[int, _Outgoing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._goodbye = False
         self._rest = PREFACE  # bytes to come of the frame that has begun
         self._head = b""
         self._flush()
@@ -172,6 +186,8 @@ class Http2:
             case h2.events.StreamReset():
                 self._incoming.pop(_stream(event), None)
                 self._outgoing.pop(_stream(event), None)
+            case _Goodbye():
+                self._goodbye = True
             case h2.events.ConnectionTerminated():
                 if not self._outgoing and not self._tasks:
                     self._connection.close()
@@ -220,6 +236,7 @@ class Http2:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._leave()
         if not task.cancelled() and task.exception() is not None:
             self._hub.failed(task.exception())
             self._connection.abort()
@@ -250,6 +267,12 @@ class Http2:
             except _GONE:
                 self._outgoing.pop(stream, None)
         self._flush()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Ends the connection once a client that has said goodbye has all its answers."""
+        if self._goodbye and not (self._incoming or self._outgoing or self._tasks):
+            self._connection.close()
 
     def _pump_stream(self, stream: int, out: _Outgoing) -> None:
         while not self._connection.paused:

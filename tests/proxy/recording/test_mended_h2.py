@@ -179,6 +179,26 @@ def browsing(recorder: Recorder) -> Iterator[httpx.Client]:
         yield client
 
 
+@contextlib.contextmanager
+def speaking(recorder: Recorder) -> Iterator[tuple[ssl.SSLSocket, h2.connection.H2Connection]]:
+    """A client's connection to x.test, frame by frame."""
+    context = ssl.create_default_context(cafile=recorder.ca_path)
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as connection:
+        connection.sendall(b"CONNECT x.test:443 HTTP/1.1\r\n\r\n")
+        while not connection.recv(1 << 16).endswith(b"\r\n\r\n"):
+            pass
+        with context.wrap_socket(connection, server_hostname="x.test") as secure:
+            wire = h2.connection.H2Connection()
+            wire.initiate_connection()
+            yield secure, wire
+
+
+def ask(wire: h2.connection.H2Connection, number: int, method: str, path: str) -> None:
+    fields = {":method": method, ":scheme": "https", ":authority": "x.test", ":path": path}
+    wire.send_headers(number, list(fields.items()), end_stream=method == "GET")
+
+
 def bodies(path: Path) -> dict[str, bytes]:
     with Snapshot.open(path) as snapshot:
         return {c.url.rpartition("/")[2]: snapshot.read(c).body for c in snapshot.captures()}
@@ -306,39 +326,27 @@ def test_an_answer_stays_whole_whose_origin_wants_no_more_of_the_request(
 
             threading.Thread(target=go_on).start()
 
-    def ask(wire: h2.connection.H2Connection, number: int, method: str, path: str) -> None:
-        fields = {":method": method, ":scheme": "https", ":authority": "x.test", ":path": path}
-        wire.send_headers(number, list(fields.items()), end_stream=method == "GET")
-
     with recording(answer) as (recorder, _):
-        context = ssl.create_default_context(cafile=recorder.ca_path)
-        context.set_alpn_protocols(["h2"])
-        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as connection:
-            connection.sendall(b"CONNECT x.test:443 HTTP/1.1\r\n\r\n")
-            while not connection.recv(1 << 16).endswith(b"\r\n\r\n"):
-                pass
-            with context.wrap_socket(connection, server_hostname="x.test") as secure:
-                wire = h2.connection.H2Connection()
-                wire.initiate_connection()
-                ask(wire, 1, "POST", "/early")
-                wire.send_data(1, b"some")
-                got: dict[int, bytes] = {1: b"", 3: b""}
-                ended: list[int] = []
-                while len(ended) < 2:
-                    secure.sendall(wire.data_to_send())
-                    for event in wire.receive_data(secure.recv(1 << 16)):
-                        assert not isinstance(event, (h2.events.StreamReset, h2.events.ConnectionTerminated))
-                        if isinstance(event, h2.events.DataReceived):
-                            got[event.stream_id] += event.data
-                        if isinstance(event, h2.events.StreamEnded):
-                            ended.append(event.stream_id)
-                    if got[1] == b"/early" and not seen.is_set():
-                        seen.set()
-                        assert said.wait(HANG)
-                        ask(wire, 3, "GET", "/next")
-                wire.send_data(1, b", and the rest", end_stream=True)
+        with speaking(recorder) as (secure, wire):
+            ask(wire, 1, "POST", "/early")
+            wire.send_data(1, b"some")
+            got: dict[int, bytes] = {1: b"", 3: b""}
+            ended: list[int] = []
+            while len(ended) < 2:
                 secure.sendall(wire.data_to_send())
-                assert until(lambda: recorder.stats.captures == 2)
+                for event in wire.receive_data(secure.recv(1 << 16)):
+                    assert not isinstance(event, (h2.events.StreamReset, h2.events.ConnectionTerminated))
+                    if isinstance(event, h2.events.DataReceived):
+                        got[event.stream_id] += event.data
+                    if isinstance(event, h2.events.StreamEnded):
+                        ended.append(event.stream_id)
+                if got[1] == b"/early" and not seen.is_set():
+                    seen.set()
+                    assert said.wait(HANG)
+                    ask(wire, 3, "GET", "/next")
+            wire.send_data(1, b", and the rest", end_stream=True)
+            secure.sendall(wire.data_to_send())
+            assert until(lambda: recorder.stats.captures == 2)
         assert got == {1: b"/early", 3: b"/next"}
         assert recorder.failures == []
     with Snapshot.open(tmp_path / "site") as snapshot:
@@ -361,3 +369,27 @@ def test_what_came_of_a_grpc_call_is_kept(recording: Recording, kind: bytes, tmp
     assert (fields.get("grpc-status"), fields.get("x-cost")) == (
         ("0", "2") if kind == b"application/grpc" else (None, None)
     )
+
+
+def test_a_client_that_ends_its_connection_softly_is_answered(recording: Recording, tmp_path: Path) -> None:
+    body = b"x" * 200_000
+
+    def answer(_: int, stream: Stream) -> None:
+        stream.head()
+        for at in range(0, len(body), 10_000):
+            stream.body(body[at : at + 10_000], end=at + 10_000 == len(body))
+
+    with recording(answer) as (recorder, _):
+        with speaking(recorder) as (secure, wire):
+            ask(wire, 1, "GET", "/long")
+            secure.sendall(wire.data_to_send() + GoAwayFrame(0).serialize())
+            got = b""
+            while data := secure.recv(1 << 16):  # until the recorder ends the connection
+                for event in wire.receive_data(data):
+                    if isinstance(event, h2.events.DataReceived):
+                        got += event.data
+                        wire.acknowledge_received_data(event.flow_controlled_length, 1)
+                secure.sendall(wire.data_to_send())
+        assert got == body
+        assert (recorder.stats.aborted, recorder.failures) == (0, [])
+    assert bodies(tmp_path / "site") == {"long": body}

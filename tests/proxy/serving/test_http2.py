@@ -14,7 +14,7 @@ from proxy.serving.gateway import Gateway
 from proxy.serving.http1 import MAX_HEAD
 from proxy.wire.certificates import Authority
 from tests.proxy.frozen import Site
-from tests.proxy.gateways import PAGE, tunnel
+from tests.proxy.gateways import BIG, PAGE, tunnel
 from tests.support.waiting import until
 
 
@@ -61,6 +61,26 @@ def test_a_client_that_says_goodbye_with_its_last_request_is_answered(gateway: G
         sent = mine.data_to_send()
         sock.sendall(sent + b"\x00\x00\x08\x07" + bytes(5) + bytes(8))
         assert answers(sock, mine, 1) == PAGE
+
+
+def test_one_that_goes_on_reading_after_its_goodbye_has_all_of_its_answers(gateway: Gateway) -> None:
+    got, ended = {1: b"", 3: b""}, 0
+    with tunnel(gateway, "two.example", ("h2",), session="long-goodbye") as sock:
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        asked(mine, 1, "/big")
+        asked(mine, 3, "/none")
+        sock.sendall(mine.data_to_send() + b"\x00\x00\x08\x07" + bytes(5) + bytes(8))
+        while data := sock.recv(1 << 16):
+            for event in mine.receive_data(data):
+                if isinstance(event, h2.events.DataReceived):
+                    got[event.stream_id] += event.data
+                    mine.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                ended += isinstance(event, h2.events.StreamEnded)
+            sock.sendall(mine.data_to_send())  # windows, among others
+    assert (got[1], ended) == (BIG, 2)
+    told = [e["status"] for e in gateway.ledger.entries() if e["session"] == "long-goodbye"]
+    assert told == [200, 504]
 
 
 @pytest.mark.parametrize("at_once", [True, False])

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from harness.tools import jina
 from harness.tools.contract import Contract, ToolResult, checker, load, said
-from harness.tools.store import Found, Visit, client_text
+from harness.tools.httpx_text import httpx_text
+from harness.tools.store import Found, Visit
 from snapshots.http.encodings import EncodingProblem
 from snapshots.request import Request
 from snapshots.texts.text import BROKEN, PDF, extract_html
@@ -131,18 +132,21 @@ class FetchTool:
             if frozen is not None and any(
                 w.startswith(BROKEN) and "ends early" not in w for w in frozen.warnings
             ):
-                client_text(visit.read(found))  # fails as it fails the real tool
-            if frozen is not None and ("text/html" in label or frozen.media == PDF):
+                httpx_text(visit.read(found))  # fails as it fails the real tool
+            readable = frozen is not None and frozen.meta.get("readable") is not False
+            if frozen is not None and ("text/html" in label or (frozen.media == PDF and readable)):
                 # no text at all: the real tool tells an empty answer from a page that it can't read
                 told = self._strict is None  # whether this version does
                 empty = told and not frozen.markdown and not visit.read(found).body
                 content = "" if empty else self._frozen(frozen.markdown, frozen.media)
                 return content, "", found.meta(address=frozen.address)
         response = visit.read(found)
-        text = client_text(response)
+        text = httpx_text(response)
         content_type = response.header("content-type") or ""
         html = "<html" in text[:100] or "text/html" in content_type or not content_type
         if html and not raw:
+            if not text and self._strict is None:
+                return "", "", found.meta(address=capture.url)
             frozen = visit.store.text_of(capture) or extract_html(capture.url, text)
             return self._frozen(frozen.markdown, frozen.media), "", found.meta(address=frozen.address)
         return text, self.contract.say("raw", content_type=content_type), found.meta(address=capture.url)
@@ -195,7 +199,7 @@ class FetchTool:
         if response.status >= 400:
             return said(self.contract.say("status", url=url, status=response.status), error=True, **meta)
         content_type = response.header("content-type") or ""
-        return client_text(response), self.contract.say("raw", content_type=content_type), meta
+        return httpx_text(response), self.contract.say("raw", content_type=content_type), meta
 
     def _missed(self, url: str, found: Found, visit: Visit, *, for_user: bool = False) -> ToolResult:
         """A miss looks like a host that can't be reached, unless the site's robots.txt was recorded and refuses."""
@@ -221,7 +225,7 @@ class FetchTool:
         if 400 <= found.capture.status < 500:
             return None
         try:
-            rules = client_text(visit.read(found))
+            rules = httpx_text(visit.read(found))
         except EncodingProblem:  # a connection's fault, as httpx has it
             return contract.say("robots_failed", robots=robots)
         lines = (line for line in rules.splitlines() if not line.strip().startswith("#"))

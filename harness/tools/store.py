@@ -210,9 +210,9 @@ class Visit:
         if request.method != "GET" or request.header("cookie") is not None or "+" in accept:
             return None
         candidates = [c for c in self.store.snapshot.candidates(key.urlkey) if c.method == "GET"]
-        known = [
-            c for c in candidates if (c.exact == key.exact if accept == "exact" else c.key == key.canonical)
-        ]
+        known = [c for c in candidates if c.exact == key.exact]
+        if not known and accept != "exact":
+            known = [c for c in candidates if c.key == key.canonical]
         # a URL whose answer depends on what the request says of itself is no single answer, nor is a part the whole
         if not known or any(c.vary or c.status in PARTIAL for c in known):
             return None
@@ -243,13 +243,17 @@ class Visit:
                 return whole
             answer = self.read(here)
             location = answer.header("location")
-            if not location:
+            if location is None:
                 return whole
             cookies.take(here.url, answer.headers)
+            location = header_text(location)
+            error = _wrong_location(location)
             try:
-                url = urljoin(here.url, header_text(location))
-            except ValueError:  # as httpx says it
-                whole.capture, whole.error = None, "Invalid URL in location header."
+                url = urljoin(here.url, location)
+            except ValueError:  # no host's name: nothing is there
+                url = ""
+            if error or not url:
+                whole.capture, whole.error = None, error
                 return whole
         assert whole is not None
         whole.redirects = True
@@ -268,6 +272,19 @@ class Visit:
         """The answer found."""
         assert found.capture is not None
         return self.store.snapshot.read(found.capture)
+
+
+def _wrong_location(location: str) -> str | None:
+    """Why a client goes no further, as httpx says it."""
+    import httpx
+
+    try:
+        url = httpx.URL(location)
+    except httpx.InvalidURL as error:
+        return repr(httpx.RemoteProtocolError(f"Invalid URL in location header: {error}."))
+    if url.scheme and url.host and url.scheme not in ("http", "https"):
+        return repr(httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{url.scheme}://'."))
+    return None
 
 
 def header_text(value: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,8 +17,10 @@ from hypothesis import strategies as st
 from harness.servers.mcp_words import prompt
 from harness.tools import ToolResult, Toolset, load
 from harness.tools.fetch import FetchTool, cut
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
-from tests.harness.tools.frozen import BIRDS, REPORT, SITE, VIEW
+from tests.harness.tools.frozen import BIRDS, REPORT, SITE, VIEW, Recorder
 
 RAW = "Content type {} cannot be simplified to markdown, but here is the raw content:\nContents of {}:\n{}"
 
@@ -99,6 +103,22 @@ def test_html_is_told_as_the_real_tool_tells_it(call: Call) -> None:
     )
     for path in ("nothing", "nothing.html"):
         assert call("fetch", url=f"{SITE}/{path}").text.endswith("<error>No more content available.</error>")
+
+
+def test_what_is_only_called_a_pdf_is_raw_and_nothing_is_no_page_that_failed(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        site.add(f"{SITE}/no.pdf", "no pdf at all", "application/pdf")
+        site.add(f"{SITE}/nothing", gzip.compress(b""), None, headers=(("Content-Encoding", "gzip"),))
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        session = Toolset(snapshot, ["fetch"]).session("s")
+
+        def text(path: str) -> str:
+            return asyncio.run(session.call("fetch", {"url": f"{SITE}/{path}"})).text
+
+        assert text("no.pdf") == RAW.format("application/pdf", f"{SITE}/no.pdf", "no pdf at all")
+        nothing = "<error>No more content available.</error>"
+        assert text("nothing") == f"Contents of {SITE}/nothing:\n{nothing}"
 
 
 def test_pdfs_are_read(call: Call) -> None:

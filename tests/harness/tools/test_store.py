@@ -48,9 +48,48 @@ def test_locations_are_read_as_the_real_client_reads_them(tmp_path: Path) -> Non
         site.add(f"{SITE}/a", status=302, headers=(("Location", "/caf\u00e9".encode().decode("latin-1")),))
         site.add(f"{SITE}/caf%C3%A9", "<p>coffee</p>")
         site.add(f"{SITE}/b", status=302, headers=(("Location", "//[oops"),))
+        site.add(f"{SITE}/c", status=302, headers=(("Location", "http://[::1"),))
     with Snapshot.open(tmp_path / "snap") as snapshot:
         visit = Store(snapshot).session("a")
         found = visit.follow(f"{SITE}/a")
         assert found.capture is not None
         assert found.capture.url == f"{SITE}/caf%C3%A9"
-        assert visit.follow(f"{SITE}/b").error == "Invalid URL in location header."
+        # a host that isn't there, as the real client has it
+        found = visit.follow(f"{SITE}/b")
+        assert (found.capture, found.error) == (None, None)
+        problem = "RemoteProtocolError(\"Invalid URL in location header: Invalid port: ':1'.\")"
+        assert visit.follow(f"{SITE}/c").error == problem
+
+
+def test_a_redirect_that_leads_nowhere_ends_as_the_real_clients_does(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        site.add(f"{SITE}/empty", status=302, headers=(("Location", ""),))
+        site.add(f"{SITE}/ftp", status=302, headers=(("Location", "ftp://files.test/"),))
+        site.add(f"{SITE}/tab", status=302, headers=(("Location", "/a\tb"),))
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        visit = Store(snapshot).session("a")
+        assert visit.follow(f"{SITE}/empty").redirects
+        found = visit.follow(f"{SITE}/ftp")
+        assert (found.verdict, found.capture) == ("exact", None)
+        assert found.error == "UnsupportedProtocol(\"Request URL has an unsupported protocol 'ftp://'.\")"
+        assert "Invalid non-printable ASCII character" in (visit.follow(f"{SITE}/tab").error or "")
+
+
+def test_an_address_to_the_letter_is_had_in_any_order_though_another_is_the_same_but_for_order(
+    tmp_path: Path,
+) -> None:
+    """It was a miss: two answers of one canonical address were taken for two answers of one address."""
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        sent = b'{"user":"ann"}'
+        site.add(f"{SITE}/login", status=303, method="POST", sent=sent, headers=(("Location", "/"),))
+        site.add(f"{SITE}/q?a=1&b=2", "<p>one</p>")
+        site.add(f"{SITE}/q?b=2&a=1", "<p>two</p>")
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        visit = Store(snapshot).session("a")
+        for address in (f"{SITE}/q?a=1&b=2", f"{SITE}/q?b=2&a=1"):
+            found = visit.follow(address)
+            assert found.capture is not None
+            assert (found.capture.url, found.verdict) == (address, "exact")
+        assert visit.follow(f"{SITE}/q?b=2&a=1&").verdict == "miss"

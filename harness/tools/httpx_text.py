@@ -1,0 +1,65 @@
+"""What httpx makes of an answer, by which the real fetch server reads pages: its leniency decides what a model sees.
+
+After httpx 0.28 (BSD-3-Clause, Encode OSS), `_decoders.py` and `_models.py`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from email.message import Message
+
+from snapshots.capture import Response
+from snapshots.http import encodings
+from snapshots.http.charsets import codec
+from snapshots.http.encodings import EncodingProblem
+
+_GZIP = zlib.MAX_WBITS | 16
+
+
+def httpx_text(response: Response) -> str:
+    """The body as text, by the charset of Content-Type if Python knows it, else UTF-8.
+
+    A packed body that ends early is read as far as it goes, and what follows a packed one is left out. Raises
+    EncodingProblem, in zlib's words, where httpx fails.
+    """
+    body = _unpacked(response.body, response.header("content-encoding"))
+    return body.decode(_charset(response.header("content-type")), "replace")
+
+
+def _charset(content_type: str | None) -> str:
+    message = Message()
+    message["content-type"] = content_type or ""
+    label = message.get_content_charset()
+    # codecs that only Python has, and that read no text, are passed over
+    return codecs.lookup(label).name if label and codec(label) and _known(label) else "utf-8"
+
+
+def _known(label: str) -> bool:
+    try:
+        codecs.lookup(label)
+    except LookupError:
+        return False
+    return True
+
+
+def _unpacked(body: bytes, encoding: str | None) -> bytes:
+    for name in reversed([part.strip().lower() for part in (encoding or "").split(",")]):
+        if name == "gzip":
+            body = _inflated(body, _GZIP)
+        elif name == "deflate":
+            try:
+                body = _inflated(body, zlib.MAX_WBITS)
+            except EncodingProblem:
+                body = _inflated(body, -zlib.MAX_WBITS)
+        elif name in ("br", "zstd"):  # which the real one does not ask for, and browsers do
+            body = encodings.decode(body, name)
+    return body
+
+
+def _inflated(body: bytes, form: int) -> bytes:
+    unpacking = zlib.decompressobj(form)
+    try:
+        return unpacking.decompress(body) + unpacking.flush()
+    except zlib.error as error:
+        raise EncodingProblem(str(error)) from error

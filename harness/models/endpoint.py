@@ -20,8 +20,9 @@ from urllib.parse import unquote
 
 import httpx
 
+from harness.models.calls import Answer, Call, kept_headers
 from harness.models.streams import is_last, read_stream
-from harness.models.tape import FAILED, GIVEN_UP, Answer, Call, ModelError, Tape, kept_headers
+from harness.models.tape import FAILED, GIVEN_UP, ModelError, Tape
 from proxy.isolation import isolated
 from snapshots.errors import MissingCapability
 from snapshots.words import counted

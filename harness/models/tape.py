@@ -5,7 +5,7 @@ and attempt), the nth same request, in the order in which they are made, getting
 served: a call that is not on the tape is explained. Of calls under way at once the tape holds when each was made and
 when its answer came (`begin` and `end` of its capture), and answers come again in that order (harness.models.turns).
 
-Only the last try of a call is kept, and only if it is an answer; of headers only those named in `_KEPT`;
+Only the last try of a call is kept, and only if it is an answer; of headers only those that `kept_headers` lets through;
 the key is replaced wherever it stands. A call that had no answer, as its agent gave it up or the endpoint failed, is
 kept as that (UNANSWERED), so that a repetition has none either; `auto` asks it again. Sessions are written as
 `name@generation`: recording a session anew begins a new generation, and the newest is the one that replays.
@@ -19,15 +19,14 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
+from harness.models.calls import Answer, Call, parsed
 from harness.models.differing import difference
 from harness.models.turns import Turn, Turns
-from harness.trace import canonical
 from snapshots.errors import StillwebError, UsageError
 from snapshots.words import counted
 
@@ -39,7 +38,6 @@ UNANSWERED = (
 )
 _MORE = 60.0  # seconds for which an answer that never came is waited for, beside three times those of the first time
 GIVEN_UP, FAILED = 499, 599  # its status: the agent waited no longer; the endpoint did not answer as one
-_KEPT = {"content-type", "accept", "openai-model", "openai-version", "openai-beta"}
 
 
 class TapeMiss(StillwebError):
@@ -52,44 +50,6 @@ class ModelError(StillwebError):
     """A model endpoint that did not answer as one."""
 
     exit_code = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request to a model endpoint, secrets already replaced."""
-
-    session: str
-    method: str
-    url: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def key(self) -> str:
-        """SHA-256 (hex) of method, URL and canonical body."""
-        return sha256(canonical([self.method, self.url, parsed(self.body)])).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the endpoint said. `body` is decoded."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-
-def parsed(body: bytes) -> Any:
-    """A JSON body's value, or the digest of any other."""
-    try:
-        return json.loads(body)
-    except ValueError:
-        return f"sha256:{sha256(body).hexdigest()}"
-
-
-def kept_headers(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The header fields that may lie on a tape."""
-    return tuple((name, value) for name, value in headers if name.lower() in _KEPT)
 
 
 @dataclass(slots=True, eq=False)
@@ -152,8 +112,10 @@ class _Session:
 class Tape:
     """Safe for threads. `open` reads what is there; recording appends to it."""
 
-    def __init__(self, path: Path | None, mode: Mode, part: Path | None = None) -> None:
-        self.path, self.mode, self.part = path, mode, part
+    def __init__(
+        self, path: Path | None, mode: Mode, part: Path | None = None, *, anywhere: bool = False
+    ) -> None:
+        self.path, self.mode, self.part, self._anywhere = path, mode, part, anywhere
         self._lock = threading.RLock()
         self._sessions: dict[str, _Session] = {}
         self._generation: dict[str, int] = {}
@@ -163,14 +125,16 @@ class Tape:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path | None, mode: Mode, part: Path | None = None) -> Tape:
+    def open(cls, path: Path | None, mode: Mode, part: Path | None = None, *, anywhere: bool = False) -> Tape:
         """Opens a tape (a directory or a .wacz file). In `replay` it must be there.
 
         What is new goes into `part` where one is given, which `gather` adds to the tape: one directory has one writer.
+        `anywhere` is for repetitions: an endpoint may have moved while the run was made, and what was asked of it before
+        and since is answered, whatever address the run's variables have now.
         """
         if mode not in MODES:
             raise UsageError(f"--tape: {mode!r} is none of {', '.join(MODES)}")
-        tape = cls(path, mode, part)
+        tape = cls(path, mode, part, anywhere=anywhere)
         if mode == "none":
             return tape
         if path is None:
@@ -198,9 +162,12 @@ class Tape:
             if generation == self._generation[name]:
                 request = self._snapshot.read_request(capture)
                 call = Call(name, request.method, request.url, request.body)
-                self._sessions[name].add(_taped(call.key, capture))
+                self._sessions[name].add(_taped(self._key(call), capture))
         for session in self._sessions.values():
             session.begin()
+
+    def _key(self, call: Call) -> str:
+        return call.key_anywhere if self._anywhere else call.key
 
     def make(self, call: Call) -> Ticket:
         """A call is made; its answer is to be asked for next. TapeMiss in `replay` mode, saying which message differs and
@@ -210,7 +177,7 @@ class Tape:
             return Ticket(call)
         with self._lock:
             session = None if self.mode == "record" else self._sessions.get(call.session)
-            taped = session.next(call.key) if session else None
+            taped = session.next(self._key(call)) if session else None
             if taped is not None and session is not None and (taped.answered or self.mode == "replay"):
                 ticket = Ticket(call, taped=taped)
                 session.turns.made(taped.turn)
@@ -351,14 +318,14 @@ class Tape:
         place = f"{self.path}: model call of {call.session!r} is not on the tape"
         if session is None or not session.calls:
             return f"{place}: nothing was recorded for this task and attempt"
-        if call.key in session.by_key:
-            times = counted(len(session.by_key[call.key]), "time")
+        if self._key(call) in session.by_key:
+            times = counted(len(session.by_key[self._key(call)]), "time")
             return f"{place}: the same request was recorded {times} and is made once more"
         now = parsed(call.body)
         best: tuple[int, int, str] | None = None
         for number, taped in enumerate(session.calls, 1):
             request = self._snapshot.read_request(taped.where)
-            if request.url != call.url:
+            if request.url != call.url and not self._anywhere:
                 found = (-1, number, f"its URL is {request.url}, now {call.url}")
             else:
                 same, text = difference(parsed(request.body), now)

@@ -228,7 +228,8 @@ def _make(
 
     async def all_of_them() -> None:
         asyncio.get_running_loop().set_default_executor(Threads(thread_name_prefix="stillweb-work"))
-        async with Workshop.open(files.path, embedder=embedder) as shop:
+        repeats = any(job.known for job in jobs)
+        async with Workshop.open(files.path, embedder=embedder, repeats=repeats) as shop:
             note_foundations(shop)
             await (engine or LocalEngine()).run(jobs, partial(run_one, shop, display=shown), done)
 

@@ -49,12 +49,13 @@ class Workshop:
     models: ModelClient | None = None
     tape: Tape | None = None
     snapshot: Any = None
+    repeats: bool = False  # a run that was made before
     tape_part: Path | None = None  # where this process records, when others record too
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _task: asyncio.Task[Any] | None = None  # who opened it
 
     @classmethod
-    def open(cls, run_path: Path, *, embedder: Any = None) -> Workshop:
+    def open(cls, run_path: Path, *, embedder: Any = None, repeats: bool = False) -> Workshop:
         """Reads the run's files; entering the workshop opens the rest.
 
         The embedder that a task needs is the packaged one where none is given; MissingCapability without it.
@@ -71,7 +72,7 @@ class Workshop:
             env=settings.env,
         )
         agent = agent_of(settings)
-        return cls(files, settings, tasks, agent, evaluator)
+        return cls(files, settings, tasks, agent, evaluator, repeats=repeats)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -116,7 +117,9 @@ class Workshop:
         from harness.models.tape import Tape
 
         path = self.files.tape(self.settings)
-        tape = self._stack.enter_context(Tape.open(path, self.settings.tape, self.tape_part))
+        tape = self._stack.enter_context(
+            Tape.open(path, self.settings.tape, self.tape_part, anywhere=self.repeats)
+        )
         self.tape = tape
         if needs is not None:
             options = needs(self.settings.env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,16 @@ def test_a_judge_is_asked_again_alone_also_by_who_takes_it_up_after_a_crash(
 def killed(*_: object) -> None:
     """Stands where a process may be killed."""
     raise KeyboardInterrupt
+
+
+def test_a_judge_that_answers_at_another_address_by_then_certifies(run: RunFiles) -> None:
+    """What was judged before lies on the tape under the old one, and was not found there."""
+    with Endpoint(lambda asked: "correct: yes") as moved:
+        settings, _ = run.manifest()
+        elsewhere = replace(settings, env={**settings.env, "GRADER_BASE_URL": moved.url})
+        start_run(run.path, elsewhere, run.tasks())
+        assert run_attempts(run.path, retry_failed=True, display=SilentDisplay()) == 1
+        assert len(moved.requests) == 1
+    ASKED.clear()
+    assert summarise(run.path).statuses["scored"] == 2
+    assert certify(run.path, times=1).differences == ()

@@ -25,34 +25,42 @@ if TYPE_CHECKING:
 MOST = 1_000_000  # characters of an answer that are kept in a trace
 _TOLD = ("text/", "application/json", "application/xml", "application/csv", "application/x-ndjson")
 _CODE = ("text/css", "text/javascript", "text/ecmascript")
+_IN_PART = {"head", "range", "conditional"}
 _HIDING = ("hidden", "aria-hidden", "style")
 
 
-def given_text(store: Store, entry: Mapping[str, Any]) -> str:
-    """The text that an entry of the ledger gave to its client; "" where it gave none."""
-    derived = str(entry.get("derived") or "").split("+")
-    if (
-        not entry.get("capture")
-        or entry["method"] == "HEAD"
-        or {"head", "range", "conditional"} & set(derived)
-    ):
-        return ""
-    capture = _capture(store, entry)
-    if capture is None or 300 <= capture.status < 400 or capture.status == 206:
-        return ""
-    try:
-        return _text(store, capture)[:MOST]
-    except DamagedInput:  # it was answered with an error, and the ledger says so
-        return ""
+class GivenText:
+    """The texts that the client of one ledger was given."""
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_path: dict[str, dict[tuple[str, int], Capture]] = {}
 
-def _capture(store: Store, entry: Mapping[str, Any]) -> Capture | None:
-    """The capture at the place that an entry names: nearly always one of the very URL, else one of its path."""
-    place = entry["capture"]["file"], entry["capture"]["offset"]
-    key = request_key(Request("GET", entry["url"])).urlkey
-    near = store.snapshot.candidates(key)
-    of_path = store.snapshot.prefix(path_prefix(entry["url"]))
-    return next((one for one in chain(near, of_path) if one.place == place), None)
+    def __call__(self, entry: Mapping[str, Any]) -> str:
+        """The text that an entry of the ledger gave to its client; "" where it gave none."""
+        derived = str(entry.get("derived") or "").split("+")
+        if not entry.get("capture") or entry["method"] == "HEAD" or _IN_PART & set(derived):
+            return ""
+        capture = self._capture(entry)
+        if capture is None or 300 <= capture.status < 400 or capture.status == 206:
+            return ""
+        try:
+            return _text(self._store, capture)[:MOST]
+        except DamagedInput:  # it was answered with an error, and the ledger says so
+            return ""
+
+    def _capture(self, entry: Mapping[str, Any]) -> Capture | None:
+        """The capture at the place that an entry names: nearly always one of the very URL, else one of its path."""
+        place = entry["capture"]["file"], entry["capture"]["offset"]
+        snapshot = self._store.snapshot
+        near = snapshot.candidates(request_key(Request("GET", entry["url"])).urlkey)
+        if (found := next((one for one in near if one.place == place), None)) is not None:
+            return found
+        path = path_prefix(entry["url"])
+        if path not in self._by_path:
+            of_path = chain(snapshot.candidates(path), snapshot.prefix(f"{path}?"))
+            self._by_path[path] = {one.place: one for one in of_path}
+        return self._by_path[path].get(place)
 
 
 def _text(store: Store, capture: Capture) -> str:

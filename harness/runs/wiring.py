@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from harness.runs.run_files import Settings
@@ -36,7 +35,7 @@ async def program_access(
     run's tools (Serper's, …) answer at their real addresses; the tools themselves, in the attempt's session
     `tools`, at the MCP server that STILLWEB_MCP_URL names.
     """
-    from harness.runs.given_text import given_text
+    from harness.runs.given_text import GivenText
     from harness.servers.program import serve_program
     from harness.tools import Toolset, http_hosts
     from harness.tools.store import Store
@@ -47,7 +46,7 @@ async def program_access(
     with Ledger() as ledger:
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
         store = toolset.store if isinstance(toolset, Toolset) else Store(snapshot)
-        text_of = partial(given_text, store)
+        text_of = GivenText(store)
         gateway = Gateway(snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts)
         await asyncio.to_thread(gateway.start)
         try:

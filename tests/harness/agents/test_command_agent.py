@@ -116,6 +116,9 @@ def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
         f"<html><body><table>{rows}</table></body></html>".encode(),
     )
     site.add("http://shelf.example/data", b'{"id": 9}', headers=(("Content-Type", "application/json"),))
+    kind = (("Content-Type", "application/json"),)
+    asked = {"request_headers": kind, "request_body": b'{"q": 9}', "method": "POST"}
+    site.add("http://shelf.example/search", b'{"mass": 3700}', headers=kind, **asked)
     site.add("http://shelf.example/a.js", b"var id = 7", headers=(("Content-Type", "text/javascript"),))
     with site.open():
         pass
@@ -123,6 +126,8 @@ def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
         "import urllib.request\n"
         "for name in ('birds?_=1700000099999', 'data', 'a.js'):\n"
         "    urllib.request.urlopen('http://shelf.example/' + name).read()\n"
+        "asked = urllib.request.Request('http://shelf.example/search', b'{\"q\": 9}', {'Content-Type': 'application/json'})\n"
+        "urllib.request.urlopen(asked).read()\n"
         "print('7|1234')"
     )
     files = program_run(tmp_path, tmp_path / "site", code, monkeypatch)
@@ -130,6 +135,7 @@ def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
     calls = {call["address"].rpartition("/")[2]: call for call in trace.of("tool_call")}
     assert calls["data"]["output"]["text"] == '{"id": 9}'
     assert calls["a.js"]["output"]["text"] == ""
+    assert calls["search"]["output"]["text"] == '{"mass": 3700}'
     wrong = [c for row in trace.last("answer")["rows"] for c in row if not c["right"] and c.get("reference")]
     assert {c["reference"]: [place["event"] for place in c["reference_seen"]] for c in wrong}["3900"] == [
         calls["birds?_=1700000099999"]["n"]

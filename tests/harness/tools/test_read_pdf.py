@@ -83,6 +83,29 @@ def test_any_pages_in_any_order_are_those_of_the_whole(toolset: Toolset, pages: 
     assert by_list == by_text == [whole[n - 1] for n in sorted(set(pages))]
 
 
+def test_the_bytes_decide_what_is_a_pdf_not_what_it_is_called(tmp_path: Path) -> None:
+    """One that its server calls text was no PDF, and an empty one was damaged."""
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        site.add(f"{SITE}/text", make_pdf("In truth a PDF"), "text/plain")
+        site.add(f"{SITE}/empty", b"", "application/pdf")
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        session = Toolset(snapshot, ["pdf-reader"]).session("s")
+
+        def read(path: str) -> Any:
+            sources = [{"url": f"{SITE}/{path}", "pages": "1"}]
+            return asyncio.run(session.call("read_pdf", {"sources": sources}))
+
+        assert data_of(read("text"))["page_texts"] == [{"page": 1, "text": "In truth a PDF"}]
+        assert read("empty").text.endswith("Reason: The PDF file is empty, i.e. its size is zero bytes.")
+
+
+def test_a_page_number_beyond_all_bounds_is_told_as_javascript_tells_it(call: Call) -> None:
+    result = call("read_pdf", sources=[{"url": REPORT, "pages": "99999999999999999999"}])
+    (warning,) = data_of(result)["warnings"]
+    assert warning == "Requested page numbers 100000000000000000000 exceed total pages (4)."
+
+
 def test_images_are_pictures_of_pages(call: Call) -> None:
     result = call("read_pdf", sources=[{"url": f"{SITE}/scan.pdf", "pages": [1]}], include_images=True)
     assert data_of(result)["image_info"][0]["page"] == 1

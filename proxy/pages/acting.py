@@ -344,7 +344,7 @@ class Driver:
         """Whether something that streams said while recording made it so. The page's clock stands: in replay it comes at once."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.patience.stuck
-        ask = functools.partial(ask_all, self.page, "frames()")
+        ask = functools.partial(ask_all, self.page, "hearing()")
         while self.traffic.streams and (state := await ask()) is not None and not state["replay"]:
             if not await self.traffic.silence.broken(state, ask, until):
                 return False

@@ -5,24 +5,27 @@
   const drawn = (e) => e.getClientRects().length > 0 && e.checkVisibility({ opacityProperty: true, visibilityProperty: true });
   const named = (e, why) => `${e.localName} ${why}`.slice(0, 120);
   const says = new Set(), moves = new Set();
+  const roots = [document];
+  for (const root of roots) for (const e of root.querySelectorAll("*")) if (e.shadowRoot) roots.push(e.shadowRoot);
+  const all = (selector) => roots.flatMap((root) => [...root.querySelectorAll(selector)]);
   for (const root of [document.documentElement, document.body])
     for (const name of root ? root.classList : []) if (/(^|[-_])(busy|loading|running|working|processing)$/i.test(name)) says.add(named(root, name));
   if (WORDS.test(document.title)) says.add(`title ${document.title}`.slice(0, 120));
   if (/^(wait|progress)$/.test(getComputedStyle(document.documentElement).cursor) || (document.body && /^(wait|progress)$/.test(getComputedStyle(document.body).cursor)))
     says.add("cursor");
-  for (const e of document.querySelectorAll(ROLES)) if (drawn(e)) says.add(named(e, e.getAttribute("role") || (e.localName === "progress" ? "" : "busy")));
-  for (const e of document.querySelectorAll("[aria-label],[title]"))
+  for (const e of all(ROLES)) if (drawn(e)) says.add(named(e, e.getAttribute("role") || (e.localName === "progress" ? "" : "busy")));
+  for (const e of all("[aria-label],[title]"))
     for (const name of ["aria-label", "title"]) {
       const text = e.getAttribute(name);
       if (text && text.length < 80 && WORDS.test(text) && drawn(e)) says.add(named(e, text));
     }
-  const texts = document.createTreeWalker(document.body || document, NodeFilter.SHOW_TEXT);
-  for (let n = 0; n < 20000 && texts.nextNode(); n++) {
+  let left = 20000;
+  for (const root of roots) for (const texts = document.createTreeWalker(root.body || root, NodeFilter.SHOW_TEXT); left > 0 && texts.nextNode(); left--) {
     const node = texts.currentNode, text = node.data.trim();
     if (text.length > 2 && text.length < 60 && WORDS.test(text) && node.parentElement && !/^(script|style|option|textarea)$/.test(node.parentElement.localName) && drawn(node.parentElement))
       says.add(named(node.parentElement, text));
   }
-  for (const motion of document.getAnimations ? document.getAnimations() : []) {
+  for (const motion of roots.flatMap((root) => root.getAnimations ? root.getAnimations() : [])) {
     const e = motion.effect && motion.effect.target;
     if (e && motion.playState === "running" && motion.effect.getComputedTiming().endTime === Infinity && drawn(e)) moves.add(named(e, `turning ${motion.animationName || ""}`));
   }

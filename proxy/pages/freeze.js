@@ -278,6 +278,7 @@
   //= freeze_workers.js
   //= freeze_refresh.js
   //= freeze_motion.js
+  //= freeze_observers.js
   //= freeze_shadow.js
   //= freeze_streams.js
   //= freeze_tabs.js
@@ -299,16 +300,17 @@
     return best;
   };
   // The page and its workers have done all they can do now. Returns how many answers and loads all of them wait for.
-  const rest = async (through, tellDrew = false) => {
-    for (let drew = tellDrew; ; drew = true) {
+  const rest = async (through, drewFor = false) => {
+    for (let drew = drewFor; ; drew = true) {
       await hop();
       renew();
-      await draw();
       await adopt();
       const answers = workers.size ? await askWorkers({ ping: true, through, drew }) : [];
       if (workers.size) await hop();
       const sum = (name, own) => answers.reduce((all, answer) => all + answer[name], own);
-      if (!sum("wanting", 0) || !(await drawFor())) return { pending: sum("pending", pending), held: sum("held", holding(through)) };
+      const waiting = { pending: sum("pending", pending), held: sum("held", holding(through)) };
+      if (waiting.held > 0 || (!through && waiting.pending > 0) || G.top !== G) return waiting;
+      if (!(await draw(sum("wanting", wanting()), sum("fresh", Number(unseen)) > 0))) return waiting;
     }
   };
   // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
@@ -374,12 +376,12 @@
   // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.
   const status = (through) => {
     const timer = first();
-    return { elapsed: elapsed(), pending, held: holding(through), started, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
-      leaving: leaving(), tabs, wanting: wanting(), ready: isWindow ? document.readyState : "complete", ...talk() };
+    return { elapsed: elapsed(), pending, held: holding(through), started, fetched, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
+      leaving: leaving(), tabs, wanting: wanting(), fresh: Number(unseen), ready: isWindow ? document.readyState : "complete", ...talk() };
   };
   const together = (state) => {
     for (const known of workers) if (known.state)
-      for (const name of ["pending", "held", "started", "mutations", "leaving", "tabs", "wanting", "sent", "heard", "silent"]) state[name] += known.state[name];
+      for (const name of ["pending", "held", "started", "fetched", "mutations", "leaving", "tabs", "wanting", "fresh", "sent", "heard", "silent"]) state[name] += known.state[name];
     const later = Math.min(nextInWorkers(), nextInMotion()) - clock;
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;
@@ -394,5 +396,5 @@
     await Promise.all([goOn(number), askWorkers({ ask: number })]);
     return status();
   };
-  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, stay, told, ask }), enumerable: false });
+  Object.defineProperty(G, KEY, { value: Object.freeze({ run, status, frames, hearing, stay, told, ask }), enumerable: false });
 })

@@ -58,6 +58,7 @@ class State(TypedDict, total=False):
     ran: int
     moved: float
     asked: int
+    fetched: int
     sent: int
     heard: int
     silent: int
@@ -256,6 +257,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     loading = loop.time() + LOADING
     listening = Listening(page, traffic, patience, deadline)
     rounds = settled = asked = 0
+    unasked = traffic.unasked
+    fetched: int | None = None  # by the page, as it last said
     endings = 0  # rounds since its time is up
     ahead = 0.0  # ms to the next timer, as the page last said
     restless = f"keeps asking the network for {patience.total / 1000:g} s"
@@ -285,8 +288,11 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
                 await asyncio.sleep(0.005)
                 continue
             await ask_all(page, "stay()")
-        # the page's own count, too: on a busy machine the browser tells of a request after the call that made it
-        asking = traffic.count != before or bool(state["asked"])
+        # The page counts its own: the browser tells of them when it likes, and the clock may have gone on by then.
+        asking = traffic.unasked != unasked or (
+            bool(state["asked"]) if fetched is None else state["fetched"] != fetched
+        )
+        unasked, fetched = traffic.unasked, state["fetched"]
         since = 0.0 if asking else since + state["moved"]
         over = spent + (state["next"] or 0) > patience.total
         # what it asked for last is waited for: where its time ends must not hang on how quick an answer was
@@ -314,7 +320,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if traffic.under_way(patience.stuck):
             continue
         recorded = bool(traffic.streams) and not after["replay"]
-        if recorded and await listening.bring(after, functools.partial(ask_all, page, "frames()")):
+        if recorded and await listening.bring(after, functools.partial(ask_all, page, "hearing()")):
             continue
         hanging, traffic.rested = traffic.hanging, traffic.navigations
         reason = f"no answer from {hanging[0]}" if hanging else ""

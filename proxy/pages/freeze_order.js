@@ -91,6 +91,7 @@ if (G.XMLHttpRequest) {
   });
   stand(Native.prototype, "send", (f, self, args) => {
     if (blocking.has(self)) return Reflect.apply(f, self, args);
+    fetched++;
     track(new Promise((done) => listenTo.call(self, "loadend", done, { once: true })));
     const place = queued();
     places.set(self, place);

@@ -112,6 +112,11 @@ if (!config.replay && G.WebSocket) {
   });
   G.WebSocket = Counted;
 }
+// What streams have said by now. Nothing is drawn: the page is told of nothing until they are silent.
+const hearing = async () => {
+  await askWorkers({ ping: true });
+  return saying(together(status()));
+};
 // An event stream is read to its recorded end, and then stays open and silent: nobody asks again.
 if (config.replay && G.EventSource) {
   const Native = G.EventSource, ask = G.fetch;

@@ -129,7 +129,7 @@ const nextInWorkers = () => [...workers].reduce((least, { state, offset }) =>
   state && state.next !== null ? Math.min(least, config.start + offset + state.elapsed + state.next) : least, Infinity);
 // Real ms in which one that begins, or computes, is waited for; for ever it holds nothing.
 const BEGINNING = 20000, WORKING = 8000;
-const NOTHING = { elapsed: 0, pending: 0, held: 0, started: 0, mutations: 0, next: null, leaving: 0, tabs: 0, wanting: 0, sent: 0, heard: 0, silent: 0 };
+const NOTHING = { elapsed: 0, pending: 0, held: 0, started: 0, fetched: 0, mutations: 0, next: null, leaving: 0, tabs: 0, wanting: 0, fresh: 0, sent: 0, heard: 0, silent: 0 };
 const askWorkers = async (message) => {
   for (const known of workers) if (known.frame && known.frame.closed) workers.delete(known);
   const answers = await Promise.all([...workers].map((known) => new Promise((done) => {
@@ -155,7 +155,7 @@ const answer = async (data) => {
   await hop();
   if (data.frames) return frames();
   if (data.ask) return ask(data.ask);
-  if (data.drew) drawnFor();
+  if (data.drew) await drawnFor();
   if (!data.ping) {
     const ran = await inTurn(() => { const ms = data.to - elapsed(); return ms >= 0 ? pass(ms, { through: data.through, whole: true }) : null; });
     if (ran) return ran;

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 LISTENINGS = 6  # times that streams are listened to for silence, at most
 BARE = 50  # characters of text up to which a page with streams may not have been told what to show
-_TEXT = """() => document.querySelector("iframe,frame,canvas,video,object,embed") ? null
-  : document.body ? document.body.innerText.trim().length : 0"""
+_TEXT = """() => {
+  const roots = [document];
+  for (const root of roots) for (const e of root.querySelectorAll("*")) if (e.shadowRoot) roots.push(e.shadowRoot);
+  if (roots.some((root) => root.querySelector("iframe,frame,canvas,video,object,embed"))) return null;
+  const parts = roots.flatMap((root) => root === document ? [document.body] : [...root.children]);
+  return parts.reduce((sum, e) => sum + (e && e.checkVisibility() ? e.innerText || "" : "").trim().length, 0);
+}"""
 
 
 class Listening:

@@ -19,6 +19,7 @@ WORKER = re.compile(
 )  # how freeze.js marks the script of a worker
 TAB_LOOKS = 500  # for a tab that was opened: at least ten seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
+_COUNTED = {"fetch", "xhr"}  # by the page itself, too (freeze.js)
 
 
 class Answer(NamedTuple):
@@ -41,6 +42,7 @@ class Traffic:
 
     context: BrowserContext
     count: int = 0
+    unasked: int = 0  # of those, the ones that no script asked for by `fetch` or `XMLHttpRequest`
     ended: int = 0
     navigations: int = 0  # of those, the ones that are to bring a document
     rested: int = 0  # how many of these there were when the page last rested
@@ -110,6 +112,7 @@ class Traffic:
 
     def _begin(self, request: Request) -> None:
         self.count += 1
+        self.unasked += request.resource_type not in _COUNTED
         self.navigations += request.is_navigation_request()
         if request.resource_type == "eventsource":
             self.streams.append(request.url)

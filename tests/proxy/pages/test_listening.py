@@ -38,6 +38,13 @@ socket.onmessage = (e) => {
 };
 for (const b of document.querySelectorAll("button")) b.onclick = () => { asked = ticks; socket.send(b.id); };
 </script>"""
+SHADOWED = """<!DOCTYPE html><meta charset=utf-8><title>Mills</title><mill-page></mill-page><script>
+const root = document.querySelector("mill-page").attachShadow({mode: "open"});
+root.innerHTML = "<h1>Mills</h1><p>The mills along the river were built over four centuries.</p><button>Work</button><p id=state>idle</p>";
+const [button, state] = root.querySelectorAll("button,#state"), socket = new WebSocket(`ws://${location.host}/talk?room=1`);
+socket.onmessage = (e) => { if (e.data === "begun") SIGN; else if (/^the end/.test(e.data)) { state.removeAttribute("aria-busy"); state.textContent = e.data; } };
+button.onclick = () => socket.send("work");
+</script>"""
 SIGNS = {
     "words": "state.textContent = 'Running…'",
     "role": "state.setAttribute('aria-busy', 'true')",
@@ -96,6 +103,26 @@ def test_a_page_that_says_that_it_is_at_work_is_waited_for(
     result = record(WORKING.replace("SIGN", SIGNS[sign]), "[{click: Work}]", tmp_path / "s", thinking)
     assert "the end of work" in text_of(tmp_path / "s", result)
     assert not [note for note in result.notes if "quiet" in note]
+
+
+@pytest.mark.parametrize("sign", ["words", "role"])
+def test_so_is_one_that_says_it_in_a_shadow_tree(
+    sign: str, tmp_path: Path, thinking: threading.Event
+) -> None:
+    result = record(SHADOWED.replace("SIGN", SIGNS[sign]), "[{click: Work}]", tmp_path / "s", thinking)
+    assert "the end of work" in text_of(tmp_path / "s", result)
+
+
+def test_a_page_that_shows_all_in_a_shadow_tree_is_not_bare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bare one is waited for as long as a server may take, at each step."""
+
+    async def waited(*_: object) -> bool:
+        raise AssertionError("waited for more than the silence of its streams")
+
+    monkeypatch.setattr(Silence, "broken", waited)
+    assert record(SHADOWED, "[]", tmp_path / "s").views
 
 
 def test_a_server_that_was_asked_and_has_not_said_a_word_is_waited_for(

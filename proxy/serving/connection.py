@@ -174,6 +174,9 @@ class Connection(Channel):
 
     def _sniff(self, data: bytes) -> None:
         """The first bytes in a tunnel: TLS, or HTTP without it."""
+        data = data.lstrip(b"\r\n")  # empty lines too many after a CONNECT, as the recorder has it
+        if not data:
+            return
         self._sniffing = False
         if data[0] != 0x16:
             self.base = f"http://{self._authority}"

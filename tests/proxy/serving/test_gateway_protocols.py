@@ -174,3 +174,17 @@ def test_a_tunnel_to_an_address_with_a_zone(zone: str, tmp_path: Path, authority
                     sock.sendall(ask.replace("PORT", ":80").encode())
                     assert drained(sock).endswith(body)
         assert {entry["verdict"] for entry in gateway.ledger} <= {"exact", "canonical"}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_empty_line_too_many_after_a_connect(gateway: Gateway, at_once: bool) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
+        connect = b"CONNECT site.example:443 HTTP/1.1\r\n\r\n"
+        sock.sendall(connect + b"\r\n" if at_once else connect)
+        assert head(sock).startswith(b"HTTP/1.1 200 ")
+        if not at_once:
+            sock.sendall(b"\r\n")
+        context = ssl.create_default_context(cafile=gateway.ca_path)
+        with context.wrap_socket(sock, server_hostname="site.example") as safe:
+            safe.sendall(b"GET / HTTP/1.1\r\nHost: site.example\r\nConnection: close\r\n\r\n")
+            assert drained(safe).endswith(PAGE)

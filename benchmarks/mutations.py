@@ -47,7 +47,7 @@ FIRST = [
     *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
                                      "senders", "answers", "plain", "evidence", "evident", "remembering",
-                                     "replacing", "suspicion", "choosing_by_link", "slots",
+                                     "replacing", "suspicion", "choosing_by_link", "slots", "parting",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted",
                                      "operations")),
@@ -114,6 +114,10 @@ SAME = {
     "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
     "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",
+    "parting.py _split_by_fields: if len({id(m.sender) for m in members}) < 2": "shortcut",
+    "learning.py states: if known is not None and slot not in self.traces[line]": "shortcut",
+    "learning.py contradictions: if len({i.label for i in items}) < 2": "shortcut: no two of one label differ",
+    "learning.py _refine: if not unexplained": "shortcut: nothing is left to find in the rounds to come",
     "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }
 

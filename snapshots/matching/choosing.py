@@ -48,7 +48,8 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
             unsure.append(capture)
     if not sure and unsure:
         now.unsure = True
-        return unsure
+        # of those that are not sure, rather one for clients of its kind
+        return [c for c in unsure if read(c.state).brought in (None, now.signed_in)] or unsure
     now.unsure = now.loose
     if not sure:
         now.why.append("state")

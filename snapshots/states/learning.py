@@ -85,7 +85,6 @@ class Model:
     forgets: frozenset[str] = frozenset()  # slots whose writing makes the server forget all
     void: frozenset[tuple[str, str]] = frozenset()  # slot and answer of requests that changed nothing
     cookies: frozenset[str] = frozenset()  # of the request, that decide the answer
-    ordered: bool = True
 
     def with_mode(self, slot: str, mode: str | None) -> Model:
         """The model with another mode for a slot."""
@@ -110,8 +109,6 @@ class Model:
 
     def view(self, state: State, item: Item) -> State:
         """The state as it is compared, with the cookies that the request brought."""
-        if not self.ordered:
-            state = tuple(sorted(state))
         return self.brought(item) + state if self.cookies else state
 
     def brought(self, item: Item) -> State:

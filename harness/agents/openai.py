@@ -21,7 +21,7 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -221,6 +221,10 @@ class _Talk(ABC):
     def told(self, call_id: str, text: str) -> None:
         """Adds a tool's answer."""
 
+    def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """What of an answer goes with the next request."""
+        return items
+
     def say(self, text: str) -> None:
         """Adds a message of the user's."""
         self.items.append({"role": "user", "content": text})
@@ -240,10 +244,14 @@ class _Talk(ABC):
             self.items,
             new=self.items[self.sent :],
         )
-        self.items.extend(reply.items)
+        self.items.extend(self.sent_back(reply.items))
         self.sent = len(self.items)
         await asyncio.sleep(0)  # a tape answers without waiting: other attempts must have their turn
         return reply
+
+
+def _bare(item: Mapping[str, Any]) -> bool:
+    return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
 
 
 class _Chat(_Talk):
@@ -278,6 +286,14 @@ class _Chat(_Talk):
 
 class _Responses(_Talk):
     api = "responses"
+
+    def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """All but thoughts that an endpoint, told to store nothing, gives by their names alone: it knows these no more
+        and refuses them, and with them calls by the name under which they follow such a thought."""
+        kept = [item for item in items if not _bare(item)]
+        if len(kept) == len(items) or self.agent.params.get("store"):
+            return items
+        return [{name: value for name, value in item.items() if name != "id"} for item in kept]
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
         super().__init__(agent, attempt)

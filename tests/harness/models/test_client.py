@@ -20,7 +20,7 @@ from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import DamagedInput, UsageError
-from tests.support.openai_endpoint import KEY, Asked, Endpoint, chat_answer
+from tests.support.openai_endpoint import KEY, Asked, Endpoint, chat_answer, response_answer
 from tests.support.runs import SHELF, bird_task
 from tests.support.waiting import HANG, until
 
@@ -306,3 +306,35 @@ def test_a_repetition_from_a_damaged_tape_says_that_it_is_damaged(tmp_path):
     archive.write_bytes(data[:middle] + damage + data[middle + len(damage) :])
     with pytest.raises(DamagedInput, match=r"the repetition failed: .*data-00000\.warc\.gz"):
         certify(files.path, times=1)
+
+
+@pytest.mark.parametrize(
+    ("thought", "params", "goes_back"),
+    [
+        ({"summary": []}, {}, False),  # OpenAI refused the second call: it had stored nothing of that name
+        ({"summary": [], "encrypted_content": "gAAA"}, {"include": ["reasoning.encrypted_content"]}, True),
+        ({"summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}, {}, True),
+        ({"summary": []}, {"store": True}, True),
+    ],
+)
+def test_thoughts_go_back_where_the_endpoint_can_know_them(tmp_path, monkeypatch, thought, params, goes_back):
+    def thinking(body, said):
+        kind, data = response_answer(body, said)
+        whole = json.loads(data)
+        whole["output"].insert(0, {"type": "reasoning", "id": "rs_1", **thought})
+        return kind, json.dumps(whole).encode()
+
+    monkeypatch.setattr("tests.support.openai_endpoint.response_answer", thinking)
+    with Endpoint(birds) as endpoint:
+        files = run(
+            tmp_path,
+            agent_file(tmp_path, endpoint.url, api="responses", params=params),
+            tasks=[bird_task("one")],
+        )
+        second = endpoint.requests[1]["input"]
+    kinds = [item.get("type") for item in second]
+    assert ("reasoning" in kinds) is goes_back
+    calls = [item for item in second if item.get("type") == "function_call"]
+    assert [item["call_id"] for item in calls] == ["call_1_0", "call_1_1"]
+    assert all(("id" in item) is goes_back for item in calls)
+    assert read_trace(files.trace_path("one", 1)).last("score")["metrics"]["em"] == 1.0

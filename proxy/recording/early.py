@@ -40,11 +40,25 @@ def _flow_done(original: Wrapped) -> Wrapped:
     return flow_done
 
 
+def _protocol_error(original: Wrapped) -> Wrapped:
+    """A client that sends no more of its request, since it has its answer: the origin hears of it."""
+
+    def handle_protocol_error(self: Any, event: Any) -> Iterator[Any]:
+        left = isinstance(event, _events.RequestProtocolError) and hasattr(self, "stillweb_ended")
+        if left and self.client_state == self.state_stream_request_body:
+            self.client_state = self.state_errored
+            yield http.SendHttp(event, self.context.server)
+        yield from original(self, event)
+
+    return handle_protocol_error
+
+
 def early_ends() -> AbstractContextManager[None]:
     """Has it done while it is open."""
     return wrapped(
         [
             (http.HttpStream, "send_response", _send_response),
             (http.HttpStream, "flow_done", _flow_done),
+            (http.HttpStream, "handle_protocol_error", _protocol_error),
         ]
     )

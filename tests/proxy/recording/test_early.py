@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from h2.events import StreamEnded
 
 from snapshots.writer import Writer
+from tests.proxy.frames import Origin as H2Origin
+from tests.proxy.frames import Stream, ask, speaking
 from tests.proxy.gateways import drained
 from tests.proxy.lab import Lab
 from tests.proxy.recordings import recorded
@@ -81,3 +84,28 @@ def test_the_connection_goes_on(lab: Lab, tmp_path: Path, trailer: bytes) -> Non
         (413, SIZE, b"big"),
         (200, 0, b"next"),
     ]
+
+
+def test_an_origin_hears_that_no_more_of_the_request_comes(lab: Lab, tmp_path: Path) -> None:
+    def answer(_: int, stream: Stream) -> None:
+        stream.head()
+        stream.body(b"enough")
+
+    refusing = H2Origin(answer, lab.ca.context_for("x.test", ("h2",)))
+    with (
+        refusing.serving() as port,
+        Writer.open(tmp_path / "s") as writer,
+        lab.recorder(writer, resolve={"x.test": ("127.0.0.1", port)}) as recorder,
+    ):
+        with speaking(recorder) as (secure, wire):
+            ask(wire, 1, "POST", "/early")
+            wire.send_data(1, b"some")
+            secure.sendall(wire.data_to_send())
+            while not any(isinstance(e, StreamEnded) for e in wire.receive_data(secure.recv(1 << 16))):
+                pass
+            assert refusing.resets == []
+            wire.reset_stream(1)
+            secure.sendall(wire.data_to_send())
+            assert until(lambda: refusing.resets == [1])
+        assert until(lambda: recorder.stats.captures)
+        assert len(recorder.failures) == 1

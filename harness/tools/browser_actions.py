@@ -21,6 +21,13 @@ Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers
 NOT_HELD = {"browser_close", "browser_tabs", "browser_navigate"}  # the real server asks these for no tab
 EVALUATE_SECONDS = 30.0
+# as the real server's code names them, in its order
+_MODIFIERS = (
+    ({"Alt"}, "Alt"),
+    ({"Control", "ControlOrMeta"}, "ControlOrMeta"),
+    ({"Meta"}, "ControlOrMeta"),
+    ({"Shift"}, "Shift"),
+)
 
 
 async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -58,10 +65,11 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
         shown += [f"button: {quoted(button)}"] if button != "left" else []
     if modifiers:
         options["modifiers"] = modifiers
-        shown.append(f"modifiers: [{', '.join(map(quoted, modifiers))}]")
+        told = [word for names, word in _MODIFIERS if names & set(modifiers)]
+        shown.append(f"modifiers: [{', '.join(map(quoted, told))}]")
     verb = "dblclick" if given.get("doubleClick") else "click"
     reply.with_snapshot = True
-    more = f"{{ {', '.join(shown)} }}" if shown else ""
+    more = "{\n  " + ",\n  ".join(shown) + "\n}" if shown else ""
     reply.code(f"await page.{code}.{verb}({more});")
     action = locator.dblclick if given.get("doubleClick") else locator.click
     chooses = await opens_chooser(locator)

@@ -239,6 +239,8 @@ class Browsing:
         """Load a URL, or a view by its address, which is returned. Raises Problem for what the snapshot lacks."""
         assert self.traffic is not None
         assert self.context is not None
+        if re.match(r"(view-source:)*file:", url, re.I):  # this machine's files are no part of the snapshot
+            raise Problem(said("file_url", url=url))
         view = None
         if self.snapshot is not None and id_in(url) is not None:
             view = self.snapshot.view(url)

@@ -228,6 +228,9 @@ def _received(value: object) -> str:
 
 def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tuple[str, str]]:
     """(message, path) of what doesn't fit the JSON schema; only the keywords that the contract uses."""
+    if "enum" in schema and value not in schema["enum"]:
+        yield said("wrong_option", options="|".join(f'"{one}"' for one in schema["enum"])), path
+        return
     expected = schema.get("type")
     kinds: dict[str, tuple[type, ...]] = {
         "string": (str,), "boolean": (bool,), "number": (int, float), "integer": (int,),
@@ -242,20 +245,24 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
             what = "number" if expected == "integer" else str(expected)
             yield said("wrong_type", expected=what, received=_received(value)), path
             return
-    if "enum" in schema and value not in schema["enum"]:
-        yield said("wrong_option", options="|".join(f'"{one}"' for one in schema["enum"])), path
     if expected == "object":
         known = schema.get("properties", {})
-        for name in schema.get("required", []):
-            if name not in value and "default" not in known.get(name, {}):
-                kind = known.get(name, {}).get("type", "nonoptional")
-                inner = f"{path}.{name}" if path else name
-                yield said("wrong_type", expected=kind, received="undefined"), inner
-        for name, one in value.items():
-            if name in known:
-                yield from _problems(one, known[name], f"{path}.{name}" if path else name)
-            elif isinstance(others := schema.get("additionalProperties"), dict):
-                yield from _problems(one, others, f"{path}.{name}" if path else name)
+        lacking = [
+            n for n in schema.get("required", ()) if n not in value and "default" not in known.get(n, {})
+        ]
+        # in the order of the schema, whatever that of the arguments
+        for name, one in (known | {n: {} for n in lacking if n not in known}).items():
+            inner = f"{path}.{name}" if path else name
+            if name in value:
+                yield from _problems(value[name], one, inner)
+            elif name in lacking and "enum" in one:
+                yield from _problems(None, one, inner)
+            elif name in lacking:
+                yield said("wrong_type", expected=one.get("type", "nonoptional"), received="undefined"), inner
+        if isinstance(others := schema.get("additionalProperties"), dict):
+            for name, one in value.items():
+                if name not in known:
+                    yield from _problems(one, others, f"{path}.{name}" if path else name)
     if expected == "array":
         for index, one in enumerate(value):
             yield from _problems(one, schema.get("items", {}), f"{path}[{index}]")

@@ -130,6 +130,8 @@ def test_errors_have_the_tools_own_words(served: Served) -> None:
         '### Error\nInvalid arguments for tool "browser_click":\n'
         "✖ Invalid input: expected string, received undefined\n  → at target"
     )
+    clicked = call("browser_click", target="h1", button="right", modifiers=["Shift", "Control", "Alt"])
+    assert ".click({\n  button: 'right',\n  modifiers: ['Alt', 'ControlOrMeta', 'Shift']\n});" in clicked.text
     assert call("browser_snapshot", target="css=nope").text.endswith(
         '"css=nope" does not match any elements.'
     )
@@ -238,7 +240,28 @@ def test_code_is_written_as_the_real_tool_writes_it(selector: str, code: str) ->
     assert code_of(selector) == code
 
 
+@pytest.mark.parametrize("prefix", ["file:///", "FILE:", "view-source:file:///"])
+def test_files_of_this_machine_are_no_pages(served: Served, tmp_path: Path, prefix: str) -> None:
+    """They were shown as if they had been recorded."""
+    (tmp_path / "page.html").write_text("<title>Not recorded</title>")
+    call = served.session()
+    url = f"{prefix}{tmp_path}/page.html"
+    words = f'### Error\nError: Access to "file:" protocol is blocked. Attempted URL: "{url}"'
+    assert call("browser_navigate", url=url).text == words
+    assert call("browser_tabs", action="new", url=url).text == words
+    assert "Not recorded" not in call("browser_tabs", action="list").text
+
+
 def test_small_words() -> None:
+    tabs = next(t["inputSchema"] for t in contract()["tools"] if t["name"] == "browser_tabs")
+    for given in ({}, {"action": "x"}, {"action": 5}):
+        told = argument_error("browser_tabs", given, tabs)
+        assert told is not None
+        assert told.endswith('Invalid option: expected one of "list"|"new"|"close"|"select"\n  → at action')
+    resize = next(t["inputSchema"] for t in contract()["tools"] if t["name"] == "browser_resize")
+    told = argument_error("browser_resize", {"height": "x"}, resize)
+    assert told is not None
+    assert told.index("→ at width") < told.index("→ at height")
     assert quoted("a\"b'c\n") == "'a\"b\\'c\\n'"
     assert find("- a:\n  - b\n  - c", None, "/B/i").startswith("Found 1 match for /B/i:\n\n- a:")
     assert find("- a", "z", None) == 'No matches found for "z".'

@@ -22,6 +22,7 @@ from typing import BinaryIO, Protocol, cast
 from proxy.recording.heads import PACKING
 from snapshots.capture import Capture, Exchange
 from snapshots.errors import MissingCapability
+from snapshots.http.encodings import one_coding
 from snapshots.request import Headers, Request
 
 SPOOL_BYTES = 1 << 20  # bodies up to this stay in memory until they are written
@@ -153,14 +154,14 @@ class Draft:
         if self.request_spool is not None:
             spooled = self.request_spool.body()
             sent = spooled if isinstance(spooled, bytes) else spooled.read()
-        headers = _one_coding(text_headers(self.request_fields))
+        headers = one_coding(text_headers(self.request_fields))
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
             headers = (("Host", self.authority), *headers)
         return Exchange(
             request=Request(self.method, self.url, headers, sent),
             status=self.status,
             reason=self.reason or _phrase(self.status),
-            headers=_one_coding(text_headers(self.fields)),
+            headers=one_coding(text_headers(self.fields)),
             body=self.response_spool.body() if self.response_spool is not None else self.content,
             started=self.started,
             session=self.session,
@@ -350,18 +351,6 @@ def _IDLE() -> None:
 def text_headers(fields: Fields) -> Headers:
     """Header fields as latin-1 text, the form in which requests and captures hold them."""
     return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in fields)
-
-
-def _one_coding(headers: Headers) -> Headers:
-    """The same with all content codings in one field (RFC 9110, 5.3): who reads just the first unpacks half."""
-    lines = [n for n, (name, _) in enumerate(headers) if name.lower() == "content-encoding"]
-    if len(lines) < 2:
-        return headers
-    codings = ", ".join(headers[n][1] for n in lines)
-    first, others = lines[0], set(lines[1:])
-    return tuple(
-        (name, codings if n == first else value) for n, (name, value) in enumerate(headers) if n not in others
-    )
 
 
 def _phrase(status: int) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from snapshots.archives.warc import end_of_head, is_regular
 from snapshots.capture import Response
+from snapshots.http.encodings import one_coding
 from snapshots.request import Headers, Request
 
 _STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
@@ -219,6 +220,7 @@ def _inflates(sample: bytes, wbits: int, *, whole: bool = False) -> bool:
 
 def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:
     """The headers that describe a transfer-decoded body of `size` bytes that begins with `sample`."""
+    headers = one_coding(headers)
     names = {n.lower() for n, _ in headers}
     kept: list[tuple[str, str]] = []
     length_at = -1

@@ -12,6 +12,8 @@ from typing import Any
 
 from isal import isal_zlib
 
+from snapshots.request import Headers
+
 GZIP = 31
 PLAIN = frozenset({"", "identity"})
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
@@ -25,6 +27,18 @@ def codings(value: str | None) -> tuple[str, ...]:
     """The codings of a Content-Encoding value in the order applied; empty when the body is plain."""
     names = (name.strip().lower() for name in (value or "").split(","))
     return tuple(name for name in names if name not in PLAIN)
+
+
+def one_coding(headers: Headers) -> Headers:
+    """The same with all content codings in one field (RFC 9110, 5.3): who reads just the first unpacks half."""
+    lines = [n for n, (name, _) in enumerate(headers) if name.lower() == "content-encoding"]
+    if len(lines) < 2:
+        return headers
+    codings = ", ".join(headers[n][1] for n in lines)
+    first, others = lines[0], set(lines[1:])
+    return tuple(
+        (name, codings if n == first else value) for n, (name, value) in enumerate(headers) if n not in others
+    )
 
 
 def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> bytes:

@@ -69,9 +69,17 @@ def _pages(data: bytes, out: PdfText) -> None:
     import pypdfium2.raw as raw
 
     document = pypdfium2.PdfDocument(data)
+    damaged: list[int] = []
     try:
         for number in range(len(document)):
-            page = document[number]
+            try:
+                page = document[number]
+            except pypdfium2.PdfiumError:
+                if len(damaged) == number == len(document) - 1:
+                    raise  # not one can be read
+                damaged.append(number + 1)
+                out.pages.append("")  # those that follow keep their numbers
+                continue
             try:
                 words = page.get_textpage()
                 text = _clean(words.get_text_range())
@@ -84,6 +92,8 @@ def _pages(data: bytes, out: PdfText) -> None:
             out.pages.append(text)
     finally:
         document.close()
+    if damaged:
+        out.warnings.append(f"damaged: of pages {spans(damaged)} nothing can be read")
 
 
 def _pages_by_pypdf(data: bytes, out: PdfText) -> None:

@@ -369,20 +369,20 @@ def test_a_browser_that_calls_home_is_recorded_like_anyone(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("coding", "body", "kept"),
     [
-        ("deflate", b'{"a":1}', 0),  # unpacked by who archived it; bare deflate may begin so
-        ("deflate", zlib.compress(PAGE)[2:-4], 1),
-        ("gzip\r\nContent-Encoding: br", brotli.compress(gzip.compress(PAGE, mtime=0)), 2),
-        ("gzip\r\nContent-Encoding: br", PAGE, 0),
+        ("deflate", b'{"a":1}', []),  # unpacked by who archived it; bare deflate may begin so
+        ("deflate", zlib.compress(PAGE)[2:-4], ["deflate"]),
+        ("gzip\r\nContent-Encoding: br", brotli.compress(gzip.compress(PAGE, mtime=0)), ["gzip, br"]),
+        ("gzip\r\nContent-Encoding: br", PAGE, []),
     ],
 )
 def test_content_encodings_are_those_of_the_bytes(
-    tmp_path: Path, coding: str, body: bytes, kept: int
+    tmp_path: Path, coding: str, body: bytes, kept: list[str]
 ) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: " + coding.encode() + b"\r\n"
     with opened(tmp_path, packed(record(http(body, head)))) as snapshot:
         (capture,) = snapshot.captures()
         answer = snapshot.read(capture)
-        assert [n for n, _ in answer.headers].count("Content-Encoding") == kept
+        assert [value for name, value in answer.headers if name == "Content-Encoding"] == kept
         assert answer.body == body
 
 

@@ -249,6 +249,17 @@ def test_damaged_pdfs_are_flagged(data: bytes) -> None:
     assert found.warnings
 
 
+@pytest.mark.parametrize("instead", [b"null", b"[1 2 3]", b"junk"])
+def test_pages_behind_a_damaged_one_keep_their_numbers(instead: bytes) -> None:
+    data = bytearray(make_pdf("First", "Second", "Third"))
+    start = data.index(b"<< /Type /Page ", data.index(b"(Second)"))
+    end = data.index(b"\nendobj", start)
+    data[start:end] = instead.ljust(end - start)
+    found = text_of(bytes(data), "application/pdf")
+    assert found.pages == ("First", "", "Third")
+    assert "damaged: of pages 2 nothing can be read" in found.warnings
+
+
 def test_mislabelled_files_are_told_by_their_bytes() -> None:
     html = text_of(ARTICLE, "application/pdf")
     assert html.media == HTML

@@ -186,7 +186,11 @@ def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
 def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of answers that change by themselves the next, and when there is none any more, the last."""
     orders = [order for c in captures if (order := read(c.state).sequence) is not None]
-    if not orders or (len(captures) < 2 and orders[0].since != ONCE):
+    if not orders:
+        return captures
+    if len(captures) < 2 and orders[0].since != ONCE:
+        # asked for again: with this past it was recorded once, though another time it had changed by then
+        now.unsure = now.unsure or (now.state is not None and now.state.asked(orders[0]) > orders[0].place)
         return captures
     found: list[tuple[int, Capture]] = []
     for capture in captures:

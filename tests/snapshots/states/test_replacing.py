@@ -101,3 +101,17 @@ def test_what_was_written_that_nobody_recorded_may_be_left_under_what_was() -> N
 
 def _data(value: object) -> Response:
     return Response(200, "OK", (("Content-Type", "application/json"),), json.dumps(value).encode())
+
+
+def test_a_message_that_is_shown_once_is_not_shown_again_surely() -> None:
+    """The same page was seen to change when it was asked for again, in the same state with another past."""
+    save, page = post(f"{A}/save", "name=b"), get(f"{A}/profile")
+    once, after = (page, html("saved b")), (page, html("b"))
+    over = matcher((save, SEEN), once, (save, SEEN), once, after)
+    asked = Replay(over)
+    asked.ask(save)
+    assert (asked.ask(page), asked.last.ambiguous) == ("saved b", False)
+    asked.ask(page)
+    assert asked.last.ambiguous
+    asked.ask(save)
+    assert [(asked.ask(page), asked.last.ambiguous) for _ in range(2)] == [("saved b", False), ("b", False)]

@@ -21,7 +21,7 @@ from snapshots.index.pairing import Answer, Pairing, Question, identity_of, time
 from snapshots.machine.places import Place
 from snapshots.profile import Profile
 
-VERSION = 13  # of the lines; a change makes indexes on disk be built again
+VERSION = 14  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`

@@ -14,7 +14,17 @@ from itertools import combinations
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.identity.sites import site_of
 from snapshots.states.coarsening import Coarsener, free_slots
-from snapshots.states.conditions import ONCE, UNSET, Conditions, Effect, Sequence, short, write
+from snapshots.states.conditions import (
+    ANY_OTHER,
+    ANY_WRITE,
+    ONCE,
+    UNSET,
+    Conditions,
+    Effect,
+    Sequence,
+    short,
+    write,
+)
 from snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
 from snapshots.states.learning import EACH, Item, Learner, State, clean
 from snapshots.states.parting import Parting
@@ -136,11 +146,12 @@ class _Site:
         if key in self.recording.volatile:
             since, places = self.orders[key]
             name = short(key)
-            sequences = [Sequence(name, place, since) for place in places]
-            if since != "*":  # nothing else that was written matters to these answers
+            at_once = since == ANY_WRITE and any(m.slot in m.during for m in members)
+            sequences = [Sequence(name, place, ANY_OTHER if at_once else since) for place in places]
+            if since != ANY_WRITE:  # nothing else that was written matters to these answers
                 states = [tuple(item for item in state if item[0] == since) for state in states]
                 dropped = {s: frozenset() for s in self.model.modes if s != since}
-        ordered = any(s is not None and s.since != "*" for s in sequences)
+        ordered = any(s is not None and s.since not in (ANY_WRITE, ANY_OTHER) for s in sequences)
         indifferent = (
             {n for m in members for n in m.choices} if ordered else self._indifferent_cookies(members)
         )
@@ -265,7 +276,7 @@ class _Site:
         """The slots that answers which change by themselves may hang on."""
         found: set[str] = set()
         for key, (since, _) in self.orders.items():
-            if since == "*":
+            if since == ANY_WRITE:
                 members = self.recording.groups[key]
                 found |= {e.slot for m in members for e in self._before(m)} & set(self.model.modes)
             else:
@@ -309,7 +320,7 @@ class _Site:
                 and sum(len(r) > 1 for r in lines.values()) >= 2
             ):
                 return since, places
-        return "*", _counted([self._run(m, "*") for m in members])
+        return ANY_WRITE, _counted([self._run(m, ANY_WRITE) for m in members])
 
     def _before(self, item: Item) -> list[Item]:
         return self.recording.events[item.line][: item.before]
@@ -318,8 +329,8 @@ class _Site:
         """The line, the last event that begins a run, and what it wrote."""
         for number in range(item.before - 1, -1, -1):
             event = self.recording.events[item.line][number]
-            if event.slot == since or (since == "*" and event.slot in self.model.modes):
-                return item.line, number, event.value if since != "*" else ""
+            if event.slot == since or (since == ANY_WRITE and event.slot in self.model.modes):
+                return item.line, number, event.value if since != ANY_WRITE else ""
         return item.line, -1, UNSET
 
 

@@ -11,7 +11,7 @@ from snapshots.matching.ladder import Matcher
 from snapshots.matching.situation import Situation
 from snapshots.request import Request
 from snapshots.states.conditions import read
-from tests.support.memory_store import Recorded, Replay, get, html, matcher, post
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post
 
 A = "http://a.test"
 
@@ -180,3 +180,20 @@ def test_what_follows_from_an_unsure_write_is_unsure() -> None:
         replay.ask(write)
         assert bool(replay.last.ambiguous) is unsure
         assert (replay.ask(shown), bool(replay.last.ambiguous)) == ("a, b", unsure)
+
+
+@pytest.mark.parametrize("pad", ["", "x" * 300])
+def test_the_same_asked_several_times_at_once_has_each_answer_once(pad: str) -> None:
+    """As an agent does that samples a model; what each may have written begins the order anew for none of them."""
+    ask = post("http://a.test/api/ask", '{"q": 1}', "application/json")
+    recorded = [Recorded(ask, html(f"{number}{pad}"), events=(number + 1, number + 6)) for number in range(5)]
+    store = MemoryStore(recorded)
+    over = Matcher(store)
+    session = over.session("replay")
+    found = []
+    for _ in range(6):
+        lookup = over.lookup(ask, session)
+        assert lookup.capture is not None
+        session.answered(lookup)
+        found.append((store.read(lookup.capture).body[:1], lookup.ambiguous))
+    assert found == [(b"%d" % number, False) for number in range(5)] + [(b"4", True)]

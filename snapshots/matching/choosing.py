@@ -19,7 +19,7 @@ from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, other_value
 from snapshots.request import Request
-from snapshots.states.conditions import ANY_OTHER, ANY_WRITE, FAILS, FITS, ONCE, UNSURE, fits, read, short
+from snapshots.states.conditions import ANY_WRITE, FAILS, FITS, ONCE, UNSURE, fits, read, short
 from snapshots.states.slots import CREDENTIALS, choices_of
 
 
@@ -176,7 +176,7 @@ def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
     if len(captures) < 2 or len({c.cookies for c in captures}) < 2:
         return captures
     orders = [read(c.state).sequence for c in captures]
-    if all(order is not None and order.since not in (ANY_WRITE, ANY_OTHER, ONCE) for order in orders):
+    if all(order is not None and order.since not in (ANY_WRITE, ONCE) for order in orders):
         return captures  # their order was the same whatever the cookies
     choices = choices_of(now.request.headers)
     mine = short(*sorted(f"{n}={v}" for n, v in choices.items())) if choices else ""
@@ -228,7 +228,7 @@ def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> b
     it changed, though nothing tells.
     """
     own = read(capture.state).sequence
-    if own is None or own.since not in (ANY_WRITE, ANY_OTHER):
+    if own is None or own.since != ANY_WRITE:
         return False
     for other in captures:
         order = read(other.state).sequence

@@ -109,8 +109,7 @@ class Session:
         if conditions.sets and site in self.sites:
             self.sites[site].unknown -= conditions.sets
         if conditions.effect is not None:
-            key = conditions.sequence.key if conditions.sequence is not None else ""
-            self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous), key=key)
+            self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))
             self.version += 1
 
     def following(self, site: str) -> Followed:

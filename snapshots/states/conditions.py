@@ -14,8 +14,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     c.N:V|W   likewise, with one of these values: with another it is only presumed
     !N        its answer sets cookie N
     @         the order in which the `S=V` were written counts; they are listed oldest first
-    #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything; "+": anything
-              but by requests of that key, which were under way at once)
+    #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything; "-": ever)
     #K.0/.    the answer to key K, which was never asked twice and may then have said something else
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
@@ -42,7 +41,7 @@ from urllib.parse import quote, unquote
 UNSET = "-"
 ANY, NEVER, LITERAL, DURING = "any", "never", "literal", "?"
 ONCE = "."  # of a sequence: nothing begins it anew
-ANY_WRITE, ANY_OTHER = "*", "+"  # whatever is written does, or only what others write
+ANY_WRITE = "*"  # whatever is written does
 KEYED, BEGINS = "k", "n"
 BROUGHT, UNBROUGHT = "b", "u"
 
@@ -248,9 +247,9 @@ class SiteState:
         self.unknown: set[str] = set()  # cookies that an answer which was not recorded would have set
         self.counts: dict[str, Sequence] = {}  # by key of changing answers: how many were given
 
-    def apply(self, effect: Effect, *, doubted: bool = False, key: str = "") -> None:
-        """What follows from an exchange; if that was `doubted`, only presumably. `key` is that of its sequence."""
-        self._begin_anew(effect.slot, key)
+    def apply(self, effect: Effect, *, doubted: bool = False) -> None:
+        """What follows from an exchange; if that was `doubted`, only presumably."""
+        self._begin_anew(effect.slot)
         slot = effect.slot
         if effect.op == "!":
             self.held.clear()
@@ -268,9 +267,9 @@ class SiteState:
             value = f"?{effect.value}" if doubted and effect.weak else effect.value
             self.held[slot] = Held(value, not effect.weak, doubtful, history, effect.own)
 
-    def _begin_anew(self, slot: str, by: str = "") -> None:
+    def _begin_anew(self, slot: str) -> None:
         for key, sequence in list(self.counts.items()):
-            if sequence.since in (ANY_WRITE, slot) or (sequence.since == ANY_OTHER and key != by):
+            if sequence.since in (ANY_WRITE, slot):
                 del self.counts[key]
 
     def given(self, sequence: Sequence) -> None:

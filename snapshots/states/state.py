@@ -15,7 +15,6 @@ from snapshots.capture import Capture, Stated, with_state
 from snapshots.identity.sites import site_of
 from snapshots.states.coarsening import Coarsener, free_slots
 from snapshots.states.conditions import (
-    ANY_OTHER,
     ANY_WRITE,
     ONCE,
     UNSET,
@@ -146,12 +145,13 @@ class _Site:
         if key in self.recording.volatile:
             since, places = self.orders[key]
             name = short(key)
+            # of those that were under way at once none begins the order anew, nor does what was sent beside them
             at_once = since == ANY_WRITE and any(m.slot in m.during for m in members)
-            sequences = [Sequence(name, place, ANY_OTHER if at_once else since) for place in places]
+            sequences = [Sequence(name, place, UNSET if at_once else since) for place in places]
             if since != ANY_WRITE:  # nothing else that was written matters to these answers
                 states = [tuple(item for item in state if item[0] == since) for state in states]
                 dropped = {s: frozenset() for s in self.model.modes if s != since}
-        ordered = any(s is not None and s.since not in (ANY_WRITE, ANY_OTHER) for s in sequences)
+        ordered = key in self.recording.volatile and since != ANY_WRITE
         indifferent = (
             {n for m in members for n in m.choices} if ordered else self._indifferent_cookies(members)
         )

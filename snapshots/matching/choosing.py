@@ -51,6 +51,7 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
         # of those that are not sure, rather one for clients of its kind
         return [c for c in unsure if read(c.state).brought in (None, now.signed_in)] or unsure
     now.unsure = now.loose
+    now.aside = bool(unsure)
     if not sure:
         now.why.append("state")
     return sure
@@ -189,8 +190,9 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
     if not orders:
         return captures
     if len(captures) < 2 and orders[0].since != ONCE:
-        # asked for again: with this past it was recorded once, though another time it had changed by then
-        now.unsure = now.unsure or (now.state is not None and now.state.asked(orders[0]) > orders[0].place)
+        # asked for again: with this past it was recorded once, though with another it had changed by then
+        if now.aside and now.state is not None and now.state.asked(orders[0]) > orders[0].place:
+            now.unsure = True
         return captures
     found: list[tuple[int, Capture]] = []
     for capture in captures:

@@ -30,9 +30,8 @@ class Load:
     p50: float
     p99: float
     bytes: int
-    client_cpu: (
-        float  # CPU seconds of the clients in each second: near the number of cores is the client's limit
-    )
+    # CPU seconds of the clients in each second: near the number of cores is the client's limit
+    client_cpu: float
     first_error: str = ""
 
 

@@ -33,9 +33,8 @@ from snapshots.words import counted
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
 SOFTWARE = "stillweb tape"
-UNANSWERED = (
-    "application/vnd.stillweb.unanswered+json"  # the type of what stands for an answer that never came
-)
+# the type of what stands for an answer that never came
+UNANSWERED = "application/vnd.stillweb.unanswered+json"
 _MORE = 60.0  # seconds for which an answer that never came is waited for, beside three times those of the first time
 GIVEN_UP, FAILED = 499, 599  # its status: the agent waited no longer; the endpoint did not answer as one
 

@@ -34,9 +34,8 @@ _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a
 _IDLE = re.compile(r"^[ \t]*//.*\n|^[ \t]+", re.MULTILINE)
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
-STRIDE = (
-    25.0  # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
-)
+# ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
+STRIDE = 25.0
 ENDINGS = 200  # rounds in which a page whose time is up must have what it asked for
 LOADING = 5.0  # s in which a document that asks for nothing more must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds

@@ -16,9 +16,8 @@ from playwright.async_api import Error as PlaywrightError
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
 
-READ_SECONDS = (
-    60.0  # a frame that says nothing for so long is left out of what is seen: never one that is only slow
-)
+# a frame that says nothing for so long is left out of what is seen: never one that is only slow
+READ_SECONDS = 60.0
 _BODY = re.compile(r"<!doctype[^>]*>|</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
 _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 

@@ -52,12 +52,6 @@ def is_event_stream(response: http.Response) -> bool:
     return kind.lower().startswith("text/event-stream")
 
 
-def is_grpc(response: http.Response) -> bool:
-    """Whether an answer says only behind its body what came of the call."""
-    kind: str = response.headers.get("Content-Type", "").lower()
-    return kind.startswith("application/grpc") and not kind.startswith("application/grpc-web")
-
-
 def for_a_picture(request: http.Request) -> bool:
     """Whether a browser asks for a picture. It gives up one that is none (an error's page) at the first bytes of it."""
     asked: str = request.headers.get("Accept", "")

@@ -19,8 +19,8 @@ from proxy.serving import refusing
 from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from proxy.serving.hub import Hub
 from proxy.serving.replies import Line, Reply, failure
-from proxy.serving.responses import is_grpc
 from proxy.wire.addresses import target_text
+from proxy.wire.grpc import TRAILERS, is_grpc
 from snapshots.errors import StillwebError
 from snapshots.request import Request
 
@@ -29,7 +29,6 @@ WINDOW = 1 << 20
 PREFACE = 24  # bytes, as a client begins (RFC 9113, 3.4)
 FRAME_HEAD = 9  # bytes, of which the first three say how many follow (4.1)
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-_GRPC = frozenset({b"grpc-status", b"grpc-message", b"grpc-status-details-bin"})
 # How h2 tells that the client has reset a stream, which it may do in the same packet: closed, and once another one
 # was opened after it also forgotten.
 _GONE = (
@@ -251,7 +250,7 @@ class Http2:
         empty = reply.pieces is None and not reply.body
         trailers: Fields = []
         if not empty and is_grpc(reply.fields):  # the recorder keeps them with the others
-            trailers = [field for field in fields if field[0] in _GRPC]
+            trailers = [field for field in fields if field[0] in TRAILERS]
         try:
             self._h2.send_headers(stream, [f for f in fields if f not in trailers], end_stream=empty)
         except _GONE:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from proxy.serving import ranges
+from proxy.wire.grpc import is_grpc
 from snapshots.capture import Response
 from snapshots.dates import not_after
 from snapshots.http import encodings
@@ -71,12 +72,6 @@ class Answer:
 def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
     """The bytes of an answer's parts."""
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
-
-
-def is_grpc(headers: Headers) -> bool:
-    """Whether an answer says behind its body what came of the call (gRPC-Web says it within)."""
-    kind = next((v.lower() for n, v in headers if n.lower() == "content-type"), "")
-    return kind.startswith("application/grpc") and not kind.startswith("application/grpc-web")
 
 
 def coding(stored: Response) -> str | None:

@@ -118,9 +118,8 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-        context.num_tickets = (
-            1  # each costs the handshake time; clients ask for more connections than they resume
-        )
+        # each costs the handshake time; clients ask for more connections than they resume
+        context.num_tickets = 1
         if alpn:
             context.set_alpn_protocols(list(alpn))
         # The authority is sent along: Chromium knows it by its key, and only what it is sent can it know.

@@ -172,38 +172,36 @@ def read_record(place: Place, offset: int, length: int) -> Record:
     check sum guards has another digest than its record says.
     """
     raw = place.read(offset, length)
-    data = unpack(raw, place, offset)
+    record = _record(unpack(raw, place, offset), place, offset)
+    if not proved(raw) and len(record.block) == record.declared:
+        proof = Proof(record.fields.get("warc-block-digest"))
+        proof.feed(record.block)
+        if not proof.holds():
+            raise not_held(place.name, offset)
+    return record
+
+
+def _record(data: bytes, place: Place, offset: int) -> Record:
+    """The record that unpacked bytes are."""
     plain = _PLAIN_HEAD.match(data)
     if plain is not None:
         kind, middle, size = plain.groups()
         start, declared = plain.end(), int(size)
         ours = b"\nwarc-stillweb-session:" in (b"\n" + middle).lower()
-        record = Record(
-            kind.decode(), _block(data, start, declared), declared, ours, data[_FIRST_LINE : start - 4]
-        )
-        return record if proved(raw) else _held(record, place, offset)
+        block = _block(data, start, declared)
+        return Record(kind.decode(), block, declared, ours, data[_FIRST_LINE : start - 4])
     head = parse_head(data)
     if head is None:
         raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
     fields, start = head
     declared = declared_length(fields)
     kind_, ours = fields.get("warc-type", "").lower(), "warc-stillweb-session" in fields
-    record = Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
-    return record if proved(raw) else _held(record, place, offset)
+    return Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
 
 
 def proved(stored: bytes) -> bool:
     """Whether what is stored has a check sum of its own: a gzip member. A Zstandard frame need not have one."""
     return stored[:2] == GZIP_MAGIC
-
-
-def _held(record: Record, place: Place, offset: int) -> Record:
-    """The record, if its block has the digest that it declares."""
-    proof = Proof(record.fields.get("warc-block-digest"))
-    proof.feed(record.block)
-    if len(record.block) == record.declared and not proof.holds():
-        raise not_held(place.name, offset)
-    return record
 
 
 def not_held(name: str, offset: int) -> DamagedInput:

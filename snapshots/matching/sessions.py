@@ -129,7 +129,7 @@ class Session:
 
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""
-        if self.known(site) and site in self.given and not has_session(request.headers):
+        if site in self.given and site not in self.lost and not has_session(request.headers):
             del self.sites[site]
             self.version += 1
 

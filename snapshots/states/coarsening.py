@@ -21,9 +21,8 @@ from snapshots.states.slots import APPEND, SET
 
 # How many groups of states, newly the same, must agree in answers that do differ elsewhere.
 VOID_AFTER, FORGET_AFTER, REPLACE_AFTER, COMMUTE_AFTER, PROVEN_AFTER = 4, 4, 4, 3, 2
-KEYS = (
-    2  # so many requests whose answers change must have been asked, before a slot is cleared for all others
-)
+# so many requests whose answers change must have been asked, before a slot is cleared for all others
+KEYS = 2
 STATES = 2  # an answer that never changed must have been seen in more than so many states a slot
 
 Entry = tuple[str, dict[str, str]]  # label of an answer, and what was held

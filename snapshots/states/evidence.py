@@ -245,9 +245,8 @@ class Evidence:
             return
         asked = touch.prior == READ and parsed.body.kind == JSON and not touch.told
         if asked and parsed.url in self._read:
-            touch = replace(
-                touch, prior=WEAK
-            )  # what is read at the very address may be what was written there
+            # what is read at the very address may be what was written there
+            touch = replace(touch, prior=WEAK)
         item.touch = touch
         item.slot = short(site_of(capture.url), slot_of(parsed if left is None else left))
         item.value = told[:8]

@@ -55,9 +55,8 @@ _SETTING = _words(
 )
 _LEAVING = _words("logout signout logoff login signin logon")
 _PARTING = _words("logout signout logoff")
-_CHOOSING = _words(
-    "lang language locale currency country region theme"
-)  # a GET with these may choose, or only show
+# a GET with these may choose, or only show
+_CHOOSING = _words("lang language locale currency country region theme")
 _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
@@ -190,9 +189,8 @@ def _safe_prior(request: Request, parsed: Parsed, response: Response | None, wor
     if not words & _CHOOSING or response.status not in ONE_WAY:
         return READ
     kept = [v.partition(";")[0].partition("=") for v in set_cookies(response.headers)]
-    return (
-        READ if any(is_choice(name.strip(), value) for name, _, value in kept) else WEAK
-    )  # the client holds it itself
+    by_client = any(is_choice(name.strip(), value) for name, _, value in kept)  # it holds the choice itself
+    return READ if by_client else WEAK
 
 
 def _callback(parsed: Parsed) -> bool:

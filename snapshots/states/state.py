@@ -31,9 +31,8 @@ from snapshots.states.slots import APPEND, cookies_of, is_choice
 from snapshots.states.suspicion import Suspicion
 
 MANY = 6  # so many values of a slot that made no difference show that none does
-SEEN = (
-    3  # so many values of a slot must have been seen to make no difference before others may be thought alike
-)
+# so many values of a slot must have been seen to make no difference before others may be thought alike
+SEEN = 3
 
 Listed = dict[str, frozenset[str]]
 

@@ -29,7 +29,8 @@ REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-dig
 
 _VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
 _END_OF_HEAD = re.compile(rb"\r*\n\r*\n")
-_ARC_LINE = re.compile(rb"[^\r\n]*?[^ \r\n]+:[^\r\n]* [0-9]{8,17} [^\r\n]* *-?[0-9]+[ \t]*\r?\n")
+_ARC_NAME = re.compile(rb"[^ \r\n]:")
+_ARC_DATE = re.compile(rb" [0-9]{8,17} ")
 
 Fields = dict[str, str]
 
@@ -117,7 +118,23 @@ def parse_fields(head: bytes) -> Fields:
 
 def starts_record(data: bytes, at: int = 0) -> bool:
     """Whether a WARC version line or an ARC record line stands here."""
-    return _VERSION.match(data, at) is not None or _ARC_LINE.match(data, at) is not None
+    return _VERSION.match(data, at) is not None or _arc_line(data, at) is not None
+
+
+def _arc_line(data: bytes, at: int) -> bytes | None:
+    """The ARC record line that stands here: a URL, what else, a date, what else, a number.
+
+    Looked for part by part: one pattern for all of it takes the cube of the length of what is no such line.
+    """
+    end = data.find(b"\n", at) + 1
+    line = data[at:end]
+    name = _ARC_NAME.search(line)
+    date = _ARC_DATE.search(line, name.end()) if name else None
+    if date is None:
+        return None
+    text = line[:-1].removesuffix(b"\r")
+    number = text.rstrip(b" \t")
+    return line if b"\r" not in text and number[date.end() :][-1:].isdigit() else None
 
 
 def parse_head(data: bytes, start: int = 0) -> tuple[Fields, int] | None:
@@ -131,9 +148,9 @@ def parse_head(data: bytes, start: int = 0) -> tuple[Fields, int] | None:
         if end is None:
             return None
         return parse_fields(data[version.end() : end[0]]), end[1]
-    line = _ARC_LINE.match(data, start)
+    line = _arc_line(data, start)
     if line:
-        return _arc_fields(line.group().decode("latin-1").strip()), line.end()
+        return _arc_fields(line.decode("latin-1").strip()), start + len(line)
     return None
 
 

@@ -1,0 +1,48 @@
+"""ARC record lines: what is one, and that what is none is seen to be none at once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from snapshots.archives.warc import parse_head, starts_record
+from snapshots.errors import DamagedInput
+from snapshots.snapshot import Snapshot
+
+LINE = b"http://example.test/a b 192.0.2.1 20200102030405 text/html 12"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b" \t\r\n"])
+def test_a_record_line(end: bytes) -> None:
+    found = parse_head(b"before\n" + LINE + end + b"block", 7)
+    assert found is not None
+    fields, start = found
+    assert (fields["warc-target-uri"], fields["content-length"]) == ("http://example.test/a b", "12")
+    assert start == 7 + len(LINE + end)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LINE,
+        LINE + b"\r\r\n",
+        LINE + b" x\n",
+        b"\r" + LINE + b"\n",
+        b"no name 20200102030405 12\n",
+        b"http://example.test/ 20200102030405 \n",
+        b"http://example.test/ 2020010 12\n",
+    ],
+)
+def test_no_record_line(line: bytes) -> None:
+    assert not starts_record(line)
+
+
+def test_what_is_no_archive_is_told_without_thinking_for_hours(tmp_path: Path) -> None:
+    path = tmp_path / "one.line"
+    path.write_bytes(b"a: 12345678 " * 200_000)
+    begun = time.process_time()
+    with pytest.raises(DamagedInput, match="is no WACZ"):
+        Snapshot.open(path)
+    assert time.process_time() - begun < 2

@@ -46,7 +46,7 @@ SLOW = (
 FIRST = [
     *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
-                                     "senders", "answers", "plain", "evidence", "evident", "remembering",
+                                     "senders", "answers", "plain", "evidence", "evident", "learning", "remembering",
                                      "replacing", "suspicion", "choosing_by_link", "slots", "parting",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted",

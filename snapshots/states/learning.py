@@ -376,7 +376,7 @@ class Learner:
         for slot in sorted(set(first) | set(second)):
             a, b = first.get(slot), second.get(slot)
             mode = self.model.modes.get(slot)
-            if a == b or mode == APPEND:
+            if a == b:
                 continue
             last = (a or ("", ""))[0] != (b or ("", ""))[0]
             found[slot] = SET if mode is None and last and self.recording.ops[slot] == SET else APPEND

@@ -1,0 +1,100 @@
+"""What a recording proves of its server, shown by what is answered in another order: `?` marks what is not sure."""
+
+from __future__ import annotations
+
+import json
+
+from snapshots.capture import Response
+from snapshots.matching.ladder import Matcher
+from snapshots.request import Request
+from tests.support.memory_store import Replay, get, html, matcher, post, redirect
+
+A = "http://a.test"
+PAGE, OTHER = get(f"{A}/page"), get(f"{A}/other")
+BACK = redirect("/page")
+DONE = Response(200, "OK", (("Content-Type", "application/json"),), b'"ok"')
+CONTENT = Response(200, "OK", (("Content-Type", "application/json"),), json.dumps("x" * 300).encode())
+
+
+def doing(what: str, value: int = 1) -> Request:
+    """A POST that may have changed something, if it is answered shortly; else it asked something."""
+    return post(f"{A}/api/{what}", json.dumps({"v": value}), "application/json")
+
+
+def filtered(value: int) -> Request:
+    return post(f"{A}/filter", f"v={value}")
+
+
+def answers(over: Matcher, *asked: Request) -> list[str]:
+    replay = Replay(over)
+    found = []
+    for request in asked:
+        text = replay.ask(request)
+        found.append(f"{text}?" if replay.last.ambiguous and text != "miss" else text)
+    return found
+
+
+def test_what_changed_by_itself_before_convicts_nothing_that_came_in_between() -> None:
+    over = matcher(
+        (PAGE, html("10%")), (PAGE, html("50%")), (doing("x"), DONE), (PAGE, html("90%")), (OTHER, html("other")),
+    )  # fmt: skip
+    assert answers(over, OTHER) == ["other?"]
+
+
+def test_of_two_suspects_one_that_changed_nothing_before_is_innocent() -> None:
+    over = matcher(
+        (PAGE, html("a")), (doing("x", 1), DONE), (PAGE, html("a")),
+        (doing("x", 2), DONE), (doing("y"), DONE), (PAGE, html("b")),
+    )  # fmt: skip
+    assert answers(over, doing("x", 1), doing("y"), PAGE) == ['"ok"', '"ok"?', "b?"]
+    assert answers(over, doing("y"), PAGE) == ['"ok"?', "b?"]
+    assert answers(over, doing("x", 2), PAGE) == ['"ok"?', "a?"]
+
+
+def test_of_two_suspects_one_that_changed_the_page_before_is_guilty() -> None:
+    """Here a form that adds: the third time it is not as it was the first time."""
+    over = matcher(
+        (filtered(1), BACK), (PAGE, html("1")), (filtered(2), BACK), (PAGE, html("1, 2")),
+        (filtered(1), BACK), (doing("x"), DONE), (PAGE, html("1, 2, 1")),
+    )  # fmt: skip
+    assert answers(over, filtered(1), filtered(2), filtered(1), PAGE)[-1] == "1, 2, 1?"
+    assert answers(over, filtered(1), filtered(2), filtered(1), doing("x"), PAGE)[-1] == "1, 2, 1"
+
+
+def test_a_cookie_that_made_no_difference_is_not_blamed_beside_one_that_may() -> None:
+    def page(size: int, color: str) -> Request:
+        return get(PAGE.url, cookie=f"size={size}; color={color}")
+
+    over = matcher((page(1, "red"), html("a")), (page(1, "blue"), html("a")), (page(2, "red"), html("b")))
+    assert answers(over, page(2, "blue"), page(1, "green")) == ["miss", "miss"]
+    assert answers(over, page(2, "red"), page(1, "blue")) == ["b", "a"]
+
+
+def test_what_was_answered_otherwise_when_it_was_repeated_adds_something_every_time() -> None:
+    first, second = redirect("/n/1"), redirect("/n/2")
+    over = matcher((filtered(1), first), (filtered(1), second), (PAGE, html("two")))
+    assert answers(over, filtered(1), PAGE) == ["", "miss"]
+    assert answers(over, filtered(1), filtered(1), PAGE) == ["", "", "two"]
+
+
+def test_what_was_written_alike_before_both_is_not_suspected() -> None:
+    both = [(filtered(2), BACK), (filtered(1), BACK)]
+    over = matcher(
+        *((*pair, "s1") for pair in both), (PAGE, html("a"), "s1"),
+        *((*pair, "s2") for pair in both), (doing("x"), DONE, "s2"), (PAGE, html("b"), "s2"),
+    )  # fmt: skip
+    # that the last filter replaces those before it is presumed
+    assert answers(over, filtered(1), PAGE)[-1] == "a?"
+    assert answers(over, *(pair[0] for pair in both), doing("x"), PAGE)[-1] == "b"
+
+
+def test_a_question_is_not_suspected_beside_what_may_have_changed_something() -> None:
+    over = matcher((PAGE, html("a")), (doing("x"), DONE), (doing("ask"), CONTENT), (PAGE, html("b")))
+    assert answers(over, doing("x"), PAGE) == ['"ok"', "b"]
+    assert answers(over, doing("ask"), PAGE)[-1] == "a"
+
+
+def test_what_the_request_itself_says_is_suspected_before_what_may_have_changed_something() -> None:
+    small, large = get(PAGE.url, cookie="size=1"), get(PAGE.url, cookie="size=2")
+    over = matcher((small, html("a")), (doing("x"), DONE), (large, html("b")))
+    assert answers(over, small, large) == ["a", "b?"]

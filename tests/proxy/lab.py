@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import brotli
 import httpx
@@ -137,6 +140,34 @@ class Lab:
             authority=self.ours,
             **{"upstream_ca": self.ca.certificate_path, "resolve": places, **options},  # type: ignore[arg-type]
         )
+
+    @contextmanager
+    def between(
+        self, folder: Path, host: str, speak: Callable[[socket.socket], None]
+    ) -> Iterator[tuple[Recorder, socket.socket]]:
+        """A recorder into `folder`, and a client's connection to it. The host is `speak`, for one connection."""
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(HANG)
+                speak(peer)
+
+        with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(folder) as writer:
+            thread = threading.Thread(target=serve, daemon=True)
+            thread.start()
+            with (
+                self.recorder(writer, resolve={host: server.getsockname()}) as recorder,
+                socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer,
+            ):
+                yield recorder, peer
+            thread.join(HANG)
+
+
+def tunnel(peer: socket.socket, place: str) -> None:
+    """Asks for a tunnel to host:port, and gets it."""
+    peer.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+    assert b" 200 " in peer.recv(4096)
 
 
 def client(recorder: Recorder, session: str = "default", *, http2: bool = True) -> httpx.Client:

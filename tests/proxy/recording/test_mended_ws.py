@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
 from wsproto.extensions import PerMessageDeflate
 
-from snapshots.writer import Writer
-from tests.proxy.lab import Lab
+from tests.proxy.lab import Lab, tunnel
 from tests.proxy.recordings import metadata
-from tests.support.waiting import HANG
 
 FRAMES: list[Event] = [
     Ping(b"before"),
@@ -60,27 +57,15 @@ def test_a_packed_message_with_a_ping_within_is_kept_and_passed_on(
                 ):
                     speak(peer, connection)
 
-    def serve(server: socket.socket) -> None:
-        peer, _ = server.accept()
-        with peer:
-            peer.settimeout(HANG)
-            listen(peer, WSConnection(ConnectionType.SERVER))
+    def serve(peer: socket.socket) -> None:
+        listen(peer, WSConnection(ConnectionType.SERVER))
 
-    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
-        thread = threading.Thread(target=serve, args=(server,), daemon=True)
-        thread.start()
-        place = {"ws.example": ("127.0.0.1", server.getsockname()[1])}
-        with (
-            lab.recorder(writer, resolve=place) as recorder,
-            socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer,
-        ):
-            peer.sendall(b"CONNECT ws.example:80 HTTP/1.1\r\nHost: ws.example:80\r\n\r\n")
-            assert b" 200 " in peer.recv(4096)
-            ws = WSConnection(ConnectionType.CLIENT)
-            asked = Request(host="ws.example", target="/", extensions=[PerMessageDeflate()])
-            peer.sendall(ws.send(asked))
-            listen(peer, ws)
-            thread.join(HANG)
+    with lab.between(tmp_path / "s", "ws.example", serve) as (_, peer):
+        tunnel(peer, "ws.example:80")
+        ws = WSConnection(ConnectionType.CLIENT)
+        asked = Request(host="ws.example", target="/", extensions=[PerMessageDeflate()])
+        peer.sendall(ws.send(asked))
+        listen(peer, ws)
     assert heard == MESSAGES
     ((_, content),) = metadata(tmp_path / "s")
     kept = [one.get("text") or one["base64"] for one in json.loads(content)["messages"]]

@@ -10,14 +10,13 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from snapshots.writer import Writer
-from tests.proxy.lab import PACKED, Lab, by_path, client
+from tests.proxy.lab import PACKED, Lab, by_path, client, tunnel
 from tests.proxy.origin import Answer, Origin
 from tests.proxy.recordings import metadata, raw_bytes, recorded
 from tests.support.waiting import HANG, STARTS, until
@@ -216,58 +215,42 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
     wsproto = pytest.importorskip("wsproto")
     from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request, TextMessage
 
-    def serve(server: socket.socket) -> None:
-        peer, _ = server.accept()
-        with peer:
-            connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
-            while data := peer.recv(4096):
-                connection.receive_data(data)
-                for event in connection.events():
-                    if isinstance(event, Request):
-                        peer.sendall(connection.send(AcceptConnection(subprotocol=TOKEN)))
-                    elif isinstance(event, TextMessage):
-                        peer.sendall(connection.send(TextMessage(f"echo {event.data}")))
-                    elif isinstance(event, BytesMessage):
-                        peer.sendall(connection.send(BytesMessage(bytes(event.data))))
-                    elif isinstance(event, CloseConnection):
-                        peer.sendall(connection.send(event.response()))
-                        return
+    def serve(peer: socket.socket) -> None:
+        connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
+        while data := peer.recv(4096):
+            connection.receive_data(data)
+            for event in connection.events():
+                if isinstance(event, Request):
+                    peer.sendall(connection.send(AcceptConnection(subprotocol=TOKEN)))
+                elif isinstance(event, TextMessage):
+                    peer.sendall(connection.send(TextMessage(f"echo {event.data}")))
+                elif isinstance(event, BytesMessage):
+                    peer.sendall(connection.send(BytesMessage(bytes(event.data))))
+                elif isinstance(event, CloseConnection):
+                    peer.sendall(connection.send(event.response()))
+                    return
 
-    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
-        thread = threading.Thread(target=serve, args=(server,), daemon=True)
-        thread.start()
-        place = {"ws.example": ("127.0.0.1", server.getsockname()[1])}
-        with (
-            lab.recorder(writer, resolve=place) as recorder,
-            socket.create_connection(("127.0.0.1", recorder.port)) as peer,
-        ):
-            peer.settimeout(HANG)
-            peer.sendall(b"CONNECT ws.example:80 HTTP/1.1\r\nHost: ws.example:80\r\n\r\n")
-            assert b" 200 " in peer.recv(4096)
-            ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-            peer.sendall(ws.send(Request(host="ws.example", target="/chat?x=1", subprotocols=[TOKEN])))
-            seen: list[str] = []
-            packed: list[bytes] = []
-            while not packed:
-                ws.receive_data(peer.recv(4096))
-                for event in ws.events():
-                    if isinstance(event, AcceptConnection):
-                        peer.sendall(ws.send(TextMessage('{"password": "correct-horse-battery"}')))
-                    elif isinstance(event, TextMessage):
-                        seen.append(event.data)
-                        more = (
-                            TextMessage("hello")
-                            if len(seen) == 1
-                            else BytesMessage(b"\0correct-horse-battery")
-                        )
-                        peer.sendall(ws.send(more))
-                    elif isinstance(event, BytesMessage):
-                        packed.append(bytes(event.data))
-                        peer.sendall(ws.send(CloseConnection(1000)))
-            assert until(lambda: recorder.stats.under_way == 0)
-            assert recorder.wait_quiet(seconds=0, timeout=HANG)
-            assert recorder.failures == []
-        thread.join(HANG)
+    with lab.between(tmp_path / "s", "ws.example", serve) as (recorder, peer):
+        tunnel(peer, "ws.example:80")
+        ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host="ws.example", target="/chat?x=1", subprotocols=[TOKEN])))
+        seen: list[str] = []
+        packed: list[bytes] = []
+        while not packed:
+            ws.receive_data(peer.recv(4096))
+            for event in ws.events():
+                if isinstance(event, AcceptConnection):
+                    peer.sendall(ws.send(TextMessage('{"password": "correct-horse-battery"}')))
+                elif isinstance(event, TextMessage):
+                    seen.append(event.data)
+                    again = BytesMessage(b"\0correct-horse-battery")
+                    peer.sendall(ws.send(TextMessage("hello") if len(seen) == 1 else again))
+                elif isinstance(event, BytesMessage):
+                    packed.append(bytes(event.data))
+                    peer.sendall(ws.send(CloseConnection(1000)))
+        assert until(lambda: recorder.stats.under_way == 0)
+        assert recorder.wait_quiet(seconds=0, timeout=HANG)
+        assert recorder.failures == []
     assert seen == ['echo {"password": "correct-horse-battery"}', "echo hello"]
     assert recorded(tmp_path / "s") == []
     ((address, content),) = metadata(tmp_path / "s")
@@ -336,34 +319,25 @@ def test_a_request_that_is_answered_before_its_end_is_kept_with_what_was_sent_of
 ) -> None:
     size = 4 << 20
 
-    def serve(server: socket.socket) -> None:
-        peer, _ = server.accept()
-        with peer:
-            got = len(peer.recv(65536).partition(b"\r\n\r\n")[2])
-            peer.sendall(b"HTTP/1.1 413 Enough\r\nContent-Length: 3\r\n\r\nbig")
-            while got < size and (piece := peer.recv(65536)):
-                got += len(piece)
+    def serve(peer: socket.socket) -> None:
+        got = len(peer.recv(65536).partition(b"\r\n\r\n")[2])
+        peer.sendall(b"HTTP/1.1 413 Enough\r\nContent-Length: 3\r\n\r\nbig")
+        while got < size and (piece := peer.recv(65536)):
+            got += len(piece)
 
-    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
-        thread = threading.Thread(target=serve, args=(server,), daemon=True)
-        thread.start()
-        place = {"early.example": ("127.0.0.1", server.getsockname()[1])}
-        with lab.recorder(writer, resolve=place) as recorder:
-            with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
-                peer.sendall(
-                    b"POST http://early.example/ HTTP/1.1\r\nHost: early.example\r\nContent-Length: %d\r\n\r\n"
-                    % size
-                )
-                peer.sendall(b"x" * 100_000)
-                came = b""
-                while not came.endswith(b"big"):
-                    came += peer.recv(65536)
-                if whole:
-                    peer.sendall(b"x" * (size - 100_000))
-                    assert until(lambda: recorder.stats.captures)
+    with lab.between(tmp_path / "s", "early.example", serve) as (recorder, peer):
+        head = b"POST http://early.example/ HTTP/1.1\r\nHost: early.example\r\nContent-Length: %d\r\n\r\n"
+        peer.sendall(head % size)
+        peer.sendall(b"x" * 100_000)
+        came = b""
+        while not came.endswith(b"big"):
+            came += peer.recv(65536)
+        if whole:
+            peer.sendall(b"x" * (size - 100_000))
             assert until(lambda: recorder.stats.captures)
-            told = [why for _, why in recorder.failures]
-        thread.join(HANG)
+        peer.close()
+        assert until(lambda: recorder.stats.captures)
+        told = [why for _, why in recorder.failures]
     assert told == (
         [] if whole else ["answered before its body was whole: kept with the 100000 bytes that were sent"]
     )

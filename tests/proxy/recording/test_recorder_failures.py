@@ -171,30 +171,20 @@ def test_a_body_in_a_transfer_coding_is_not_taken_for_the_content(lab: Lab, tmp_
     packed = gzip.compress(b"a page", mtime=1)
     told = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"
 
-    def serve(server: socket.socket) -> None:
-        peer, _ = server.accept()
-        with peer:
-            peer.recv(65536)
-            peer.sendall(told % (len(packed), packed))
+    def serve(peer: socket.socket) -> None:
+        peer.recv(65536)
+        peer.sendall(told % (len(packed), packed))
 
-    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
-        thread = threading.Thread(target=serve, args=(server,), daemon=True)
-        thread.start()
-        place = {"coded.example": ("127.0.0.1", server.getsockname()[1])}
-        with (
-            lab.recorder(writer, resolve=place) as recorder,
-            socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer,
-        ):
-            peer.sendall(b"GET http://coded.example/ HTTP/1.1\r\nHost: coded.example\r\n\r\n")
-            came = b""
-            while not came.endswith(b"\r\n0\r\n\r\n"):  # it passes as it came
-                came += peer.recv(65536)
-            assert packed in came
-            assert until(lambda: recorder.stats.captures + recorder.stats.failures == 1)
-            assert recorder.wait_quiet(seconds=0, timeout=HANG)
-            ((url, why),) = recorder.failures
-            assert recorder.error is None
-        thread.join(HANG)
+    with lab.between(tmp_path / "s", "coded.example", serve) as (recorder, peer):
+        peer.sendall(b"GET http://coded.example/ HTTP/1.1\r\nHost: coded.example\r\n\r\n")
+        came = b""
+        while not came.endswith(b"\r\n0\r\n\r\n"):  # it passes as it came
+            came += peer.recv(65536)
+        assert packed in came
+        assert until(lambda: recorder.stats.captures + recorder.stats.failures == 1)
+        assert recorder.wait_quiet(seconds=0, timeout=HANG)
+        ((url, why),) = recorder.failures
+        assert recorder.error is None
     assert (url, why) == (
         "http://coded.example/",
         "not archived: its body is packed by the transfer coding 'gzip, chunked'",
@@ -303,26 +293,22 @@ def test_a_full_disk_stops_the_recording_loudly(lab: Lab, tmp_path: Path) -> Non
 
 
 def test_something_that_is_not_http_is_listed(lab: Lab, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
+    gone = threading.Event()
 
-        def greet() -> None:
-            peer, _ = server.accept()
-            with peer:
-                peer.sendall(b"220 mail ready\r\n")
-                peer.recv(100)
+    def greet(peer: socket.socket) -> None:
+        peer.sendall(b"220 mail ready\r\n")
+        peer.recv(100)
+        gone.set()
 
-        thread = threading.Thread(target=greet, daemon=True)
-        thread.start()
-        with lab.recorder(writer, resolve={"mail.example": server.getsockname()}) as recorder:
-            with socket.create_connection(("127.0.0.1", recorder.port)) as peer:
-                peer.settimeout(HANG)
-                peer.sendall(b"CONNECT mail.example:25 HTTP/1.1\r\nHost: mail.example:25\r\n\r\n")
-                data = b""
-                while b"220" not in data:
-                    data += peer.recv(100)
-                peer.sendall(b"QUIT\r\n")
-            thread.join(HANG)
-            assert recorder.failures == [("tcp://mail.example:25/", "not HTTP: passed on, not recorded")]
+    with lab.between(tmp_path / "s", "mail.example", greet) as (recorder, peer):
+        peer.sendall(b"CONNECT mail.example:25 HTTP/1.1\r\nHost: mail.example:25\r\n\r\n")
+        data = b""
+        while b"220 mail" not in data:
+            data += peer.recv(100)
+        peer.sendall(b"QUIT\r\n")
+        peer.close()
+        assert gone.wait(HANG)
+        assert recorder.failures == [("tcp://mail.example:25/", "not HTTP: passed on, not recorded")]
 
 
 def test_ctrl_c_ends_cleanly_and_keeps_what_was_delivered(lab: Lab, tmp_path: Path) -> None:

@@ -4,59 +4,46 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from pathlib import Path
 
 import wsproto
 from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
 
-from snapshots.writer import Writer
-from tests.proxy.lab import Lab
+from tests.proxy.lab import Lab, tunnel
 from tests.proxy.recordings import metadata, raw_bytes
-from tests.support.waiting import HANG, until
+from tests.support.waiting import until
 
 SECRET = "k9Xq2vLm7pRt4wZs8nBd1fGh"  # in no known format: it is one because a message says so
 
 
-def serve(server: socket.socket) -> None:
-    peer, _ = server.accept()
-    with peer:
-        connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
-        while data := peer.recv(4096):
-            connection.receive_data(data)
-            for event in connection.events():
-                if isinstance(event, Request):
-                    for said in (
-                        AcceptConnection(),
-                        TextMessage(f"for {SECRET}"),
-                        TextMessage(json.dumps({"access_token": SECRET})),
-                        CloseConnection(4001, f"bye {SECRET}"),
-                    ):
-                        peer.sendall(connection.send(said))
+def serve(peer: socket.socket) -> None:
+    connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
+    while data := peer.recv(4096):
+        connection.receive_data(data)
+        for event in connection.events():
+            if isinstance(event, Request):
+                for said in (
+                    AcceptConnection(),
+                    TextMessage(f"for {SECRET}"),
+                    TextMessage(json.dumps({"access_token": SECRET})),
+                    CloseConnection(4001, f"bye {SECRET}"),
+                ):
+                    peer.sendall(connection.send(said))
 
 
 def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, Writer.open(tmp_path / "s") as writer:
-        thread = threading.Thread(target=serve, args=(server,), daemon=True)
-        thread.start()
-        place = {"ws.example": ("127.0.0.1", server.getsockname()[1])}
-        with (
-            lab.recorder(writer, resolve=place) as recorder,
-            socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer,
-        ):
-            peer.sendall(b"CONNECT ws.example:80 HTTP/1.1\r\nHost: ws.example:80\r\n\r\n")
-            assert b" 200 " in peer.recv(4096)
-            ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-            peer.sendall(ws.send(Request(host="ws.example", target="/")))
-            closed: list[str | None] = []
-            while not closed:
-                ws.receive_data(peer.recv(4096))
-                for event in ws.events():
-                    if isinstance(event, CloseConnection):
-                        closed.append(event.reason)
-                        peer.sendall(ws.send(event.response()))
-            assert until(lambda: recorder.stats.under_way == 0)
-        thread.join(HANG)
+    with lab.between(tmp_path / "s", "ws.example", serve) as (recorder, peer):
+        tunnel(peer, "ws.example:80")
+        ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host="ws.example", target="/")))
+        closed: list[str | None] = []
+        while not closed:
+            ws.receive_data(peer.recv(4096))
+            for event in ws.events():
+                if isinstance(event, CloseConnection):
+                    closed.append(event.reason)
+                    peer.sendall(ws.send(event.response()))
+        assert until(lambda: recorder.stats.under_way == 0)
     assert closed == [f"bye {SECRET}"]  # the client gets the real thing
     ((_, content),) = metadata(tmp_path / "s")
     record = json.loads(content)

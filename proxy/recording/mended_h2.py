@@ -37,7 +37,7 @@ _REFUSED = h2.errors.ErrorCodes.REFUSED_STREAM
 Fields = list[tuple[bytes, bytes]]
 
 
-class GoingAway(h2.events.Event):  # type: ignore[misc]
+class GoingAway(h2.events.Event):
     """The origin takes no more requests, and answers those up to a stream."""
 
     def __init__(self, last: int) -> None:

@@ -75,11 +75,11 @@ class _Outgoing:
         self.fetching = False
 
 
-class _Goodbye(h2.events.Event):  # type: ignore[misc]
+class _Goodbye(h2.events.Event):
     """The client asks for nothing more; what it has asked for is still to be answered (RFC 9113, 6.8)."""
 
 
-class _Connection(h2.connection.H2Connection):  # type: ignore[misc]
+class _Connection(h2.connection.H2Connection):
     """h2 takes every GOAWAY for the end."""
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:

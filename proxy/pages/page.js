@@ -82,10 +82,19 @@
   const type = document.doctype;
   if (type) html = `<!DOCTYPE ${type.name}${type.publicId ? ` PUBLIC "${type.publicId}"` : ""}${type.systemId ? ` "${type.systemId}"` : ""}>\n${html}`;
 
-  const shadow = roots.slice(1).map((r) => [...r.children].map((e) => e.innerText || "").join("\n")).filter((t) => t.trim());
+  const drawn = (e) => {
+    while (e && getComputedStyle(e).display === "contents") e = e.assignedSlot || e.parentElement || e.getRootNode().host;
+    return !e || shown(e);
+  };
+  const own = (node) => [...node.childNodes].map((n) => { // of a shadow tree; what is slotted stands in the body's text
+    if (n.nodeType !== 1) return n.nodeType === 3 ? n.data.trim() : "";
+    const display = getComputedStyle(n).display; // innerText of what is not drawn is its source
+    if (display !== "contents") return display === "none" ? "" : n.innerText || "";
+    return n.localName === "slot" && n.assignedNodes().length ? "" : own(n);
+  }).filter((t) => t.trim()).join("\n");
+  const shadow = roots.slice(1).filter((r) => drawn(r.host)).map(own).filter((t) => t.trim());
   const body = document.body ? document.body.innerText : (root ? root.textContent : "");
-  const missingShadow = shadow.filter((t) => !body.includes(t.trim()));
-  const text = [body, ...missingShadow].join("\n");
+  const text = [body, ...shadow].join("\n");
   const pdfs = all("a[href]").map((a) => a.href).filter((href) => /^https?:/.test(href) && /\.pdf($|[?#])/i.test(href));
   const whole = (value) => typeof value === "string" ? value.toWellFormed() // a text may be cut within a character
     : Array.isArray(value) ? value.map(whole) : value === null || typeof value !== "object" ? value

@@ -24,6 +24,7 @@ Element = Any  # lxml.etree._Element; lxml has no types of its own
 _SKIP = frozenset(
     {"script", "style", "template", "noscript", "head", "svg", "math", "iframe", "object", "canvas"}
 )
+_IN_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
 _BREAK = frozenset(
     [
         "address",
@@ -99,7 +100,26 @@ def parse(text: str) -> Element | None:
         tree = lxml_html.document_fromstring(text, parser=parser)
     except etree.ParserError:  # only white space or comments
         return None
+    _leave_head(tree)
     return tree if len(tree) else None
+
+
+def _leave_head(tree: Element) -> None:
+    """Puts what is no part of a head into the body, in place: without a `<body>`, libxml2 leaves elements that it does
+    not know there (`main`, `nav`, custom ones)."""
+    head = tree.find("head")
+    if head is None or not (strays := [one for one in head if one.tag not in _IN_HEAD]):
+        return
+    first = head.index(strays[0])
+    body = tree.find("body")
+    if body is None:
+        body = head.makeelement("body")
+        head.addnext(body)
+    before, body.text = body.text, None
+    for place, element in enumerate(list(head)[first:]):
+        body.insert(place, element)
+    if before:
+        element.tail = (element.tail or "") + before
 
 
 def make_links_absolute(tree: Element, address: str) -> None:

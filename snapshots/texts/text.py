@@ -16,6 +16,7 @@ from typing import Any
 from snapshots.capture import Capture, Response
 from snapshots.http import charsets, encodings
 from snapshots.texts import html_text, lone_words, pdf_text
+from snapshots.texts.shadows import open_shadows
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -200,17 +201,20 @@ def extract_html(
     version, lxml_version = _versions()
     options: dict[str, Any] = {**OPTIONS, "lxml": lxml_version}
     known = dict(meta or {})
+    shadows: dict[str, str] = {}
 
     def result(markdown: str, title: str, extractor: str, by: str) -> FrozenText:
         if not markdown.strip():
             notes.append("no text in it")
-        given = options if extractor != html_text.NAME else {"lxml": lxml_version}
+        given = options if extractor != html_text.NAME else {"lxml": lxml_version, **shadows}
         return FrozenText(address, markdown, None, title, HTML, extractor, by, given, tuple(notes), known)
 
     tree = html_text.parse(html)
     if tree is None:
         return result("", "", html_text.NAME, html_text.VERSION)
     title = html_text.title_of(tree)
+    shadows = {"shadow_trees": "opened"} if open_shadows(tree) else {}
+    options |= shadows
     base = address.partition("#")[0]
     if base.startswith(("http://", "https://")):
         html_text.make_links_absolute(tree, base)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from snapshots.secrets.redact import Redactor
 
+SAVED = "Download is starting"  # Playwright's words for an address that the browser saves as a file
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
 # From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
 _SCROLL = """async ([y, end]) => {
@@ -231,7 +232,12 @@ class Driver:
             url = urljoin(self.page.url, given["url"])
         except ValueError as error:
             raise Failed(f"{given['url']}: is no URL ({error})") from None
-        _, calm = await self.open(url, anew=False)
+        try:
+            _, calm = await self.open(url, anew=False)
+        except Failed as error:
+            if SAVED not in str(error):
+                raise
+            return await self.rest()  # the page stays
         return calm
 
     async def _select(self, given: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ MOST_REDIRECTS = 20  # as browsers follow
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What came back: `error` is None for a whole 2xx answer. `size` is in bytes."""
+    """What came back: `error` is None for a whole 2xx answer. `size` is in bytes, 0 where nobody counted."""
 
     url: str
     status: int
@@ -75,6 +75,12 @@ async def downloaded(download: Download, captures: Iterable[Capture]) -> Documen
     if capture is None:
         return Document(url, 0, "", size, failure or "was handed out, but not recorded")
     return Document(url, capture.status, capture.mime or "", size, failure)
+
+
+def shown(url: str, captures: Iterable[Capture]) -> Document | None:
+    """A PDF that the browser shows; None where it was not recorded whole, as its viewer may ask for parts."""
+    whole = any(c.url == url and c.method == "GET" and c.status == 200 and not c.truncated for c in captures)
+    return Document(url, 200, "application/pdf", 0) if whole else None
 
 
 class Documents:

@@ -69,6 +69,11 @@ async def accessibility(page: Page) -> str:
     return without_references(await page.aria_snapshot(mode="ai", timeout=READ_SECONDS * 1000))
 
 
+async def shows_pdf(page: Page) -> bool:
+    """Whether a page is the browser's viewer of a PDF, which is none of the site's."""
+    return bool(await page.evaluate("() => document.contentType === 'application/pdf'"))
+
+
 async def _read(frame: Frame) -> dict[str, Any] | None:
     try:
         return await asyncio.wait_for(frame.evaluate(reader()), READ_SECONDS)

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.acting import Driver
+from proxy.pages.acting import SAVED, Driver
 from proxy.pages.browser import BrowserHost
-from proxy.pages.documents import Document, Documents, downloaded, looks_like_document
+from proxy.pages.documents import Document, Documents, downloaded, looks_like_document, shown
 from proxy.pages.failures import Failed, first_line
 from proxy.pages.freeze import Calm, Patience
 from proxy.pages.quality import Finding, examine
 from proxy.pages.running import run
-from proxy.pages.sight import Sight
+from proxy.pages.sight import Sight, shows_pdf
 from proxy.pages.steps import Flow
 from proxy.pages.storing import Recording, Records
 from proxy.pages.visitor import Visitor
@@ -181,11 +181,11 @@ class Fetcher(Visitor):
         url = flow.url
         assert url is not None
         if looks_like_document(url) and await self._document(driver, http, url, result):
-            return []
+            return _not_done(flow, result)
         response, calm = await self._load(driver, url)
         if response is None:  # the browser would save it or show its viewer
             await self._document(driver, http, url, result, page=False)
-            return []
+            return _not_done(flow, result)
         links: dict[str, None] = {}
         status = response.status
         steps: list[Step] = []
@@ -207,11 +207,22 @@ class Fetcher(Visitor):
             return []
         last = sight.fingerprint
         links.update(dict.fromkeys(sight.pdfs))
+        viewer = False
         for number, step in enumerate(flow.steps, start=1):
             answers = len(driver.traffic.answers)
+            if viewer and "goto" not in step:
+                raise Failed(
+                    f"step {number}: {next(iter(step))}: {driver.page.url} is a PDF, with nothing to act on; "
+                    "write a goto to a page before it"
+                )
             later = await driver.perform(step, number)
             steps.append(driver.public(step))
             status = _status(driver, answers)
+            if viewer := await shows_pdf(driver.page):  # that is the browser's, not the site's
+                pending += await recording.new_captures()
+                await self._shown(driver, http, pending, result)
+                tell(url, f"document {driver.page.url}")
+                continue
             calm = later if calm.quiet or status else calm  # a document that lacked a script lacks it still
             sight = await recording.look(driver.page)
             pending += await recording.new_captures()
@@ -239,7 +250,7 @@ class Fetcher(Visitor):
         try:
             response, calm = await driver.begin(url)
         except Failed as error:
-            if "Download is starting" in str(error) or driver.downloads or "ERR_ABORTED" in str(error):
+            if SAVED in str(error) or driver.downloads or "ERR_ABORTED" in str(error):
                 return None, Calm(True, 0.0, 0)
             raise
         media = response.headers.get("content-type", "") if response else ""
@@ -308,6 +319,17 @@ class Fetcher(Visitor):
             result.error = self._reason(f"{url}: {document.error}", url)
         return True
 
+    async def _shown(
+        self, driver: Driver, http: Documents, captures: Sequence[Capture], result: FetchResult
+    ) -> None:
+        """A PDF that a step led to: as the browser fetched it, or whole, where that asked for parts."""
+        url = driver.page.url.partition("#")[0]
+        document = shown(url, captures) or await http.get(url, driver.context)
+        self._documents.add(url)
+        result.documents.append(document)
+        if document.error is not None:
+            result.notes.append(self._reason(f"{url}: {document.error}", url))
+
     async def _downloads(
         self, driver: Driver, recording: Recording, result: FetchResult, tell: Progress
     ) -> None:
@@ -361,6 +383,14 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{job.url!r} is no http(s) URL")
     return jobs
+
+
+def _not_done(flow: Flow, result: FetchResult) -> list[str]:
+    """Says that the steps on a file can't be done, unless the file failed itself; no links."""
+    if flow.steps and result.ok:
+        result.ok = False
+        result.error = f"{flow.url}: is a file, with nothing to act on: its steps were not done"
+    return []
 
 
 def _status(driver: Driver, since: int) -> int:

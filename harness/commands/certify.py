@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from harness.commands.unset import say_unset
 from harness.console import print_json, progress
 from snapshots.words import counted
 
@@ -32,7 +33,10 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
     """
     from harness.results.certificate import certify
     from harness.results.kept_certificate import kept_hash
+    from harness.runs.run_files import RunFiles
 
+    settings, stands_on = RunFiles(run).manifest()
+    say_unset(settings.agent, (stands_on.get("agent") or {}).get("pass_env", ()))
     before = kept_hash(run)
     with progress("repeating") as advance:
         outcome = certify(

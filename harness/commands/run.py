@@ -10,6 +10,7 @@ import click
 
 from harness.commands.finite import FiniteRange
 from harness.commands.show import show_summary
+from harness.commands.unset import say_unset
 from harness.console import say, say_damage
 
 # The documented variables of the benchmarks that are settings; keys stay in the environment.
@@ -165,9 +166,7 @@ def command(
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"
         )
-    for name in getattr(made_agent, "pass_env", ()):
-        if name not in os.environ:
-            say(f"{agent}: pass_env: {name} is not set here, so the program does not get it")
+    say_unset(agent, getattr(made_agent, "pass_env", ()))
     if snapshots:
         with Snapshot.open(*snapshots) as snapshot:
             say_damage(snapshot)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.recording.recorder import Recorder
 
 TIMEOUT = 60.0  # seconds without a byte
+REFUSED = "refused: "  # how the ledger's `why` of such a request begins
 
 
 def record_misses(
@@ -40,7 +41,7 @@ def record_misses(
             if (session, method, url, body or b"") in asked:
                 continue
             asked.add((session, method, url, body or b""))
-            why = _unsendable(method, url, body)
+            why = _refused(entry) or _unsendable(method, url, body)
             if why is None:
                 if session not in clients:
                     client = httpx.Client(
@@ -73,6 +74,14 @@ def _body(entry: dict[str, Any]) -> bytes | None:
                 f"the ledger's line for {entry['method']} {entry['url']}: body_base64: {error}"
             ) from error
     return None if "body_size" in entry else b""
+
+
+def _refused(entry: dict[str, Any]) -> str | None:
+    """Why replay took no such request at all; what the ledger lacks of its body is then no matter of length."""
+    why = str(entry.get("why") or "")
+    if not why.startswith(REFUSED):
+        return None
+    return f"replay refused it, and would again: {why.removeprefix(REFUSED)}"
 
 
 def _unsendable(method: str, url: str, body: bytes | None) -> str | None:

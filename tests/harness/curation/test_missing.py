@@ -103,6 +103,30 @@ def closed() -> int:
         return int(server.getsockname()[1])
 
 
+FOLDED = """
+import os, socket, sys
+from urllib.parse import urlsplit
+at = urlsplit(os.environ["HTTP_PROXY"])
+with socket.create_connection((at.hostname, at.port)) as wire:
+    wire.sendall(f"POST {sys.argv[1]}/f HTTP/1.1\\r\\nHost: a\\r\\nX: 1\\r\\n 2\\r\\nContent-Length: 3\\r\\n\\r\\nabc".encode())
+    print(wire.recv(100))
+"""
+
+
+def test_what_replay_refused_is_told_as_that(origin: Origin, tmp_path: Path) -> None:
+    """Its body was said to be too long."""
+    base, ledger = tmp_path / "base", tmp_path / "l.jsonl"
+    assert stillweb("record", "-o", base, *asking(origin, "/a")).code == 0
+    program = ["--", sys.executable, "-c", FOLDED, origin.url]
+    assert "400" in stillweb("replay", base, "--ledger", ledger, *program).out
+    (entry,) = read(ledger)
+    assert entry["why"].startswith("refused: ")
+    done = stillweb("record", "-o", tmp_path / "more", "--misses", ledger)
+    (told,) = [line for line in done.err.splitlines() if line.startswith("not recorded: ")]
+    assert told.endswith(f": replay refused it, and would again: {entry['why'].removeprefix('refused: ')}")
+    assert done.code == 1
+
+
 def test_a_ledger_that_is_none(tmp_path: Path) -> None:
     wrong = tmp_path / "l.jsonl"
     wrong.write_text('{"session": "default"}\n')

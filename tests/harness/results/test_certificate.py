@@ -323,7 +323,7 @@ def test_a_certificate_that_was_altered_is_made_anew_and_not_shown(tmp_path, cap
         assert kept.read_bytes() == before
 
 
-def test_a_repetition_that_ends_in_an_error_says_which(tmp_path, monkeypatch):
+def test_a_repetition_that_ends_in_an_error_says_which(tmp_path, monkeypatch, capsys):
     (tmp_path / "needy.py").write_text(
         "import os, sys, urllib.request\n"
         "if 'STILLWEB_TEST_KEY' not in os.environ:\n    sys.exit('no key here')\n"
@@ -341,3 +341,10 @@ def test_a_repetition_that_ends_in_an_error_says_which(tmp_path, monkeypatch):
     (difference,) = certify(files.path, times=1).differences
     assert "event 1 (tool_call) differs in event" in difference
     assert "no key here" in difference
+    with pytest.raises(SystemExit):
+        main(["certify", str(files.path), "--times", "1"])
+    said = capsys.readouterr().err
+    assert (
+        f"{settings.agent}: pass_env: STILLWEB_TEST_KEY is not set here, so the program does not get it"
+        in said
+    )

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 from harness.tools.cookies import Cookies
+from harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
 from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.http import encodings
 from snapshots.http.charsets import codec, header_charset
@@ -207,7 +207,8 @@ class Visit:
         result is marked as ambiguous, for `accept` to refuse.
         """
         accept = self.store.accept
-        if request.method != "GET" or request.header("cookie") is not None or "+" in accept:
+        known_by = (request.header(name) for name in ("cookie", AUTHORIZATION))
+        if request.method != "GET" or any(known_by) or "+" in accept:
             return None
         candidates = [c for c in self.store.snapshot.candidates(key.urlkey) if c.method == "GET"]
         known = [c for c in candidates if c.exact == key.exact]
@@ -229,6 +230,7 @@ class Visit:
         """What a GET of `url` ends at, redirects followed as clients do."""
         whole: Found | None = None
         cookies = Cookies()
+        url, headers = signed_in(url, headers)
         for _ in range(MOST_REDIRECTS + 1):
             here = self._step(url.partition("#")[0], headers, cookies)
             if whole is None:
@@ -247,11 +249,8 @@ class Visit:
                 return whole
             cookies.take(here.url, answer.headers)
             location = header_text(location)
-            error = _wrong_location(location)
-            try:
-                url = urljoin(here.url, location)
-            except ValueError:  # no host's name: nothing is there
-                url = ""
+            error = wrong_location(location)
+            url, headers = redirected(here.url, location, headers)
             if error or not url:
                 whole.capture, whole.error = None, error
                 return whole
@@ -272,19 +271,6 @@ class Visit:
         """The answer found."""
         assert found.capture is not None
         return self.store.snapshot.read(found.capture)
-
-
-def _wrong_location(location: str) -> str | None:
-    """Why a client goes no further, as httpx says it."""
-    import httpx
-
-    try:
-        url = httpx.URL(location)
-    except httpx.InvalidURL as error:
-        return repr(httpx.RemoteProtocolError(f"Invalid URL in location header: {error}."))
-    if url.scheme and url.host and url.scheme not in ("http", "https"):
-        return repr(httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{url.scheme}://'."))
-    return None
 
 
 def header_text(value: str) -> str:

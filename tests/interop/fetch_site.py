@@ -99,7 +99,8 @@ def calls(origin: str, pages: int) -> list[dict[str, Any]]:
         {"url": origin, "raw": "yes"},
         {"url": 5},
     ]
-    out += [{"url": f"{origin}/never"}]
+    signed = origin.replace("//", "//ann:p%40ss@")
+    out += [{"url": f"{origin}/never"}, {"url": f"{signed}/0"}, {"url": f"{signed}/5", "raw": True}]
     return out
 
 

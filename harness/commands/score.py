@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
 from harness.commands.show import show_summary
-from harness.console import say
+from harness.console import progress, say
 from snapshots.words import counted
 
 MOST = 10  # attempts that are named
@@ -23,6 +24,11 @@ MOST = 10  # attempts that are named
 @click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Of SGI-Bench. Needs -o.")
 @click.option("--fold-case/--no-fold-case", default=None, help="Of table cells. Needs -o.")
 @click.option(
+    "--ask-judge",
+    is_flag=True,
+    help="Ask judges what the run did not: by GRADER_MODEL and the other variables of here. Needs -o.",
+)
+@click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="The run, scored otherwise, as one of its own."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
@@ -33,6 +39,7 @@ def command(
     rubrics: Path | None,
     mode: str | None,
     fold_case: bool | None,
+    ask_judge: bool,
     out: Path | None,
     as_json: bool,
 ) -> int:
@@ -41,12 +48,17 @@ def command(
     \b
     stillweb score run1                                    exit code 1 if a score came out differently
     stillweb score run1 --tasks corrected.jsonl -o run1b   the same attempts by other references, scorers, options
+    GRADER_MODEL=gpt-5 stillweb score run1 --ask-judge -o run1c      by another judge, which is paid
     """
-    otherwise = (source, rubrics, mode, fold_case) != (None, None, None, None)
-    if otherwise != (out is not None) or (out is not None and write):
-        raise click.UsageError("-o goes with --tasks, --rubrics, --mode or --fold-case, and not with --write")
+    otherwise = (source, rubrics, mode, fold_case, ask_judge) != (None, None, None, None, False)
+    if otherwise and out is None:
+        raise click.UsageError("scored otherwise, a run is one of its own: name its directory with -o")
+    if out is not None and (write or not otherwise):
+        raise click.UsageError(
+            "-o goes with --tasks, --rubrics, --mode, --fold-case or --ask-judge, and not with --write"
+        )
     if out is not None:
-        return _otherwise(run, out, source, rubrics, mode, fold_case, as_json)
+        return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, as_json)
     from harness.results.certificate import check_traces, write_certificate
     from harness.results.kept_certificate import differing, kept_hash, short
     from harness.results.left_out import failed_attempts
@@ -76,26 +88,37 @@ def _otherwise(
     rubrics: Path | None,
     mode: str | None,
     fold_case: bool | None,
+    ask_judge: bool,
     as_json: bool,
 ) -> int:
     from harness.datasets import load_tasks
     from harness.results.certificate import write_certificate
+    from harness.results.left_out import failed_attempts
     from harness.results.scoring_otherwise import score_otherwise
     from harness.rubric import load_rubrics
+    from harness.runs.workshop import judge_variables
+    from snapshots.errors import GateFailed
 
     tasks = load_tasks(source) if source is not None else None
     for problem in tasks.problems if tasks is not None else ():
         say(f"left out: {problem}")
-    different = score_otherwise(
-        run,
-        out,
-        tasks=tasks,
-        rubrics=load_rubrics(rubrics) if rubrics is not None else None,
-        mode=mode,  # type: ignore[arg-type]  # click has checked the choice
-        fold_case=fold_case,
-    )
+    with progress("scoring") as advance:
+        different = score_otherwise(
+            run,
+            out,
+            tasks=tasks,
+            rubrics=load_rubrics(rubrics) if rubrics is not None else None,
+            mode=mode,  # type: ignore[arg-type]  # click has checked the choice
+            fold_case=fold_case,
+            judges=judge_variables(os.environ) if ask_judge else None,
+            progress=advance,
+        )
     summary = show_summary(out, write_certificate(out), as_json)
     of = counted(summary.owed, "attempt")
     named = f": {', '.join(different[:MOST])}{', …' if len(different) > MOST else ''}" if different else ""
     say(f"{len(different)} of {of} have another score than in {run}{named}")
+    if ask_judge and (failed := failed_attempts(summary)):
+        raise GateFailed(
+            f"{out}: {failed}; 'stillweb score {out} --ask-judge -o …' asks again what has no answer"
+        )
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.agents import Agent, identity_of
@@ -35,7 +35,7 @@ def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
         _program(agent, settings)
         _prices(agent, settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()
-    _judges(tasks, settings, taped=taped)
+    check_judges(tasks, settings, taped=taped)
     dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
     if dry:
         _dry_experiments(dry, settings)
@@ -64,7 +64,8 @@ def _prices(agent: Agent, settings: Settings) -> None:
             raise UsageError(f"--max-money: --prices has none for {model!r}, so that no limit could be kept")
 
 
-def _judges(tasks: list[Task], settings: Settings, *, taped: bool) -> None:
+def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> None:
+    """As `check_ready`, of judges alone: their models and keys. `taped`: their answers may be there."""
     for task in tasks:
         named = task.options.get("model") or settings.env.get("GRADER_MODEL")
         if task.scorer in ("judge", "browsecomp") and not named:

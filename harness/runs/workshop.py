@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -178,6 +179,16 @@ def _factory(settings: Settings) -> Callable[..., Tools] | None:
 
     found: Callable[..., Tools] = find_own(alone)
     return None if hasattr(found, "contract") else found
+
+
+_JUDGES = re.compile(
+    r"GRADER_(MODEL|BASE_URL)|OPENAI_BASE_URL|SGI_\w*(GRADER|PARSER|JUDGE)_(MODEL|BASE_URL)(_\d)?"
+)
+
+
+def judge_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say which models judge, and where; no keys."""
+    return {name: value for name, value in sorted(environment.items()) if _JUDGES.fullmatch(name)}
 
 
 def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, str]]:

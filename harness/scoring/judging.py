@@ -15,7 +15,7 @@ from harness.scoring import Context, Embedder, Score, score, unscored
 from harness.scoring.seen import Seen
 from harness.task import Task
 from harness.trace import Event, Trace, TraceWriter, digest
-from snapshots.errors import StillwebError
+from snapshots.errors import MissingCapability, StillwebError
 
 Message = Mapping[str, Any]
 Page = Callable[[str], Any]
@@ -32,6 +32,10 @@ _REASONS = {
     "unsolvable": "the snapshot lacks what the task needs",
 }
 _FAILED = "scoring failed: "
+
+
+class NotHeld(StillwebError):
+    """A judge is asked what a trace holds no answer to."""
 
 
 class AskedJudge(Protocol):
@@ -76,7 +80,7 @@ class Evaluator:
 
 
 class _TracingJudge:
-    def __init__(self, judge: AskedJudge, trace: TraceWriter, session: str) -> None:
+    def __init__(self, judge: AskedJudge, trace: TraceWriter | _Noted, session: str) -> None:
         self._judge, self._trace, self._session = judge, trace, session
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
@@ -86,24 +90,36 @@ class _TracingJudge:
         return str(answer["reply"]["text"] or "")
 
 
+class _Noted:
+    """Stands for a trace's writer while a judge is asked for one that is there already."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, event: str, **members: Any) -> None:
+        self.events.append({"event": event, **members})
+
+
 class _RecordedJudge:
-    """Answers from the `model` events of a trace; the same question twice gets the two answers in order."""
+    """Answers from the `model` events of a trace (`used`); the same question twice gets the two answers in order."""
 
     def __init__(self, trace: Trace) -> None:
         self._path = trace.path
-        self._answers: dict[str, deque[str]] = defaultdict(deque)
+        self.used: list[Event] = []
+        self._answers: dict[str, deque[Event]] = defaultdict(deque)
         for event in trace.of("model"):
             if event["purpose"] == "judge":
-                self._answers[event["request"]["digest"]].append(event["reply"]["text"] or "")
+                self._answers[event["request"]["digest"]].append(event)
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
         answers = self._answers.get(_judge_key(messages, model, temperature))
         if not answers:
-            raise StillwebError(
+            raise NotHeld(
                 f"{self._path}: the judge {model!r} is asked something that this trace does not hold; "
-                "the evaluator or its prompts have changed since (run again with the tape on `auto`)"
+                "'stillweb score RUN --ask-judge -o OUT' asks it"
             )
-        return answers.popleft()
+        self.used.append(answers.popleft())
+        return str(self.used[-1]["reply"]["text"] or "")
 
 
 def _judge_key(messages: Sequence[Message], model: str, temperature: float) -> str:
@@ -176,14 +192,8 @@ def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
     answer = trace.last("answer")
     if answer is None:
         raise StillwebError(f"{trace.path}: the trace holds no answer event")
-    alone = (
-        replace(evaluator, rubrics={task.id: trace.header["rubric"]})
-        if trace.header.get("rubric")
-        else evaluator
-    )
-    context = alone.context(task, judge=_RecordedJudge(trace), page=_recorded_page(trace))
     try:
-        result = _score(task, answer["text"], answer["end"], answer.get("error"), context)
+        result = _from_trace(trace, task, answer, evaluator, _RecordedJudge(trace))
     except StillwebError:
         if scoring_failed(trace.last("score")):
             return [trace.header, *trace.events]
@@ -199,6 +209,57 @@ def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
             event = {"event": "score", "n": event["n"], **result.to_json()}
         lines.append(event)
     return lines
+
+
+def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], None]) -> list[Event]:
+    """As `rescore`, of a trace whose header has another task or other settings than its attempt was scored by.
+
+    The evaluator's judge, if it has one, is asked all of its questions where the trace lacks the answer to one; `anew` is
+    told the session before. A judge that then fails is told in the score. Only what judges said for this score is kept.
+    """
+    task, answer = Task.from_json(trace.header["task"]), trace.last("answer")
+    assert answer is not None
+    recorded, noted = _RecordedJudge(trace), _Noted()
+    try:
+        result = _from_trace(trace, task, answer, evaluator, recorded)
+        said = recorded.used
+    except NotHeld:
+        if evaluator.judge is None:
+            raise
+        session = str(trace.header["session"])
+        anew(session)
+        try:
+            judge = _TracingJudge(evaluator.judge, noted, session)
+            result = _from_trace(trace, task, answer, evaluator, judge)
+        except MissingCapability:
+            raise
+        except StillwebError as failure:
+            result = failed_scoring(task, failure)
+        said = noted.events
+    rows, result = _split_cells(result, trace.events)
+    changed: Event = {name: member for name, member in answer.items() if name != "rows"}
+    lines = [
+        e
+        for e in trace.events
+        if e["event"] not in ("answer", "score", "review") and e.get("purpose") != "judge"
+    ]
+    lines += [
+        *said,
+        changed if rows is None else {**changed, "rows": rows},
+        {"event": "score", **result.to_json()},
+    ]
+    lines += trace.of("review")
+    return [trace.header, *({**event, "n": n} for n, event in enumerate(lines, start=1))]
+
+
+def _from_trace(trace: Trace, task: Task, answer: Event, evaluator: Evaluator, judge: Any) -> Score:
+    alone = (
+        replace(evaluator, rubrics={task.id: trace.header["rubric"]})
+        if trace.header.get("rubric")
+        else evaluator
+    )
+    context = alone.context(task, judge=judge, page=_recorded_page(trace))
+    return _score(task, answer["text"], answer["end"], answer.get("error"), context)
 
 
 def failed_scoring(task: Task, failure: StillwebError | str) -> Score:

@@ -28,6 +28,8 @@ CA_VARIABLES = {
     "DENO_CERT": "Deno",
     "AWS_CA_BUNDLE": "boto",
     "PIP_CERT": "pip",
+    "npm_config_cafile": "npm, where its settings name another",
+    "PERL_LWP_SSL_CA_FILE": "Perl's LWP",
     "CARGO_HTTP_CAINFO": "Cargo",
     "NIX_SSL_CERT_FILE": "Nix's builds of OpenSSL",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "gRPC",

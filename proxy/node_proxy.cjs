@@ -1,6 +1,7 @@
 // Loaded into Node by NODE_OPTIONS=--require. Nodes before 22.21 and 24.5 ignore the proxy variables: this sends
 // their fetch, http and https through the proxy, by CONNECT for every scheme; hosts that NO_PROXY names (*, host, .domain,
-// each with :port or without) are reached directly. Newer ones do it by themselves.
+// each with :port or without) are reached directly, and so is the proxy, which libraries that know of it (axios) ask
+// themselves. Newer ones do it by themselves.
 'use strict';
 const variable = (name) => process.env[name] || process.env[name.toLowerCase()];
 const proxyUrl = variable('HTTPS_PROXY') || variable('HTTP_PROXY');
@@ -20,7 +21,8 @@ if (proxyUrl && !process.allowedNodeEnvironmentFlags.has('--use-env-proxy')) {
     const [, name, port] = entry.match(/^(.*?)(?::(\d+))?$/);
     return { name: name.replace(/^\*(?=\.)/, ''), port };
   });
-  const isAround = (host, port) => around.some(({ name, port: only }) => (!only || only === String(port))
+  const isProxy = (host, port) => host === proxy.hostname && String(port) === (proxy.port || '80');
+  const isAround = (host, port) => isProxy(host, port) || around.some(({ name, port: only }) => (!only || only === String(port))
     && (name === '*' || name === host.toLowerCase() || (name.startsWith('.') && host.toLowerCase().endsWith(name))));
 
   // Opens a tunnel to host:port; calls back with (error) or (null, socket), with TLS on it when asked for.

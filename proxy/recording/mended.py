@@ -30,7 +30,7 @@ from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
 _READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[01]\r\n")
 _ADDRESS = re.compile(
-    rb"([A-Za-z]+) [hH][tT][tT][pP]://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
+    rb"([A-Za-z]+) (?:[hH][tT][tT][pP]|[wW][sS])://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
 )
 # an address of version 6 as httpx, for one, asks for its tunnel
 _BARE = re.compile(rb"CONNECT ([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*):([0-9]{1,5}) ")
@@ -74,8 +74,8 @@ def _read_headers(original: Wrapped) -> Wrapped:
 
 def own_form(head: bytes) -> bytes | None:
     """A request's head whose address mitmproxy can't read (UTF-8 unescaped, as curl sends it; no path; a user, as wget
-    sends it) with path and Host in its place, or (version 6 without brackets) with these; None where there is nothing to
-    mend."""
+    sends it; `ws:`, as aiohttp asks for a web socket) with path and Host in its place, or (version 6 without brackets) with
+    these; None where there is nothing to mend."""
     if (bare := _BARE.match(head)) is not None:
         return b"CONNECT [%b]:%b " % bare.groups() + head[bare.end() :]
     if (

@@ -15,7 +15,15 @@ from proxy.serving.channel import Channel
 from proxy.serving.http1 import BadRequest, Message, Parser, request_bytes, url_inside, url_outside
 from proxy.serving.replies import Line, Memo, failure
 from proxy.serving.tls import ServerTls, TlsFailed, browser
-from proxy.wire.addresses import AUTHORITY, DEFAULT_SESSION, OWN_HOST, host_of, is_absolute, session_name
+from proxy.wire.addresses import (
+    AUTHORITY,
+    DEFAULT_SESSION,
+    OWN_HOST,
+    host_of,
+    is_absolute,
+    session_name,
+    site_named,
+)
 from snapshots.errors import StillwebError
 from snapshots.request import Request
 
@@ -259,6 +267,10 @@ class Connection(Channel):
         self.close()
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
+        if not self.base and message.target.startswith("/") and self._transport is not None:
+            own = self._transport.get_extra_info("sockname")[1]
+            if site := site_named(message.named.get("host"), own):
+                message.target = f"http://{site}{message.target}"
         target = message.target
         hub = self.hub
         if self.base:

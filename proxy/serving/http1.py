@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.wire.addresses import AUTHORITY, is_absolute, named_by_host, target_text, without_user
+from proxy.wire.addresses import (
+    AUTHORITY,
+    is_absolute,
+    named_by_host,
+    spelled_for_sockets,
+    target_text,
+    without_user,
+)
 from snapshots.request import Headers
 
 MAX_HEAD = 1 << 17
@@ -55,7 +62,8 @@ def request_bytes(message: Message) -> bytes:
 
 def url_outside(message: Message) -> str:
     """The URL of a request that is none in a tunnel and has a whole URL as its target, as the recorder has it."""
-    return named_by_host(without_user(message.target.partition("#")[0]), message.named.get("host"))
+    target = spelled_for_sockets(message.target.partition("#")[0])
+    return named_by_host(without_user(target), message.named.get("host"))
 
 
 def url_inside(message: Message, base: str, authority: str) -> str:

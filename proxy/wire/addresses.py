@@ -71,6 +71,24 @@ def is_absolute(target: str) -> bool:
     return "://" in target and not target.startswith("/")
 
 
+def spelled_for_sockets(url: str) -> str:
+    """A URL with `http` where a client (aiohttp) asks a proxy for a web socket by `ws`, as the recorder has it."""
+    return f"http{url[2:]}" if url[:5].lower() == "ws://" else url
+
+
+def site_named(host: str | None, own_port: int) -> str:
+    """The site that a request to a proxy for a mere path is for, by its Host field; "" where it is for the proxy itself.
+
+    Java asks so for a web socket on a connection that it has used before. Whoever names this machine, or our port, wants
+    our pages.
+    """
+    if not host or (match := AUTHORITY.fullmatch(host)) is None:
+        return ""
+    name, port = match[1].lower(), int(match[2] or 80)
+    near = name in (OWN_HOST, "localhost", "[::1]") or name.startswith("127.")
+    return "" if near or port == own_port else host
+
+
 def without_user(url: str) -> str:
     """An absolute URL without the user and password in its authority, which say nothing of where it leads."""
     if "@" not in url:

@@ -125,6 +125,26 @@ def test_node(setting: Setting, name: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
+@pytest.mark.parametrize("way", ["a page", "a tunnel"])
+def test_a_library_in_node_that_asks_the_proxy_itself(setting: Setting, way: str) -> None:
+    """Such as axios, and https-proxy-agent: it went through the proxy to the proxy, which was refused."""
+    program = """
+    const [way] = process.argv.slice(1), at = new URL(process.env.HTTP_PROXY);
+    const user = `${decodeURIComponent(at.username)}:${at.password}`;
+    const headers = { 'Proxy-Authorization': `Basic ${Buffer.from(user).toString('base64')}` };
+    const place = { host: at.hostname, port: at.port };
+    const options = way === 'a page' ? { path: 'http://plain.example/b', headers: { Host: 'plain.example', ...headers } }
+      : { method: 'CONNECT', path: 'demo.example:443', headers };
+    const request = require('node:http').request({ ...place, ...options });
+    request.on('response', (answer) => answer.on('data', () => 0).on('end', () => console.log(answer.statusCode)));
+    request.on('connect', (answer, socket) => { console.log(answer.statusCode); socket.destroy(); });
+    request.on('error', (error) => console.log(error.message));
+    request.end();
+    """
+    assert setting.run("node", "-e", program, "--", way) == "200\n"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
 def test_node_reports_failures_and_ends(setting: Setting) -> None:
     program = "fetch('https://no-such-name.invalid/').then(() => process.exit(1), e => console.log(String(e.cause)))"
     assert "502" in setting.run("node", "-e", program)
@@ -185,6 +205,15 @@ def test_node_goes_round_the_proxy_to_what_no_proxy_names(named: str) -> None:
     assert done.stdout.split() == ["round", "round", *(["ECONNREFUSED"] if named != "*" else [])], done.stderr
 
 
+@pytest.mark.skipif(shutil.which("perl") is None, reason="no Perl")
+def test_perl(setting: Setting) -> None:
+    fetch = "print length(LWP::UserAgent->new(env_proxy => 1)->get($_)->content), qq(\\n) for @ARGV"
+    words = ["perl", "-MLWP::UserAgent", "-MLWP::Protocol::https"]
+    if subprocess.run([*words, "-e", "1"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("Perl has no LWP for https")
+    assert setting.run(*words, "-e", fetch, *URLS).split() == [str(len(PAGE))] * 2
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="no Git")
 def test_git(setting: Setting) -> None:
     setting.run("git", "ls-remote", "https://demo.example/repository.git")
@@ -208,6 +237,7 @@ def test_the_environment_is_complete_and_nothing_goes_round() -> None:
         "GIT_SSL_CAINFO",
         "NODE_EXTRA_CA_CERTS",
         "DENO_CERT",
+        "npm_config_cafile",
     } <= set(CA_VARIABLES)
     assert not {"SSL_CERT_DIR", "NODE_TLS_REJECT_UNAUTHORIZED"} & set(made)
     assert made["NODE_USE_ENV_PROXY"] == "1"

@@ -170,6 +170,7 @@ def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
         ("GET http://x.test?q=1#there HTTP/1.1", "GET /?q=1 HTTP/1.1"),
         ("POST HTTP://x.test HTTP/1.0", "POST / HTTP/1.0"),
         ("GET http://u:p@x.test/a@b HTTP/1.1", "GET /a@b HTTP/1.1"),
+        ("GET WS://x.test/a HTTP/1.1", "GET /a HTTP/1.1"),
     ],
 )
 def test_addresses_that_mitmproxy_can_not_read(line: str, own: str) -> None:
@@ -203,6 +204,8 @@ ODD = {
     "unescaped": ("GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1\r\n", "GET /\u00fc?q=\u00f6 HTTP/1.1\r\n"),
     "user": ("GET http://u:p@x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # wget, urllib
     "lines": ("\r\n\n\r\nGET http://x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),
+    "socket": ("GET ws://x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # aiohttp
+    "path": ("GET /a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # Java, for a web socket
 }
 
 

@@ -135,7 +135,7 @@ def test_one_connection_may_be_of_several_sessions(site: Site, authority: Author
         named(FILTER, "c", method="POST", body=b"", more=f"{form}Transfer-Encoding: chunked\r\n") + b"3\r\nf=1\r\n0\r\n\r\n",
         named("http://form.example/", "b"),
         named("http://form.example/", "a"),
-        b"GET /ca.pem HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /ca.pem HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ]  # fmt: skip
     last = named("http://form.example/", "c", more=LAST)
     ledgers = set()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.addresses import host_port, public, session_name, with_session
+from proxy.wire.addresses import host_port, public, session_name, site_named, with_session
 from snapshots.errors import UsageError
 
 NAMES = st.text(min_size=1).filter(
@@ -42,3 +42,22 @@ def test_what_is_told_of_an_address_holds_its_secrets_only_where_they_are_record
 
     assert public("https://a.test/?key=secret", Masks()) == "https://a.test/?key=x"
     assert public("https://a.test/?key=secret", None) == "https://a.test/?key=secret"
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("x.test", "x.test"),
+        ("x.test:81", "x.test:81"),
+        ("[2001:db8::1]", "[2001:db8::1]"),
+        ("proxy.test:8899", ""),  # our port: whatever name we have
+        ("localhost:9000", ""),  # and whatever port leads to us
+        ("127.0.0.1", ""),
+        ("[::1]:1", ""),
+        ("stillweb.local", ""),
+        ("x test", ""),
+        (None, ""),
+    ],
+)
+def test_the_site_of_a_request_for_a_mere_path(host: str | None, site: str) -> None:
+    assert site_named(host, 8899) == site

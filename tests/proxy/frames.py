@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from hpack import Decoder, Encoder
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
 from proxy.recording.recorder import Recorder
+from tests.proxy.connections import served
 from tests.support.waiting import HANG
 
 STATUS = (b":status", b"200")
@@ -57,27 +57,8 @@ class Origin:
     got: list[tuple[int, str, str]] = field(default_factory=list)  # connection, method, path
     resets: list[int] = field(default_factory=list)  # streams that were reset
 
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[int]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        threads = [threading.Thread(target=self._accept, args=(listener,), daemon=True)]
-        threads[0].start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-            threads[0].join(HANG)
-
-    def _accept(self, listener: socket.socket) -> None:
-        number = 0
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(number, connection), daemon=True).start()
-            number += 1
+    def serving(self) -> contextlib.AbstractContextManager[int]:
+        return served(self._serve)
 
     def _serve(self, number: int, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), self.context.wrap_socket(connection, server_side=True) as secure:

@@ -6,8 +6,7 @@ import contextlib
 import socket
 import ssl
 import struct
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from proxy.recording.recorder import Recorder
 from proxy.wire.certificates import Authority
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
+from tests.proxy.connections import served
 from tests.support.waiting import HANG
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -37,32 +37,8 @@ class Closing:
     code: h2.errors.ErrorCodes = h2.errors.ErrorCodes.NO_ERROR  # with HTTP/2, instead of `end`
     got: list[tuple[int, str, str]] = field(default_factory=list)  # connection, method, path
 
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[int]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        threads: list[threading.Thread] = []
-
-        def accept() -> None:
-            number = 0
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                thread = threading.Thread(target=self._serve, args=(number, connection), daemon=True)
-                threads.append(thread)
-                thread.start()
-                number += 1
-
-        threads.append(threading.Thread(target=accept, daemon=True))
-        threads[0].start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-            for thread in threads:
-                thread.join(HANG)
+    def serving(self) -> contextlib.AbstractContextManager[int]:
+        return served(self._serve)
 
     def _serve(self, number: int, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

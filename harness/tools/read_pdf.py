@@ -90,6 +90,8 @@ class PdfTool:
             data["num_pages"] = total
         if _flag(arguments, "include_metadata", True):
             data["info"] = ordered_info(text.meta.get("info", {}))
+            if text.meta.get("xmp"):
+                data["metadata"] = {}  # PDF.js keeps what is in it to itself, and so does the real tool
         beyond = [n for n in wanted or () if n > total]
         if beyond:
             data["warnings"] = [self.contract.say("beyond", pages=", ".join(map(str, beyond)), total=total)]

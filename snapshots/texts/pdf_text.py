@@ -31,6 +31,7 @@ class PdfText:
     warnings: list[str] = field(default_factory=list)
     labels: list[str] | None = None  # page labels, when they differ from 1, 2, 3 …
     tagged: bool = False
+    xmp: bool = False  # whether it has metadata in XML
 
 
 def extract_pdf(data: bytes) -> PdfText:
@@ -140,11 +141,12 @@ def _structure(data: bytes, out: PdfText) -> None:
         _PYPDF_FAILURES = (*_PYPDF_FAILURES, PyPdfError)
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it warns about every small fault of a file
     try:
-        reader = pypdf.PdfReader(io.BytesIO(data), strict=False)
+        reader = _reader(data)
         out.encrypted = bool(reader.is_encrypted)
         if out.encrypted and not reader.decrypt(""):
             return
         root: Any = reader.trailer["/Root"]
+        out.xmp = _has_xmp(root)
         out.tagged = "/MarkInfo" in root and bool(root["/MarkInfo"].get("/Marked", False))
         out.info = _features(data, reader, root)
         known = {
@@ -160,6 +162,35 @@ def _structure(data: bytes, out: PdfText) -> None:
             out.labels = labels if labels != [str(n) for n in range(1, len(labels) + 1)] else None
     except _PYPDF_FAILURES as error:
         out.warnings.append(f"its structure is damaged: {_line(error)}")
+
+
+_ENDS = (b"", b"\n%%EOF\n", b"\nstartxref\n0\n%%EOF\n")  # what a file that was cut off may lack
+
+
+def _reader(data: bytes) -> Any:
+    """pypdf's reader of a file, also of one without its last lines. Raises what pypdf raises."""
+    import pypdf
+
+    for end in _ENDS:
+        try:
+            reader = pypdf.PdfReader(io.BytesIO(data + end), strict=False)
+            if "/Root" in reader.trailer:
+                return reader
+        except _PYPDF_FAILURES:
+            if end == _ENDS[-1]:
+                raise
+    raise ValueError("no root object")
+
+
+def _has_xmp(root: Any) -> bool:
+    """Whether PDF.js gives metadata of its own: of any XML in a stream of that type, whatever it says."""
+    from pypdf.generic import IndirectObject, StreamObject
+
+    if not isinstance(root.raw_get("/Metadata") if "/Metadata" in root else None, IndirectObject):
+        return False
+    stream = root["/Metadata"]
+    named = isinstance(stream, StreamObject) and (stream.get("/Type"), stream.get("/Subtype"))
+    return named == ("/Metadata", "/XML") and bool(stream.get_data())
 
 
 _INFO = (
@@ -201,7 +232,7 @@ def _features(data: bytes, reader: Any, root: Any) -> dict[str, Any]:
     form = form.get_object() if form is not None else {}
     fields = list(form.get("/Fields", ())) if hasattr(form, "get") else []
     return {
-        "PDFFormatVersion": str(root.get("/Version", reader.pdf_header.removeprefix("%PDF-"))).lstrip("/"),
+        "PDFFormatVersion": _version(data, str(root.get("/Version", "")).lstrip("/")),
         "Language": str(root["/Lang"]) if "/Lang" in root else None,
         "EncryptFilterName": str(encrypt["/Filter"]).lstrip("/") if "/Filter" in encrypt else None,
         "IsLinearized": b"/Linearized" in data[:1024],
@@ -210,6 +241,17 @@ def _features(data: bytes, reader: Any, root: Any) -> dict[str, Any]:
         "IsCollectionPresent": "/Collection" in root,
         "IsSignaturesPresent": hasattr(form, "get") and bool(int(form.get("/SigFlags", 0)) & 1),
     }
+
+
+_VERSION = re.compile(r"[1-9]\.[0-9]", re.ASCII)
+_HEADER = re.compile(rb"%PDF-([^\x00- ]{0,7})")
+
+
+def _version(data: bytes, catalogued: str) -> str | None:
+    """The version that the catalog says, else that after the mark in the first KiB; None for what is none."""
+    header = _HEADER.search(data[:1024])
+    said = header[1].decode("latin-1") if header else ""
+    return next((one for one in (catalogued, said) if _VERSION.fullmatch(one)), None)
 
 
 def _line(error: BaseException) -> str:

@@ -45,7 +45,7 @@ class FrozenText:
     `markdown` is the whole text; `pages` are a PDF's pages in order, None for anything else. `media` is what
     the bytes are (`text/html` or `application/pdf`), whatever the label said. `options` are the extractor's.
     `warnings` are for people: scanned, encrypted, mislabelled, badly encoded. `meta` holds `url`, `digest` (of the
-    payload) and what else is known: `encoding` for pages; `info`, `num_pages`, `encrypted`, `scanned` for PDFs.
+    payload) and what else is known: `encoding` for pages; `info`, `num_pages`, `encrypted`, `scanned`, `xmp` for PDFs.
     """
 
     address: str
@@ -263,6 +263,8 @@ def _pdf(url: str, body: bytes, warnings: list[str], meta: dict[str, Any]) -> Fr
         meta["labels"] = found.labels
     if found.tagged:
         meta["tagged"] = True
+    if found.xmp:
+        meta["xmp"] = True
     return FrozenText(
         url,
         PAGE_BREAK.join(found.pages),

@@ -18,6 +18,7 @@ from snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, Recorder
 from tests.snapshots.making import freeze_texts
+from tests.snapshots.texts.test_pdf_info import with_metadata
 from tests.snapshots.texts.test_text import make_pdf
 
 
@@ -25,6 +26,17 @@ def data_of(result: Any) -> dict[str, Any]:
     (only,) = json.loads(result.content[0]["text"])["results"]
     assert only["success"]
     return dict(only["data"])
+
+
+def test_metadata_in_xml_is_told_as_the_real_one_tells_it(tmp_path: Path) -> None:
+    """Its PDF.js keeps what it holds to itself."""
+    with Writer.open(tmp_path / "s") as writer:
+        Recorder(writer).add(REPORT, with_metadata(), "application/pdf")
+        freeze_texts(writer)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        session = Toolset(snapshot, ["pdf-reader"]).session("s")
+        data = data_of(asyncio.run(session.call("read_pdf", {"sources": [{"url": REPORT}]})))
+    assert (list(data), data["metadata"]) == (["num_pages", "info", "metadata"], {})
 
 
 def test_metadata_and_page_count_by_default(call: Call) -> None:

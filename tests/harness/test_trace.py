@@ -1,10 +1,7 @@
 """Traces: strict reading, and hashes that see what happened and not when."""
 
 import json
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
@@ -25,6 +22,7 @@ from harness.trace import (
     read_trace,
 )
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from tests.support.room import room_for
 from tests.support.runs import make_run
 
 HEADER = {"attempt": 1, "session": "a/1", "snapshot": None, "agent": {}, "contracts": []}
@@ -158,17 +156,6 @@ def test_a_writer_that_is_not_finished_leaves_a_part_only(tmp_path):
         trace.write("evidence", kind="note", text="half way")
     assert not (tmp_path / "t.jsonl").exists()
     assert [e["text"] for e in read_trace(tmp_path / "t.jsonl.part", whole=False).events] == ["half way"]
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """Within which no file becomes larger: a write takes what fits, as on a disk that fills up."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_line_that_finds_no_room_is_not_there_and_no_cut_trace_is_finished(trace_path, tmp_path):

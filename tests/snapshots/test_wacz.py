@@ -17,6 +17,7 @@ from snapshots.upkeep.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
+from tests.support.room import room_for
 
 
 def test_sealing_keeps_everything_and_is_read_in_place(tmp_path: Path) -> None:
@@ -133,17 +134,11 @@ def test_a_cut_wacz_is_damaged(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_while_sealing_leaves_no_half_file(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
     small_snapshot(tmp_path / "s")
     seal(tmp_path / "s")
     (tmp_path / "s.wacz").unlink()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, before[1]))
-    try:
-        with pytest.raises(Exception, match="free some space"):
-            seal(tmp_path / "s")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with room_for(6000), pytest.raises(Exception, match="free some space"):
+        seal(tmp_path / "s")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s"]
     assert verify(tmp_path / "s") == []
     assert seal(tmp_path / "s").path.exists()

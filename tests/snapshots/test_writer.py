@@ -23,6 +23,7 @@ from snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot
 from tests.snapshots.malformed import PAGE, http
 from tests.snapshots.malformed import record as warc_record
+from tests.support.room import room_for
 from tests.support.waiting import HANG
 
 
@@ -195,14 +196,11 @@ def test_archives_are_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_full_disk_is_said_and_the_archive_stays_whole(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
     with Writer.open(tmp_path / "s") as writer:
         record(writer, "http://example.test/1", b"one")
         archive = tmp_path / "s" / "archive" / "data-00000.warc.gz"
         size = archive.stat().st_size
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 900, before[1]))
-        try:
+        with room_for(size + 900):
             with pytest.raises(
                 MissingCapability, match=r"data-00000.warc.gz: File too large.*free some space"
             ):
@@ -211,8 +209,6 @@ def test_a_full_disk_is_said_and_the_archive_stays_whole(tmp_path: Path) -> None
             with pytest.raises(MissingCapability, match="free some space"):
                 record(writer, "http://example.test/2", io.BytesIO(os.urandom(2 << 20)))
             assert archive.stat().st_size == size
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
         record(writer, "http://example.test/3", b"three")
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert sorted(c.url for c in snapshot.captures()) == [

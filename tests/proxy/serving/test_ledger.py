@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from hypothesis import strategies as st
 from proxy.serving import ledger
 from proxy.serving.ledger import Ledger, hash_entries, misses, settled
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from tests.support.room import room_for
 from tests.support.waiting import HANG, until
 
 
@@ -144,24 +142,13 @@ def test_a_full_disk_is_told_when_closing() -> None:
         book.close()
 
 
-@contextmanager
-def room(size: int) -> Iterator[None]:
-    """No file may become larger: for this process what a full disk is."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def torn(path: Path) -> Ledger:
     """A ledger of three lines, of which a half and one could not be written; its own thread does not write."""
     book = Ledger(path)
     book._awaited = True
     for number in range(3):
         book.write(entry(seq=number, ms=0))
-    with room(len(json.dumps(entry(ms=0), separators=(",", ":"))) * 3 // 2):
+    with room_for(len(json.dumps(entry(ms=0), separators=(",", ":"))) * 3 // 2):
         book.flush()
     assert path.read_bytes().count(b"\n") == 1
     assert not path.read_bytes().endswith(b"\n")
@@ -187,7 +174,7 @@ def test_after_half_a_line_of_ours_and_a_line_of_another_process_ours_begins_ane
 
 def test_a_ledger_that_lacks_lines_is_not_read_as_if_it_were_whole(tmp_path: Path) -> None:
     book = Ledger(tmp_path / "l.jsonl")
-    with room(10):
+    with room_for(10):
         book.write(entry(verdict="miss"))
         for reading in (book.entries, book.misses, book.text, book.hash, book.close):
             with pytest.raises(MissingCapability, match="can't be written"):
@@ -200,7 +187,7 @@ def test_what_waits_for_room_is_bounded_and_what_was_lost_is_told(
 ) -> None:
     monkeypatch.setattr(ledger, "KEPT", 1000)
     book = Ledger(tmp_path / "l.jsonl")
-    with room(10):
+    with room_for(10):
         for number in range(200):
             book.write(entry(seq=number))
             book.flush()

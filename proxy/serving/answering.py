@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from proxy.serving import responses
+from proxy.serving import codings, responses
 from proxy.serving.cookies import AGED, with_ages
 from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
@@ -171,7 +171,7 @@ class Answerer:
             return reply, how, None
         hot = self.kept.load(capture)
         stored = hot.response
-        decoded = responses.must_decode(stored, request)
+        decoded = codings.must_decode(self.snapshot, capture, stored, request)
         conditional = bool(request.conditional())
         plain_get = request.method == "GET" and not conditional
         if plain_get:
@@ -184,7 +184,7 @@ class Answerer:
         if decoded:
             if hot.plain is None:
                 try:
-                    hot.plain = encodings.decode(body, responses.coding(stored))
+                    hot.plain = encodings.decode(body, codings.coding(stored))
                 except encodings.EncodingProblem:
                     hot.plain = body  # damaged at the origin already: as it came
                 self.kept.grow(hot, len(hot.plain))
@@ -211,9 +211,9 @@ class Answerer:
         aged = headers is not stored.headers
         stored = replace(stored, headers=headers) if aged else stored
         size: int | None = found
-        decoded = responses.must_decode(stored, request)
+        decoded = codings.must_decode(self.snapshot, capture, stored, request)
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
-        encoding = responses.coding(stored) if decoded else None
+        encoding = codings.coding(stored) if decoded else None
         if decoded:
             unpacked = stored_pieces(self.snapshot, capture, encoding)
             try:

@@ -11,15 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from proxy.serving import ranges
 from proxy.wire.grpc import is_grpc
 from snapshots.capture import Response
 from snapshots.dates import not_after
-from snapshots.http import encodings
 from snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
-from snapshots.http.weighted import items_of
 from snapshots.request import Headers, Request
 
 # RFC 9110, 7.6.1, with what older software sends
@@ -74,28 +71,6 @@ def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
 
 
-def coding(stored: Response) -> str | None:
-    """The content encoding of a body, all its lines together; None where there is none."""
-    return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
-
-
-def must_decode(stored: Response, request: Request) -> bool:
-    """Whether the client can't read the stored content encoding (and we can)."""
-    names = encodings.codings(coding(stored))
-    if not names or not encodings.KNOWN.issuperset(names):
-        return False
-    accepted = ", ".join(v for n, v in request.headers if n.lower() == "accept-encoding")
-    return not all(_accepts(accepted, name) for name in names)
-
-
-@lru_cache(maxsize=4096)
-def _accepts(field: str, coding: str) -> bool:
-    """RFC 9110, 12.5.3; a client that names no coding gets none, as servers do."""
-    wanted = {item.name: item.weight > 0 for item in reversed(items_of(field))}
-    plain = {"x-gzip": "gzip"}.get(coding, coding)
-    return next((wanted[name] for name in (plain, coding, "*") if name in wanted), False)
-
-
 def plan(
     stored: Response,
     size: int | None,
@@ -136,8 +111,6 @@ def plan(
         raise Refusal(f"an interim answer ({status}) was recorded, and none after it")
     if status in BODILESS:
         return Answer(status, reason, _without_length(headers), (), 0)
-    if status == 205:  # nothing follows, but a client waits for it until it is told so (RFC 9110, 15.3.6)
-        return Answer(status, reason, _with_length(headers, 0), (), 0)
     if status == 200 and request.method in ("GET", "HEAD") and not again:
         unheeded = _unheeded(stored, size, None if derived else recorded)
         _, known = _condition(stored, request, unheeded)

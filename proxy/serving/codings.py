@@ -1,0 +1,66 @@
+"""Whether a stored body must be unpacked for a client that can't read its content encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from snapshots.http import encodings
+from snapshots.http.weighted import items_of
+
+if TYPE_CHECKING:
+    from snapshots.capture import Capture, Response
+    from snapshots.request import Request
+    from snapshots.snapshot import Snapshot
+
+ASKED = 32  # recorded requests that are looked at
+
+
+def coding(stored: Response) -> str | None:
+    """The content encoding of a body, all its lines together; None where there is none."""
+    return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
+
+
+def readable(stored: Response, request: Request) -> bool:
+    """Whether the client reads the stored content encoding, or we don't know it either."""
+    names = encodings.codings(coding(stored))
+    return not names or not encodings.KNOWN.issuperset(names) or _reads(request, names)
+
+
+def must_decode(snapshot: Snapshot, capture: Capture, stored: Response, request: Request) -> bool:
+    """Whether the client can't read the stored content encoding, and its server would have minded.
+
+    A server that was seen to send the very same to a client that can't read it does so to all: Apache says of a
+    `.tar.gz` that it is encoded, and who asks for it plainly keeps it as it comes.
+    """
+    return not readable(stored, request) and all(
+        readable(stored, recorded) for recorded in islice(_asked(snapshot, capture), ASKED)
+    )
+
+
+def _asked(snapshot: Snapshot, capture: Capture) -> Iterator[Request]:
+    """The recorded requests that got this very answer, as far as they are known."""
+    others = (
+        c
+        for c in snapshot.candidates(capture.urlkey)
+        if c.place != capture.place
+        and (c.key, c.status, c.digest) == (capture.key, capture.status, capture.digest)
+    )
+    for one in (capture, *others):
+        if one.request_offset >= 0 and (recorded := snapshot.read_request(one)).headers:
+            yield recorded
+
+
+def _reads(request: Request, names: Collection[str]) -> bool:
+    accepted = ", ".join(v for n, v in request.headers if n.lower() == "accept-encoding")
+    return all(_accepts(accepted, name) for name in names)
+
+
+@lru_cache(maxsize=4096)
+def _accepts(field: str, coding: str) -> bool:
+    """RFC 9110, 12.5.3; a client that names no coding gets none, as servers do."""
+    wanted = {item.name: item.weight > 0 for item in reversed(items_of(field))}
+    plain = {"x-gzip": "gzip"}.get(coding, coding)
+    return next((wanted[name] for name in (plain, coding, "*") if name in wanted), False)

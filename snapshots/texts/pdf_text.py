@@ -133,7 +133,6 @@ _PYPDF_FAILURES: tuple[type[Exception], ...] = (
 def _structure(data: bytes, out: PdfText) -> None:
     import logging
 
-    import pypdf
     from pypdf.errors import PyPdfError
 
     global _PYPDF_FAILURES

@@ -80,7 +80,7 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     if not now.varies or not near:
         now.why.append("header")
         return []
-    if near[0][1][0][0] == CREDENTIALS and now.stranger(near[0][0]):
+    if any(now.stranger(c) for c, _ in near):
         said: dict[str, set[str]] = {}
         for capture, _ in near:
             said.setdefault(now.who(capture), set()).add(now.said(capture))
@@ -124,7 +124,7 @@ def _decides(captures: list[Capture], fields: Mapping[Place, Fields], now: Situa
     seen: dict[Fields, set[str]] = {}
     for capture in captures:
         seen.setdefault(fields[capture.place], set()).add(now.said(capture))
-    return len(seen) > 1 and len({frozenset(digests) for digests in seen.values()}) > 1
+    return len({frozenset(digests) for digests in seen.values()}) > 1
 
 
 def highest_layer(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -140,7 +140,7 @@ def same_text(captures: list[Capture], now: Situation) -> list[Capture]:
     exact = [c for c in captures if c.exact == now.key.exact]
     if exact:
         return exact
-    loose = [c for c in captures if not (c.state and read(c.state).literal)]
+    loose = [c for c in captures if not read(c.state).literal]
     if not loose:
         now.why.append("text")
     return loose
@@ -148,7 +148,7 @@ def same_text(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def same_order(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of requests that repeat a name, those with its values in the same order; another order is unsure."""
-    if captures and captures[0].exact == now.key.exact:
+    if captures[0].exact == now.key.exact:
         return captures
     wanted = repeated_pairs(now.request)
     if not wanted:
@@ -174,7 +174,7 @@ def same_acquaintance(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those asked for with the same choices in cookies."""
-    if len(captures) < 2 or len({c.cookies for c in captures}) < 2:
+    if len({c.cookies for c in captures}) < 2:
         return captures
     orders = [read(c.state).sequence for c in captures]
     if all(order is not None and order.since not in (ANY_WRITE, ONCE) for order in orders):
@@ -213,7 +213,7 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
                 if all(seen.get(p, now.said(x)) == now.said(x) for p, x in found if x.session == c.session)
             }
             due = [c for c in due if c.session in agreeing]
-            found = found if due else own
+            found = own
     if due:
         now.unsure = now.unsure or all(_out_of_turn(c, captures, now) for c in due)
         return due

@@ -55,7 +55,7 @@ def other_type(chosen: Capture, captures: list[Capture], now: Situation) -> bool
     if not now.request.body or now.peek is None:
         return False
     asked, recorded = (_media(headers) for headers in (now.request.headers, now.peek.fields(chosen)))
-    return asked != recorded and "" not in (asked, recorded)
+    return asked != recorded
 
 
 def other_reader(chosen: Capture, captures: list[Capture], now: Situation) -> bool:

@@ -1,0 +1,92 @@
+"""Answers that change by themselves, in their order: which of them is next, and for whom. `?` marks what is not sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from snapshots.matching.ladder import Matcher
+from snapshots.request import Request
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher
+
+A = "http://a.test"
+PAGE, OTHER = get(f"{A}/page"), get(f"{A}/other")
+Said = tuple[Request, str]
+
+
+def answers(over: Matcher, *asked: Request) -> list[str]:
+    replay = Replay(over)
+    found = []
+    for request in asked:
+        text = replay.ask(request)
+        found.append(f"{text}?" if replay.last.ambiguous and text != "miss" else text)
+    return found
+
+
+def sessions(*each: Iterable[Said]) -> Matcher:
+    """What several recorded sessions asked and were told."""
+    return Matcher(
+        MemoryStore(
+            [
+                Recorded(request, html(text), f"s{number}")
+                for number, said in enumerate(each)
+                for request, text in said
+            ]
+        )
+    )
+
+
+def said(*texts: str) -> list[Said]:
+    return [(PAGE, text) for text in texts]
+
+
+def test_the_last_stays_the_answer_wherever_else_the_session_went() -> None:
+    over = sessions([(OTHER, "other"), *said("10%", "50%", "done")])
+    assert answers(over, PAGE, PAGE, PAGE, OTHER, PAGE) == ["10%", "50%", "done", "other", "done?"]
+
+
+def test_one_who_follows_a_session_that_never_asked_has_the_last_of_the_others() -> None:
+    over = sessions(said("10%", "50%"), [(OTHER, "other")])
+    assert answers(over, PAGE, PAGE, OTHER, PAGE) == ["10%", "50%", "other", "50%?"]
+
+
+def test_a_session_that_saw_the_same_so_far_goes_on_for_one_that_ended() -> None:
+    over = sessions(said("10%", "50%"), said("10%", "50%", "90%"))
+    assert answers(over, PAGE, PAGE, PAGE) == ["10%", "50%", "90%"]
+
+
+def test_one_that_saw_something_else_does_not() -> None:
+    over = sessions(said("10%", "50%"), said("10%", "60%", "70%"))
+    assert answers(over, *[PAGE] * 4) == ["10%", "50%", "50%?", "50%?"]
+    over = sessions(said("10%", "50%"), said("10%", "60%", "70%"), said("10%", "50%", "90%"))
+    assert answers(over, *[PAGE] * 3)[-1].removesuffix("?") == "90%"
+
+
+def test_one_session_that_asked_at_once_shows_that_nothing_else_made_the_change() -> None:
+    """In another one there was something in between, that is not asked for here."""
+    over = sessions([(OTHER, "o"), *said("10%", "50%")], [*said("10%"), (OTHER, "o"), *said("50%")])
+    assert answers(over, PAGE, PAGE) == ["10%", "50%"]
+
+
+def test_without_a_cookie_the_order_is_that_of_those_who_had_none() -> None:
+    with_one = get(PAGE.url, cookie="size=1")
+    over = matcher(
+        (PAGE, html("10%")), (PAGE, html("50%")), (with_one, html("90%")), (with_one, html("done")),
+    )  # fmt: skip
+    assert answers(over, PAGE, PAGE, PAGE) == ["10%", "50%", "50%?"]
+
+
+def test_a_refused_write_is_refused_as_often_as_it_is_tried() -> None:
+    def put(tag: str) -> Request:
+        return Request("PUT", PAGE.url, (("If-Match", tag),), b"new")
+
+    over = matcher((put('"v0"'), html("stale", 412)), (put('"v1"'), html("saved")))
+    assert answers(over, put('"v0"'), put('"v0"'), put('"v0"')) == ["stale"] * 3
+
+
+def test_what_another_session_did_there_is_not_what_came_between() -> None:
+    """The second answer came after another exchange, which may be why it changed: that of its own session counts."""
+    over = sessions(
+        [(PAGE, "10%"), (OTHER, "o"), (PAGE, "50%")], [(get(f"{A}/y{n}"), str(n)) for n in range(3)]
+    )
+    assert answers(over, PAGE, OTHER, PAGE) == ["10%", "o", "50%"]
+    assert answers(over, PAGE, get(f"{A}/y1"), PAGE) == ["10%", "1", "50%?"]

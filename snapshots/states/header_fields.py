@@ -75,10 +75,11 @@ _CARRIED = _Names(
     ),
     ("proxy-", "cf-connecting-", "cf-ray", "cf-visitor", ":"),
 )
-# Drawn anew for each request, or made from it.
+# Drawn anew for each request, or made from it, as what is left of gRPC's and Connect's time is.
 _DRAWN = _Names(
     _words(
-        "b3 baggage content-sha256 date digest idempotency-key newrelic sw8 x-amz-content-sha256 x-amz-date"
+        "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key newrelic sw8"
+        " x-amz-content-sha256 x-amz-date"
     ),
     ("amz-sdk-", "elastic-apm-", "sentry-", "uber-", "x-b3-", "x-datadog-", "x-instana-", "x-newrelic-"),
     (

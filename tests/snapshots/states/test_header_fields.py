@@ -85,6 +85,8 @@ def test_what_is_drawn_for_each_request_leaves_a_changing_answer_in_its_order() 
         ("Sec-Fetch-Site", "none", False),
         ("X-Request-ID", "7", False),
         ("traceparent", "00-a-b-01", False),
+        ("grpc-timeout", "14998m", False),
+        ("Connect-Timeout-Ms", "5000", False),
         ("X-Nonce", "1", False),
         ("X-Thing", "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", False),
         ("X-Sent-At", "2025-01-02 03:04:05", False),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+_NO_DIGITS = re.compile(r"\D+")
 
 
 def iso_date(moment: datetime | str | None) -> str:
@@ -13,6 +16,14 @@ def iso_date(moment: datetime | str | None) -> str:
         return f"{d[:4]}-{d[4:6]}-{d[6:8]}T{d[8:10]}:{d[10:12]}:{d[12:14]}{fraction}Z"
     moment = datetime.now(UTC) if moment is None else moment.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def timestamp_of(date: str) -> str:
+    """14 or 17 digits from a WARC-Date."""
+    digits = _NO_DIGITS.sub("", date)
+    if len(digits) <= 14:
+        return digits.ljust(14, "0")
+    return digits[:17].ljust(17, "0")
 
 
 def parse_timestamp(text: str) -> datetime | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from snapshots.archives import warc
+from snapshots.archives.boundaries import boundary_after
 from snapshots.archives.container import (
     ARCHIVE,
     PACKAGE,
@@ -48,7 +49,8 @@ def _file(place: Place, name: str, stamp: str) -> Container:
     lead = place.read(0, 4096)
     if lead[:2] == b"PK":
         return _zip(place, name, stamp)
-    if _is_archive(place, lead):
+    # one that is called so, and whose first record is damaged, has its other ones
+    if _is_archive(place, lead) or (name.endswith(SUFFIXES) and boundary_after(place, 0) is not None):
         return Container(name, "archive", {name.rstrip("/").rpartition("/")[2]: place}, {}, stamp)
     if (several := _listed(place, name, stamp)) is not None:
         return several

@@ -285,9 +285,7 @@ class Snapshot:
         return None
 
     def _entry_record(self, layer: Layer, entry: dict[str, Any]) -> Record:
-        return self._archives.record(
-            layer.prefix + entry["filename"], int(entry["offset"]), int(entry["length"])
-        )
+        return self._archives.entry(layer.prefix + entry["filename"], entry)
 
     def conversions(self) -> Iterator[Record]:
         """The last conversion record of each address, by address."""

@@ -24,10 +24,7 @@ from snapshots.errors import DamagedInput
 from snapshots.http import encodings
 from snapshots.identity.irrelevant import errand, irrelevant_url
 from snapshots.identity.sites import site_of
-from snapshots.matching.sessions import Change
 from snapshots.request import Request
-from snapshots.states.conditions import short
-from snapshots.states.slots import SAFE_METHODS
 
 if TYPE_CHECKING:
     from snapshots.matching.ladder import Matcher
@@ -107,6 +104,8 @@ class Answerer:
         """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
         try:
             return self._answer(request, line, memo_key)
+        except DamagedInput as error:  # of another capture, which was looked at to choose
+            return self._damaged(request, line, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: the client, the ledger and the status page hear of it
             return self._failed(request, line, error)
 
@@ -302,20 +301,20 @@ class Answerer:
         )
         return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
 
-    def _damaged(self, request: Request, line: Line, lookup: Lookup, error: DamagedInput) -> Reply:
+    def _damaged(self, request: Request, line: Line, lookup: Lookup | None, error: DamagedInput) -> Reply:
         """The capture can't be read: never an empty page, and the ledger says so."""
         self.count(request, line, lookup)
+        line.unanswered(request, "damaged")
         why = f"its capture can't be read: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
 
     def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
-        """Answering went wrong, which is our fault: said, and what the site knows by now is not known."""
+        """Answering went wrong, which is our fault: said."""
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
-        if request.method not in SAFE_METHODS:
-            line.session.missed(site_of(request.url), Change(short("failed"), "", True))
+        line.unanswered(request, "failed")
         self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
 

@@ -9,9 +9,11 @@ from proxy.serving.http1 import head
 from proxy.serving.ledger import encode
 from proxy.serving.misses import Missed
 from snapshots.capture import Response
-from snapshots.matching.sessions import followed_by
+from snapshots.identity.sites import site_of
+from snapshots.matching.sessions import Change, followed_by
 from snapshots.request import Headers, Request
-from snapshots.states.slots import logins_of
+from snapshots.states.conditions import short
+from snapshots.states.slots import SAFE_METHODS, logins_of
 
 if TYPE_CHECKING:
     from snapshots.capture import Capture
@@ -101,6 +103,11 @@ class Line:
         """All that decides what is answered is as at its start; its count of requests goes on."""
         self.session = session
         self.sockets = {}
+
+    def unanswered(self, request: Request, why: str) -> None:
+        """A request may have changed what its site answers, and had no answer: what the site knows is not known."""
+        if request.method not in SAFE_METHODS:
+            self.session.missed(site_of(request.url), Change(short(why), "", True))
 
     def tried_again(self, browser: tuple[str, bytes]) -> int:
         """TLS came about in a tunnel: how many the same browser broke off before, as Chromium does.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from snapshots.archives import warc
-from snapshots.archives.scan import PIECE
+from snapshots.archives.boundaries import PIECE
 from snapshots.errors import DamagedInput
 from snapshots.machine.cache import derived
 from snapshots.machine.places import FilePlace, Place, chunks

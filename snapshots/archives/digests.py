@@ -27,6 +27,25 @@ def same_digest(declared: str, value: Any) -> bool:
     )
 
 
+_OF_NOTHING = frozenset(
+    f"{name}:{text.rstrip('=').lower()}"
+    for name in ("md5", "sha1", "sha256", "sha512")
+    for raw in [hashlib.new(name, usedforsecurity=False).digest()]
+    for text in (raw.hex(), base64.b32encode(raw).decode())
+)
+
+
+def contradicts(digest: str, other: str) -> bool:
+    """Whether two digests are of different payloads: of one algorithm, in one encoding, and not the same.
+
+    Some tools give every revisit the digest of nothing, which is all that its record holds.
+    """
+    one, two = (text.rstrip("=").lower() for text in (digest, other))
+    if one in _OF_NOTHING or one.partition(":")[0] != two.partition(":")[0]:
+        return False
+    return len(one) == len(two) and one != two
+
+
 class Proof:
     """Holds a record's block, as it comes, against the block digest that the record declares, if it declares one."""
 

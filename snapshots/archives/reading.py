@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from snapshots.archives import messages, warc
 from snapshots.archives.digests import Proof
+from snapshots.archives.identifying import check_answer, check_entry, check_payload, check_request
 from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
 from snapshots.machine.places import Place, chunks
@@ -33,9 +34,10 @@ class Archives:
     def read(self, capture: Capture) -> Response:
         """The answer of a capture, whole in memory, its headers in agreement with its bytes."""
         record = self.record(capture.filename, capture.offset, capture.length)
-        if capture.original is None or record.kind == "resource":
+        check_answer(record.fields, capture)
+        if capture.original is None:
             return answer_in(record, capture.method)
-        whole = self.payload(capture.original, capture.method)
+        whole = self.payload(capture.original, capture.method, capture.digest)
         line, headers, _ = messages.split(record.block)
         status = messages.status_line(line)
         if status is None or status[0] == 304:  # server-not-modified: the answer is the original's
@@ -44,15 +46,24 @@ class Archives:
             headers = messages.agree(headers, whole.body, len(whole.body), status[0], capture.method)
         return Response(*status, headers, whole.body)
 
-    def payload(self, place: tuple[str, int, int], method: str) -> Response:
-        """The answer in the record at a place, to which revisits refer; `method` is that of their request."""
-        return answer_in(self.record(*place), method)
+    def payload(self, place: tuple[str, int, int], method: str, digest: str = "") -> Response:
+        """The answer in the record at a place, to which revisits refer; `method` and `digest` are theirs."""
+        record = self.record(*place)
+        check_payload(record.fields, place, digest)
+        return answer_in(record, method)
+
+    def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
+        """The record of an index entry that is no exchange. Raises DamagedInput."""
+        record = self.record(filename, int(entry["offset"]), int(entry["length"]))
+        check_entry(record.fields, filename, entry)
+        return record
 
     def head(self, capture: Capture) -> Response:
         """The answer of a capture without its body; of archives of others it has to be read whole."""
         place = self.files.get(capture.filename)
         if place is not None:
             fields, pieces, _ = open_block(place, capture.offset, capture.length)
+            check_answer(fields, capture)
             if "warc-stillweb-session" in fields:
                 line, headers, _ = messages.split(_lead(pieces))
                 status = messages.status_line(line)
@@ -66,6 +77,7 @@ class Archives:
         if capture.request_offset < 0:
             return Request(capture.method, capture.url)
         record = self.record(capture.filename, capture.request_offset, capture.request_length)
+        check_request(record.fields, capture)
         return messages.parse_request(record.block, record.uri or capture.url)
 
     def open_body(self, capture: Capture) -> BinaryIO:
@@ -75,6 +87,10 @@ class Archives:
         if place is None:
             raise DamagedInput(f"{filename}: named by the index but not in the snapshot")
         head, pieces, _ = open_block(place, offset, length)
+        if capture.original is None:
+            check_answer(head, capture)
+        else:
+            check_payload(head, capture.original, capture.digest)
         lead = _lead(pieces)
         line, headers, start = messages.split(lead)
         if head.get("warc-type") == "resource" or messages.status_line(line) is None:

@@ -14,6 +14,7 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots.archives import warc
+from snapshots.archives.boundaries import PIECE, boundary_after, next_plain
 from snapshots.archives.members import GZIP_HEAD, GZIP_START, GZIP_UNDATED, MAX_WHOLE, Unpacked, heads_of
 from snapshots.archives.payloads import HTTP_KINDS, Hasher, payload_at
 from snapshots.machine.places import Place, chunks
@@ -21,7 +22,6 @@ from snapshots.machine.places import Place, chunks
 BUFFER = 1 << 20
 AHEAD = 1 << 18  # what of a file is in the buffer, at least
 FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
-PIECE = 1 << 15  # fed at once; what a member leaves over is copied, so not too much
 KEEP = 1 << 18  # of a block, unless it is a request's
 UNKNOWN = 1 << 62  # for a length that is not told
 
@@ -109,7 +109,7 @@ def scan(
                 ahead = None
                 found, size = _member(place, at, hashes)
             if isinstance(found, Damage):
-                found.end = size = found.end or _next_record(place, at + 1, found)
+                found.end = size = found.end or _behind(place, at, found)
                 yield found
                 at = size
                 continue
@@ -123,12 +123,19 @@ def scan(
             found = _plain(place, at, hashes)
             if isinstance(found, Damage):
                 if not found.truncated:
-                    found.end = _next_record(place, at + 1, found)
+                    found.end = _behind(place, at, found)
                 yield found
                 at = found.end
                 continue
             yield found
             at += found.length
+
+
+def _behind(place: Place, at: int, damage: Damage) -> int:
+    """Where reading can go on after damage."""
+    found = boundary_after(place, at + 1)
+    damage.truncated = found is None
+    return place.size if found is None else found
 
 
 def _blank(buffer: bytes, at: int) -> int:
@@ -321,7 +328,7 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
     mark = b"\nhttp" if "arc" in fields else b"\nWARC/"
     if declared < 0 or stop > place.size or not fits:
         # where no length is told the next one may begin at once
-        following = _next_plain(place, at + start - (declared < 0), mark)
+        following = next_plain(place, at + start - (declared < 0), mark)
         if declared >= 0 and following >= place.size and stop > place.size:
             return Damage(at, place.size, "the record is cut short", truncated=True)
         if declared < 0 or stop > following:
@@ -337,64 +344,10 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
     record = Scanned(at, stop - at, kind, fields, block, size, payload_at(kind, fields, block), note=note)
     if note == "Content-Length is too small":
         # what the declared length leaves out is skipped with the record
-        record.length = _next_plain(place, stop, mark) - at
+        record.length = next_plain(place, stop, mark) - at
     if hashes is not None:
         hasher = Hasher(hashes(kind, fields), kind, fields)
         for piece in chunks(place, at + start, stop):
             hasher.feed(piece)
         record.hashes = hasher.done()
     return record
-
-
-def _next_plain(place: Place, at: int, mark: bytes) -> int:
-    """Where the next plain record starts after `at`: where a line that begins with `mark` is one; else the end."""
-    carried = b""
-    for piece in chunks(place, at):
-        data = carried + piece
-        here = at - len(carried)
-        found = data.find(mark)
-        while found >= 0:
-            if warc.starts_record(place.read(here + found + 1, 1 << 13)):
-                return here + found + 1
-            found = data.find(mark, found + 1)
-        carried = data[-6:]
-        at += len(piece)
-    return place.size
-
-
-def _next_record(place: Place, at: int, damage: Damage) -> int:
-    """Where reading can go on after damage: the next member that starts a record, or plain record."""
-    here = at
-    carried = b""
-    for piece in chunks(place, at, size=PIECE):
-        data = carried + piece
-        base = here - len(carried)
-        found = -1
-        while True:
-            marks = [data.find(mark, found + 1) for mark in (b"\x1f\x8b\x08", warc.ZSTD_MAGIC, b"WARC/1.")]
-            found = min((m for m in marks if m >= 0), default=-1)
-            if found < 0:
-                break
-            if is_boundary(place, base + found):
-                return base + found
-        carried = data[-8:]
-        here += len(piece)
-    damage.truncated = True
-    return place.size
-
-
-def boundary_after(place: Place, at: int) -> int:
-    """Where the first record begins at or after `at`; the size of the place if none does."""
-    return _next_record(place, at, Damage(at, 0, ""))
-
-
-def is_boundary(place: Place, at: int) -> bool:
-    """Whether a record starts at this offset."""
-    piece = place.read(at, PIECE)
-    unpacker = warc.decompressor(piece[:4], place)
-    if unpacker is None:
-        return warc.starts_record(piece)
-    try:
-        return warc.starts_record(warc.first_part(unpacker, piece))
-    except ValueError:
-        return False

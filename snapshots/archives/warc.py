@@ -190,7 +190,7 @@ def read_record(place: Place, offset: int, length: int) -> Record:
     """
     raw = place.read(offset, length)
     record = _record(unpack(raw, place, offset), place, offset)
-    if not proved(raw) and len(record.block) == record.declared:
+    if not proved(raw):
         proof = Proof(record.fields.get("warc-block-digest"))
         proof.feed(record.block)
         if not proof.holds():
@@ -274,6 +274,11 @@ def zstd_dictionary(place: Place) -> bytes | None:
         except zstandard.ZstdError as error:
             raise DamagedInput(f"{place.name}: the Zstandard dictionary at offset 8 is damaged") from error
     return data
+
+
+def is_member(lead: bytes) -> bool:
+    """Whether a gzip member or Zstandard frame begins with these bytes."""
+    return lead[:2] == GZIP_MAGIC or lead[:4] == ZSTD_MAGIC
 
 
 def decompressor(magic: bytes, place: Place) -> _Unpacker | None:

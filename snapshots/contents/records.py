@@ -16,10 +16,10 @@ from snapshots.archives.appending import FULL_DISK, full_disk
 from snapshots.archives.members import pack, pack_file
 from snapshots.archives.spooling import block_digest, measure, pieces, temporary, whole_if_small
 from snapshots.capture import Capture, Exchange
-from snapshots.dates import iso_date
+from snapshots.dates import iso_date, timestamp_of
 from snapshots.identity.keys import Key, request_key
 from snapshots.index import indexing
-from snapshots.index.pairing import identity_of, timestamp_of
+from snapshots.index.pairing import identity_of
 from snapshots.profile import Profile
 
 Original = tuple[str, str, tuple[str, int, int]]  # URI, date and place (file, offset, length) of a payload

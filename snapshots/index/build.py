@@ -61,13 +61,17 @@ def fits(container: Container) -> bool:
     )
 
 
-def _as_written(container: Container) -> bool:
-    """Whether the index has the checksum that it was written with; a large one is believed, `verify` looks into it."""
+def _as_written(container: Container) -> Place | None:
+    """The index, if it has the checksum that it was written with: in memory, so that it stays as it was looked at.
+
+    A large one is believed; `verify` looks into it.
+    """
     place = container.members[INDEX]
     if place.size > CHECKED:
-        return True
+        return place
     written: int | None = container.own["index"].get("crc32")
-    return isal_zlib.crc32(place.read(0, place.size)) == written
+    data = place.read(0, place.size)
+    return BytesPlace(data, place.name) if isal_zlib.crc32(data) == written else None
 
 
 def by_another_version(container: Container) -> bool:
@@ -92,7 +96,7 @@ class Built:
 def open_index(container: Container, progress: Progress | None = None) -> tuple[Index, Built]:
     """The index, and what else is known; notes only when it had to be built."""
     ours = fits(container)
-    if ours and _as_written(container):
+    if ours and (written := _as_written(container)) is not None:
         profile = container.own.get("profile")
         known = Built(
             profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
@@ -101,7 +105,7 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
                 container.members.get(CHANGING), container.own["index"].get("changing")
             ),
         )
-        return Index(container.members[INDEX], container.members.get(STEPS)), known
+        return Index(written, container.members.get(STEPS)), known
     damaged = [f"{INDEX}: is damaged; made anew from the records"] if ours else []
     if container.size < SMALL:
         built = build(container, progress)

@@ -272,6 +272,10 @@ class Index:
         carried = b""
         while at < self._size:
             piece = self._place.read(at, size)
+            if not piece:
+                raise DamagedInput(
+                    f"{self._place.name}: ends at {at}; it had {self._size} bytes when it was opened"
+                )
             at += len(piece)
             *lines, carried = (carried + piece).split(b"\n")
             yield from lines

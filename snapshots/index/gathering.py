@@ -13,10 +13,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from snapshots.archives import messages
+from snapshots.dates import timestamp_of
 from snapshots.identity.sites import site_of
 from snapshots.index.cdxj import line_of
 from snapshots.index.indexing import Findings
-from snapshots.index.pairing import Answer, Asked, Question, timestamp_of
+from snapshots.index.pairing import Answer, Asked, Question
 from snapshots.profile import Profile
 from snapshots.request import Headers
 from snapshots.states.conditions import ANY
@@ -132,10 +133,18 @@ class Part:
     def take(self, answers: Iterable[Answer]) -> None:
         """Makes lines of paired answers; revisits wait."""
         for answer in answers:
+            # ours always have a request; taken for the answer to a GET it could be that to a POST
+            lost = bool(answer.session) and answer.request_offset < 0
+            if lost:
+                where = f"{answer.filename}: offset {answer.offset}"
+                self.notes.append(f"{where}: the request of this response of {answer.url} is missing")
             if answer.revisit is not None:
-                self.revisits.append(answer)
+                if not lost:
+                    self.revisits.append(answer)
                 continue
-            line, moment = self.add(answer, answer.mime, answer.status, answer.digest, answer.truncated)
+            line, moment = self.add(
+                answer, answer.mime, answer.status, answer.digest, answer.truncated, listed=not lost
+            )
             self.original(line, answer.offset, answer.record_id, moment)
 
     def original(self, line: bytes, offset: int, record_id: str, moment: str) -> None:
@@ -160,8 +169,12 @@ class Part:
         digest: str,
         truncated: str,
         original: Place | None = None,
+        listed: bool = True,
     ) -> tuple[bytes, str]:
-        """Makes the line of an answer; gives it, and the moment and URL that revisits name it by."""
+        """Makes the line of an answer; gives it, and the moment and URL that revisits name it by.
+
+        One that is not `listed` answers nothing but revisits.
+        """
         key, asked = answer.key, answer.asked
         url = answer.url
         if asked is None:
@@ -197,6 +210,8 @@ class Part:
             truncated,
             answer.identity,
         )
+        if not listed:
+            return line, f"{timestamp} {url}"
         says = SILENT
         if not (asked_url == url and answer.whole and unremarkable(method, url, headers, body, status)):
             says = ODD if still else TELLING

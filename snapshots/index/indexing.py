@@ -15,13 +15,14 @@ from typing import Any
 from snapshots.archives import messages, warc
 from snapshots.archives.members import Unpacked
 from snapshots.archives.scan import Damage, Scanned, Wanted, scan
+from snapshots.dates import timestamp_of
 from snapshots.identity.keys import request_key
 from snapshots.index.cdxj import entry_line
-from snapshots.index.pairing import Answer, Pairing, Question, identity_of, timestamp_of
+from snapshots.index.pairing import Answer, Pairing, Question, identity_of
 from snapshots.machine.places import Place
 from snapshots.profile import Profile
 
-VERSION = 14  # of the lines; a change makes indexes on disk be built again
+VERSION = 15  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`

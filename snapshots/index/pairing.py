@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ Asked = tuple[str, str, Headers, bytes]  # method, URL, headers and body of a re
 
 SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
 
-_DIGITS = re.compile(r"\D+")
 _NO_KEY = Key("", "", "")
 
 
@@ -62,14 +60,6 @@ class Question:
     date: str
     offset: int
     length: int
-
-
-def timestamp_of(date: str) -> str:
-    """14 or 17 digits from a WARC-Date."""
-    digits = _DIGITS.sub("", date)
-    if len(digits) <= 14:
-        return digits.ljust(14, "0")
-    return digits[:17].ljust(17, "0")
 
 
 def identity_of(*parts: str | bytes) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from snapshots.archives.scan import PIECE, NotSeekable, boundary_after
+from snapshots.archives.boundaries import PIECE, boundary_after
+from snapshots.archives.scan import NotSeekable
 from snapshots.identity.keys import Key
 from snapshots.identity.sites import site_of
 from snapshots.index.gathering import Part, Site, Waiting, gathered
@@ -117,7 +118,7 @@ def _parts(place: Place, name: str, size: int) -> list[_Piece]:
     count = -(-place.size // size)
     for number in range(1, count):
         at = boundary_after(place, max(starts[-1] + PIECE, place.size * number // count))
-        if at < place.size:
+        if at is not None:
             starts.append(at)
     ends = [*starts[1:], place.size]
     return [

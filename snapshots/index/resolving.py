@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
@@ -11,9 +9,11 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from snapshots.archives.digests import contradicts
+from snapshots.dates import timestamp_of
 from snapshots.index.cdxj import json_text, parse_line
 from snapshots.index.gathering import Part, Waiting
-from snapshots.index.pairing import Answer, timestamp_of
+from snapshots.index.pairing import Answer
 
 
 class Original(NamedTuple):
@@ -54,25 +54,6 @@ def _digest(line: bytes) -> str:
     return digest
 
 
-_OF_NOTHING = frozenset(
-    f"{name}:{text.rstrip('=').lower()}"
-    for name in ("md5", "sha1", "sha256", "sha512")
-    for raw in [hashlib.new(name, usedforsecurity=False).digest()]
-    for text in (raw.hex(), base64.b32encode(raw).decode())
-)
-
-
-def _contradicts(digest: str, other: str) -> bool:
-    """Whether two digests are of different payloads: of one algorithm, in one encoding, and not the same.
-
-    Some tools give every revisit the digest of nothing, which is all that its record holds.
-    """
-    one, two = (text.rstrip("=").lower() for text in (digest, other))
-    if one in _OF_NOTHING or one.partition(":")[0] != two.partition(":")[0]:
-        return False
-    return len(one) == len(two) and one != two
-
-
 class Originals:
     """The captures of a snapshot that are no revisits, by what revisits name them by; looked at when asked for."""
 
@@ -92,7 +73,7 @@ class Originals:
         if row is None or same:  # several captures of one instant: the digest decides
             uri = moment.partition(" ")[2]
             row = same.get(uri) or same.get(url) or next(iter(same.values()), None)
-        if row is None or _contradicts(digest, _digest(row[LINE])):
+        if row is None or contradicts(digest, _digest(row[LINE])):
             return None
         return Original(*row)
 

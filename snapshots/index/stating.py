@@ -18,8 +18,9 @@ from typing import Any
 from snapshots.archives import messages, warc
 from snapshots.archives.reading import Archives
 from snapshots.capture import Capture, Response
+from snapshots.errors import DamagedInput
 from snapshots.identity.sites import site_of
-from snapshots.index.cdxj import capture_line, capture_of, restated
+from snapshots.index.cdxj import capture_line, capture_of, identity_in, restated
 from snapshots.index.gathering import Site
 from snapshots.index.pairing import Asked
 from snapshots.machine.forks import can_fork, run_all
@@ -111,12 +112,12 @@ class _Remembering(Archives):
         self._payloads: dict[tuple[str, int, str], Response] = {}
         self._size = 0
 
-    def payload(self, place: tuple[str, int, int], method: str) -> Response:
+    def payload(self, place: tuple[str, int, int], method: str, digest: str = "") -> Response:
         """See `Archives.payload`; small ones are kept."""
         key = place[0], place[1], method
         found = self._payloads.get(key)
         if found is None:
-            found = super().payload(place, method)
+            found = super().payload(place, method, digest)
             if (size := len(found.body)) <= SMALL:
                 self._size += size
                 if self._size > REMEMBERED:
@@ -171,12 +172,18 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
     captures: list[Capture] = []
     line_of: dict[tuple[str, int], bytes] = {}
     requests: dict[tuple[str, int], Request] = {}
+    first: dict[str, tuple[str, int]] = {}  # the place of each identity
+    copies: list[tuple[Capture, tuple[str, int]]] = []
     for line, request in zip(lines, asked, strict=True):
         capture = capture_of(line)
         assert capture is not None
-        captures.append(capture)
         place = capture.place
         line_of[place] = line
+        known = first.setdefault(identity_in(line), place)
+        if known != place:  # the same records again, in a copy of a file: it was asked once
+            copies.append((capture, known))
+            continue
+        captures.append(capture)
         if request is not None:
             requests[place] = Request(*request)
     captures.sort(key=lambda capture: capture.place)
@@ -184,8 +191,27 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
     def read_request(capture: Capture) -> Request:
         return requests.get(capture.place) or archives.read_request(capture)
 
-    found = site_states(captures, read_request, archives.read, archives.cookies)
-    return [restated(line_of[capture.place], capture, stated) for capture, stated in found]
+    def sound(capture: Capture) -> bool:
+        try:
+            read_request(capture)
+            archives.read(capture)
+        except DamagedInput:
+            return False
+        return True
+
+    try:
+        found = list(site_states(captures, read_request, archives.read, archives.cookies))
+    except DamagedInput:
+        # whoever asks for what is damaged is told so; the others have their states without it
+        captures = [capture for capture in captures if sound(capture)]
+        found = list(site_states(captures, read_request, archives.read, archives.cookies))
+    for capture, stated in found:
+        line_of[capture.place] = restated(line_of[capture.place], capture, stated)
+    states = {capture.place: stated for capture, stated in found}
+    for capture, place in copies:
+        if place in states:
+            line_of[capture.place] = restated(line_of[capture.place], capture, states[place])
+    return list(line_of.values())
 
 
 def work(data: bytes) -> bytes:

@@ -12,13 +12,14 @@ import re
 from snapshots.archives import messages
 from snapshots.archives.members import Unpacked
 from snapshots.archives.warc import clean_uri, end_of_head, is_regular
+from snapshots.dates import timestamp_of
 from snapshots.identity.keys import overridden, url_key
 from snapshots.identity.sites import site_of
 from snapshots.index.cdxj import encode_json, json_text
 from snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
 from snapshots.index.head_shapes import Head, Shapes
 from snapshots.index.indexing import media_of
-from snapshots.index.pairing import Pairing, timestamp_of
+from snapshots.index.pairing import Pairing
 from snapshots.request import Headers, Request
 from snapshots.states.conditions import ANY
 from snapshots.states.plain import plain_headers, plain_url, static

@@ -110,3 +110,29 @@ def test_a_bug_while_answering_is_told_everywhere(
             # what it may have changed is not known
             expected = 200 if method == "GET" else 504
             assert client.get("http://big.test/page").status_code == expected
+
+
+def test_what_was_looked_at_to_choose_and_is_damaged_is_no_failure_of_ours(
+    tmp_path: Path, authority: Authority
+) -> None:
+    form = (("Content-Type", "application/x-www-form-urlencoded"),)
+    with Writer.open(tmp_path / "snap") as writer:
+        record(writer, f"{HOST}/cart", b"none")
+        record(writer, f"{HOST}/add", b"added", method="POST", sent=b"item=1", request_headers=form)
+        record(writer, f"{HOST}/cart", b"one")
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        (added,) = [c for c in snapshot.captures() if c.method == "POST"]
+    archive = tmp_path / "snap" / "archive" / added.filename
+    data = bytearray(archive.read_bytes())
+    data[added.offset + added.length // 2] ^= 0xFF
+    archive.write_bytes(data)
+    with Snapshot.open(tmp_path / "snap") as snapshot, Gateway(snapshot, authority=authority) as gateway:
+        with httpx.Client(proxy=gateway.url, verify=False, trust_env=False, timeout=HANG) as client:
+            assert client.get(f"{HOST}/cart").text == "none"
+            broken = client.post(f"{HOST}/add", content=b"item=1", headers=dict(form))
+            assert (broken.status_code, broken.reason_phrase) == (502, "Damaged Capture")
+            assert "the record at offset" in broken.text
+            # what it would have changed is not known
+            after = client.get(f"{HOST}/cart")
+            assert after.status_code == 504 or "stillweb-ambiguous" in after.headers
+        assert gateway.stats.failures == 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,6 +61,149 @@ def test_damage_in_a_member_that_comes_in_parts_is_noticed(level: int) -> None:
         damaged[at] ^= 4
         assert blocks(bytes(damaged)) == []
     assert blocks(stored[:-1]) == []
+
+
+def twins(folder: Path) -> Path:
+    """Captures of bodies of one size, some of which have records of one length."""
+    with Writer.open(folder / "twins") as writer:
+        for number in range(40):
+            body = random.Random(number).randbytes(900)
+            record_of(writer, f"https://site.example/{number:02}", body, number)
+    return folder / "twins"
+
+
+def of_one_length(places: list[tuple[int, int]]) -> tuple[int, int]:
+    """The numbers of the first two places (offset, length) of one length."""
+    first: dict[int, int] = {}
+    return next(
+        (known, n) for n, (_, length) in enumerate(places) if (known := first.setdefault(length, n)) != n
+    )
+
+
+def swap(archive: Path, one: tuple[int, int], two: tuple[int, int]) -> None:
+    """Two records of one length change places in a file."""
+    data = bytearray(archive.read_bytes())
+    (at, length), (to, _) = one, two
+    data[at : at + length], data[to : to + length] = data[to : to + length], data[at : at + length]
+    archive.write_bytes(data)
+
+
+def record_of(writer: Writer, url: str, body: bytes, number: int) -> None:
+    when = datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)
+    writer.exchange(
+        Exchange(Request("GET", url), 200, "OK", (), body, when, "s", 2 * number + 1, 2 * number + 2)
+    )
+
+
+def test_another_record_in_its_place_is_never_given_out(tmp_path: Path) -> None:
+    path = twins(tmp_path)
+    archive = path / "archive" / "data-00000.warc.gz"
+    with Snapshot.open(path) as snapshot:
+        captures = list(snapshot.captures())
+        answers = [(c.offset, c.length) for c in captures]
+        one, two = of_one_length(answers)
+        swap(archive, answers[one], answers[two])
+        for capture in (captures[one], captures[two]):
+            for read in (snapshot.read, snapshot.head, lambda c: snapshot.open_body(c).read()):
+                with pytest.raises(DamagedInput, match=r"data-00000\.warc\.gz: another record .* offset \d+"):
+                    read(capture)
+        requests = [(c.request_offset, c.request_length) for c in captures]
+        one, two = of_one_length(requests)
+        swap(archive, requests[one], requests[two])
+        for capture in (captures[one], captures[two]):
+            with pytest.raises(DamagedInput, match=r"data-00000\.warc\.gz: another record .* offset \d+"):
+                snapshot.read_request(capture)
+
+
+def test_a_record_of_another_kind_in_its_place_is_never_given_out(tmp_path: Path) -> None:
+    with Snapshot.open(twins(tmp_path)) as snapshot:
+        capture, *_ = snapshot.captures()
+        turned = replace(
+            capture,
+            offset=capture.request_offset,
+            length=capture.request_length,
+            request_offset=capture.offset,
+            request_length=capture.length,
+        )
+        for read in (snapshot.read, snapshot.open_body, snapshot.read_request):
+            with pytest.raises(DamagedInput, match="another record"):
+                read(turned)
+
+
+def test_another_payload_than_a_revisit_refers_to_is_never_given_out(tmp_path: Path) -> None:
+    path = twins(tmp_path)
+    with Snapshot.open(path) as snapshot:
+        places = [(c.offset, c.length) for c in snapshot.captures()]
+        numbers = of_one_length(places)
+    with Writer.open(path) as writer:
+        body = random.Random(numbers[0]).randbytes(900)
+        record_of(writer, "https://site.example/again", body, 50)
+    with Snapshot.open(path) as snapshot:
+        (revisit,) = [c for c in snapshot.captures() if c.original]
+        assert snapshot.read(revisit).body == body
+        swap(path / "archive" / "data-00000.warc.gz", *(places[n] for n in numbers))
+        for read in (snapshot.read, lambda c: snapshot.open_body(c).read()):
+            with pytest.raises(DamagedInput, match="another record than was indexed"):
+                read(revisit)
+
+
+def test_another_text_or_view_in_its_place_is_never_given_out(tmp_path: Path) -> None:
+    path = tmp_path / "site"
+    addresses = [f"https://site.example/a#view={n:02}" for n in range(40)]
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    with Writer.open(path) as writer:
+        for address in addresses:
+            writer.resource("aria", address, random.Random(address).randbytes(900), timestamp=when)
+    with Snapshot.open(path) as snapshot:
+        entries = [snapshot._layers[0].index.entries(f"urn:aria:{a}")[0][2] for a in addresses]
+        places = [(int(e["offset"]), int(e["length"])) for e in entries]
+        numbers = of_one_length(places)
+        swap(path / "archive" / "data-00000.warc.gz", *(places[n] for n in numbers))
+        for number in numbers:
+            with pytest.raises(DamagedInput, match="another record than was indexed"):
+                snapshot.resource("aria", addresses[number])
+
+
+def test_an_answer_whose_request_is_damaged_answers_no_get(tmp_path: Path) -> None:
+    path = tmp_path / "site"
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    url = "https://site.example/api"
+    with Writer.open(path) as writer:
+        for number, asked in enumerate((Request("POST", url, (), b"x=1"), Request("GET", f"{url}/same"))):
+            writer.exchange(
+                Exchange(asked, 200, "OK", (), b"posted" * 99, when, "s", 2 * number, 2 * number + 1)
+            )
+    with Snapshot.open(path) as snapshot:
+        (posted,) = [c for c in snapshot.captures() if c.method == "POST"]
+    archive = path / "archive" / posted.filename
+    data = bytearray(archive.read_bytes())
+    data[posted.request_offset + posted.request_length // 2] ^= 1
+    (tmp_path / "x.warc.gz").write_bytes(data)
+    with Snapshot.open(tmp_path / "x.warc.gz") as snapshot:
+        (same,) = snapshot.captures()
+        assert same.original
+        assert snapshot.read(same).body == b"posted" * 99
+        assert snapshot.matcher().lookup(Request("GET", url), snapshot.matcher().session()).verdict == "miss"
+        assert any(f"the request of this response of {url} is missing" in note for note in snapshot.notes)
+
+
+def test_an_index_that_is_damaged_once_it_was_looked_at_does_not_matter(tmp_path: Path) -> None:
+    path = twins(tmp_path)
+    with Snapshot.open(path) as snapshot:
+        before = list(snapshot.captures())
+        (path / "indexes" / "index.cdxj").write_bytes(b"")
+        assert list(snapshot.captures()) == before
+
+
+def test_a_large_index_that_is_cut_under_its_reader_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snapshots.index.build.CHECKED", 0)
+    path = twins(tmp_path)
+    with Snapshot.open(path) as snapshot:
+        os.truncate(path / "indexes" / "index.cdxj", 100)
+        with pytest.raises(DamagedInput, match=r"index\.cdxj"):
+            list(snapshot.captures())
 
 
 def test_padding_after_a_member_is_no_damage() -> None:

@@ -10,7 +10,8 @@ from snapshots.archives.container import Container, open_directory
 from snapshots.archives.reading import Archives
 from snapshots.errors import DamagedInput
 from snapshots.index import stating
-from snapshots.index.build import scans
+from snapshots.index.build import build, scans
+from snapshots.index.cdxj import capture_of
 from snapshots.index.gathering import Part, Site
 from snapshots.machine import forks
 from tests.support.walks import record
@@ -57,13 +58,40 @@ def test_several_processes_give_the_lines_of_one(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("several")
-def test_an_archive_that_is_damaged_meanwhile_is_told_as_it_is(root: Path) -> None:
+def test_what_is_damaged_has_no_state_and_takes_none_from_others(root: Path) -> None:
     container = open_directory(root)
     try:
         (parts,) = scans(container).values()
+        whole = _lines(container, parts, 1)
+        archives = Archives(container.archives)
+        captures = sorted((c for line in whole if (c := capture_of(line))), key=lambda c: c.place)
         archive = root / "archive" / "data-00000.warc.gz"
-        archive.write_bytes(bytes(len(archive.read_bytes())))
-        with pytest.raises(DamagedInput, match=r"data-00000\.warc\.gz"):
-            _lines(container, parts, 2)
+        data = bytearray(archive.read_bytes())
+        data[captures[0].offset + captures[0].length // 2] ^= 1
+        archive.write_bytes(data)
+        for workers in (1, 2):
+            lines = _lines(container, parts, workers)
+            assert len(lines) == len(whole)
+            assert any(b'"changes":true' in line for line in lines)
+        with pytest.raises(DamagedInput, match=r"data-00000\.warc\.gz: the record at offset \d+ is damaged"):
+            archives.read(captures[0])
     finally:
         container.close()
+
+
+def test_a_copy_of_a_file_changes_no_state(root: Path) -> None:
+    def states() -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        container = open_directory(root)
+        try:
+            for line in build(container).lines:
+                if capture := capture_of(line):
+                    found.setdefault(f"{capture.begin} {capture.exact}", set()).add(capture.state)
+        finally:
+            container.close()
+        return found
+
+    before = states()
+    archive = root / "archive" / "data-00000.warc.gz"
+    (root / "archive" / "copy.warc.gz").write_bytes(archive.read_bytes())
+    assert states() == before

@@ -1,0 +1,74 @@
+"""Is the record at a place the one that was indexed there? Files are exchanged, mended and shortened under an index.
+
+Each check raises DamagedInput with file and offset where it is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from snapshots.archives.digests import contradicts
+from snapshots.archives.warc import Fields, clean_uri
+from snapshots.capture import Capture
+from snapshots.dates import timestamp_of
+from snapshots.errors import DamagedInput
+
+_PAYLOADS = ("response", "resource")
+
+
+def check_answer(fields: Fields, capture: Capture) -> None:
+    """Of the record that answers: its kind, address, date and payload digest."""
+    wanted = ("revisit",) if capture.original is not None else _PAYLOADS
+    digest = _digest(fields)
+    if (
+        fields.get("warc-type", "").lower() not in wanted
+        or _address(fields) != clean_uri(capture.url).strip()
+        or timestamp_of(fields.get("warc-date", "")) != capture.timestamp
+        or (digest and digest != capture.digest)
+    ):
+        raise _another(capture.filename, capture.offset)
+
+
+def check_payload(fields: Fields, place: tuple[str, int, int], digest: str) -> None:
+    """Of the record that revisits refer to: its kind, and that its payload can be theirs."""
+    if fields.get("warc-type", "").lower() not in _PAYLOADS or contradicts(digest, _digest(fields)):
+        raise _another(place[0], place[1])
+
+
+def check_request(fields: Fields, capture: Capture) -> None:
+    """Of a request: its kind, and of our own ones (others may name another) its address."""
+    ours = bool(capture.session)
+    if fields.get("warc-type", "").lower() != "request" or (
+        ours and _address(fields) != clean_uri(capture.url).strip()
+    ):
+        raise _another(capture.filename, capture.request_offset)
+
+
+def check_entry(fields: Fields, filename: str, entry: Mapping[str, Any]) -> None:
+    """Of a record that is no exchange: its kind, address and digest."""
+    digest = _digest(fields)
+    if (
+        fields.get("warc-type", "").lower() != entry.get("kind")
+        or clean_uri(fields.get("warc-target-uri", "")) != entry.get("url")
+        or (digest and digest != entry.get("digest"))
+    ):
+        raise _another(filename, int(entry["offset"]))
+
+
+def _address(fields: Fields) -> str:
+    return clean_uri(fields.get("warc-target-uri", "")).partition("#")[0].strip()
+
+
+def _digest(fields: Fields) -> str:
+    """The payload digest that a record declares; where the block is the payload, that of the block will do."""
+    declared = fields.get("warc-payload-digest")
+    if declared is None and fields.get("warc-type", "").lower() not in ("response", "revisit"):
+        declared = fields.get("warc-block-digest")
+    return declared or ""
+
+
+def _another(filename: str, offset: int) -> DamagedInput:
+    return DamagedInput(
+        f"{filename}: another record than was indexed is at offset {offset}; rebuild the index"
+    )

@@ -102,6 +102,7 @@ SAME = {
     "choosing.py same_order: if not wanted": "shortcut: captures of one key repeat the same names",
     "choosing.py same_acquaintance: if not any((read(c.state).keyed for c in captures))": "shortcut",
     "choosing.py in_state: if known is not None": "remembered",
+    "acceptance.py accepts: if wanted is None and capture.mime == 'text/html'": "shortcut: a page is plainly for who wants anything",
     "situation.py cookies: if self._cookies is None": "remembered",
     "situation.py identified: if self._identified is None": "remembered",
     "exact without _method(parsed)": "the canonical key has it",

@@ -44,6 +44,7 @@ def as_kind(kind: str) -> Response:
         ("*/*", "application/json", "application/json", False),
         ("*/*", "application/json", "", False),
         (BROWSER, "application/xml", "*/*", False),
+        (BROWSER, "application/xml", "", False),
         (BROWSER, "text/plain", "*/*", False),
         # a variant or version of a kind
         ("application/json", "application/json", "application/vnd.a.v3+json, */*", True),
@@ -116,6 +117,8 @@ def test_an_image_of_a_new_kind_by_its_address_is_anybodys() -> None:
         (401, "application/json", "application/json", "*/*", False),
         (401, "application/json", BROWSER, BROWSER, False),
         (302, "", BROWSER, "application/json", True),  # to sign in; data is refused in another way
+        (302, "", BROWSER, "application/json, text/plain, */*", True),
+        (404, "text/plain", BROWSER, "application/json, text/plain, */*", True),
         (302, "", "application/json", "application/json", False),
         (301, "", BROWSER, "application/json", False),
         (308, "text/html", BROWSER, "application/json", False),

@@ -6,6 +6,7 @@ to a tool that answers at once. So it never hears of one: a handler's work is en
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,13 +30,15 @@ async def sifted(run: Callable[..., Awaitable[None]], read: Any, *rest: Any, **m
     into, out = anyio.create_memory_object_stream[Any](0)
 
     async def sift() -> None:
-        async with into, read:
-            async for item in read:
-                taken_back = _taken_back(item)
-                if taken_back is None:
-                    await into.send(item)
-                elif scope := _at_work.get().get(taken_back):
-                    scope.cancel()
+        # a client that ends its session (DELETE) has its stream closed under us: what it asked for is ended likewise
+        with contextlib.suppress(anyio.ClosedResourceError):
+            async with into, read:
+                async for item in read:
+                    taken_back = _taken_back(item)
+                    if taken_back is None:
+                        await into.send(item)
+                    elif scope := _at_work.get().get(taken_back):
+                        scope.cancel()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sift)

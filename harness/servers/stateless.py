@@ -9,9 +9,11 @@ which a frozen web has none of.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from harness.tools.toolset import ToolSession, Toolset
@@ -173,7 +175,10 @@ class Stateless:
 
 
 class HttpFront:
-    """An ASGI application before the SDK's: takes requests of this era by their header, hands on all others."""
+    """An ASGI application before the SDK's: takes requests of this era by their header, hands on all others.
+
+    What a page of another machine's site asks is refused, as the specification demands (2025-11-25, transports).
+    """
 
     def __init__(self, stateless: Stateless, behind: Any) -> None:
         self._stateless = stateless
@@ -182,6 +187,9 @@ class HttpFront:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """See ASGI."""
         headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in scope.get("headers", ())}
+        if scope["type"] == "http" and not _of_this_machine(headers.get("origin")):
+            await _send(send, 403, Refusal(INVALID_REQUEST, "Forbidden: Invalid Origin header").reply(None))
+            return
         modern = headers.get("mcp-protocol-version", "") >= REVISION
         if scope["type"] != "http" or scope["method"] != "POST" or not modern:
             await self._behind(scope, receive, send)
@@ -194,13 +202,7 @@ class HttpFront:
                 return
             body += event.get("body", b"")
             more = event.get("more_body", False)
-        status, reply = await self._reply(body, headers)
-        data = (
-            b"" if reply is None else json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        )
-        fields = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": fields})
-        await send({"type": "http.response.body", "body": data})
+        await _send(send, *await self._reply(body, headers))
 
     async def _reply(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, Any] | None]:
         try:
@@ -215,3 +217,21 @@ class HttpFront:
             return 202, None
         code = reply.get("error", {}).get("code")
         return STATUS.get(code, 200), reply
+
+
+def _of_this_machine(origin: str | None) -> bool:
+    """Whether a request comes from no page, or from one that this machine serves."""
+    if origin is None:
+        return True
+    host = urlsplit(origin).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _send(send: Any, status: int, reply: dict[str, Any] | None) -> None:
+    data = b"" if reply is None else json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    fields = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": data})

@@ -163,9 +163,13 @@ def test_over_http(site: Path) -> None:
         ):
             pass
         assert len(asyncio.run(asyncio.wait_for(check(address), STARTS))) == 3
+        # nor does a page of another site get anywhere; one of this machine does, and must say what it wants
+        for origin, status in (("https://evil.test", 403), ("null", 403), ("http://localhost:6274", 400)):
+            assert httpx.post(address, headers={"Origin": origin}, timeout=HANG).status_code == status
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=HANG)
+        _, told = process.communicate(timeout=HANG)
+    assert "crashed" not in told  # each client ended its session
 
 
 def iter_then_fail() -> Any:

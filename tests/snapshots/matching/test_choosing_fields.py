@@ -112,3 +112,19 @@ def test_answers_that_say_the_same_but_for_a_drawn_value_are_sure() -> None:
     for _ in range(3):
         assert replay.ask(get(URL)) in drawn
         assert not replay.last.ambiguous
+
+
+@pytest.mark.parametrize("host", ["a.test", "b.test"])
+def test_a_cookie_that_another_site_gave_is_none_that_this_one_gave(host: str) -> None:
+    home = get(f"http://{host}/")
+    replay = Replay(matcher((home, html("home", 200, ("Set-Cookie", "lang=fr"))), (get(URL), html("page"))))
+    replay.ask(home)
+    assert replay.ask(get(URL, cookie="lang=fr")) == "page"
+    assert replay.last.ambiguous is (host != "a.test")
+
+
+@pytest.mark.parametrize("media", ["", "text/plain", "application/octet-stream"])
+def test_bytes_of_no_type_are_the_same_whichever_of_those_they_are_sent_as(media: str) -> None:
+    replay = Replay(matcher((Request("POST", URL, (), b"ping"), html("pong"))))
+    assert replay.ask(Request("POST", URL, (("Content-Type", media),), b"ping")) == "pong"
+    assert not replay.last.ambiguous

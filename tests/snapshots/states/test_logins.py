@@ -69,3 +69,11 @@ def test_signing_out_and_in_again_in_a_session_that_began_signed_in() -> None:
     assert replay.ask(get(f"{A}/me")) == "Who are you?"
     assert not replay.last.ambiguous
     assert replay.ask(get(f"{A}/me", cookie=SID)) != "Hello Ann" or replay.last.ambiguous
+
+
+def test_who_is_signed_in_does_not_make_up_for_another_state() -> None:
+    over = matcher(
+        (post(f"{A}/f", "by=x", cookie=SID), redirect("/me")), (get(f"{A}/me", cookie=SID), html("by x"))
+    )
+    for headers in ({"cookie": SID}, {}):
+        assert Replay(over).ask(get(f"{A}/me", **headers)) == "miss"

@@ -114,6 +114,7 @@ SAME = {
     "doubts.py other_type: if not now.request.body or now.peek is None": "shortcut: who sends no body sends none of a type",
     "ladder.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
     "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
+    "evidence.py __init__: if len(self.requests) > MANY": "bounds memory",
     "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",
     "parting.py _split_by_fields: if len({id(m.sender) for m in members}) < 2": "shortcut",

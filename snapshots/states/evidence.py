@@ -347,7 +347,7 @@ def _shown_by(url: str, response: Response) -> frozenset[str]:
     """The paths where a change is likeliest to show: its own, and the one that its answer leads to."""
     paths = {path_name(url)}
     location = response.header("location")
-    if location and response.status < 400:
+    if location:
         with contextlib.suppress(ValueError):  # it leads nowhere
             paths.add(path_name(ada_url.join_url(url, location)))
     return frozenset(paths)

@@ -51,7 +51,7 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
         # of those that are not sure, rather one for clients of its kind
         return [c for c in unsure if read(c.state).brought in (None, now.signed_in)] or unsure
     now.unsure = now.loose
-    now.aside = bool(unsure)
+    now.aside = bool(unsure) or len(sure) == 1
     if not sure:
         now.why.append("state")
     return sure

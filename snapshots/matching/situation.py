@@ -37,7 +37,7 @@ class Situation:
     read_response: Callable[[Capture], Response] | None = None
     peek: Peek | None = None
     unsure: bool = False
-    aside: bool = False  # whether captures were left that may fit the state, for those that surely do
+    aside: bool = False  # whether the state left one capture only, or put others aside that may fit
     loose: bool = False  # whether a header field differs that did decide
     header: str | None = None  # the Vary field in which the chosen capture differs
     why: list[str] = field(default_factory=list)

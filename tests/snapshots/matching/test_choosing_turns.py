@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"
 PAGE, OTHER = get(f"{A}/page"), get(f"{A}/other")
@@ -90,3 +90,16 @@ def test_what_another_session_did_there_is_not_what_came_between() -> None:
     )
     assert answers(over, PAGE, OTHER, PAGE) == ["10%", "o", "50%"]
     assert answers(over, PAGE, get(f"{A}/y1"), PAGE) == ["10%", "1", "50%?"]
+
+
+def test_what_changed_by_itself_before_may_do_so_after_a_change_too() -> None:
+    """With this past it was asked for once; that a message stays, say, nobody saw."""
+    change = post(f"{A}/x", "x=1")
+    for recorded in ("saved!",), ("saved!", "quiet"):
+        said_then = [(PAGE, html(text)) for text in recorded]
+        over = matcher((PAGE, html("one")), (PAGE, html("two")), (change, redirect("/page")), *said_then)
+        assert answers(over, change, *[PAGE] * 3) == [
+            "",
+            *recorded,
+            *[f"{recorded[-1]}?"] * (3 - len(recorded)),
+        ]

@@ -30,6 +30,8 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
     judged: dict[str, int] = {}
     for capture in captures:
         known = judged.get(capture.state)
+        if known == FITS and not now.followed_all(capture):
+            known = UNSURE
         if known is not None:
             if known != FAILS:
                 (sure if known == FITS else unsure).append(capture)
@@ -42,6 +44,8 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
         if found == FITS and conditions.brought not in (None, now.signed_in):
             found = UNSURE  # a server that knows the client may have said something else
         judged[capture.state] = found
+        if found == FITS and not now.followed_all(capture):
+            found = UNSURE
         if found == FITS:
             sure.append(capture)
         elif found != FAILS:
@@ -187,7 +191,7 @@ def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
 def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of answers that change by themselves the next, and when there is none any more, the last."""
     orders = [order for c in captures if (order := read(c.state).sequence) is not None]
-    if not orders:
+    if not orders or _past_tells(captures, now):
         return captures
     if len(captures) < 2 and orders[0].since != ONCE:
         # asked for again: with this past it was recorded once, though with another it had changed by then
@@ -223,6 +227,12 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
         return []
     now.unsure = True
     return [c for place, c in found if place == max(passed)]
+
+
+def _past_tells(captures: list[Capture], now: Situation) -> bool:
+    """Whether they are what was said after just what this session has asked, however often that was."""
+    surely = not now.unsure and all(read(c.state).past for c in captures)
+    return surely and len({now.said(c) for c in captures}) == 1
 
 
 def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> bool:

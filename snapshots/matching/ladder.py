@@ -30,6 +30,7 @@ from snapshots.states.acceptance import accepts
 from snapshots.states.conditions import read
 from snapshots.states.groups import Group, group_prefix
 from snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
+from snapshots.states.pasts import Trail
 from snapshots.states.senders import SIGNED, SILENT, bearing
 from snapshots.states.slots import telling_of
 
@@ -143,6 +144,7 @@ class Matcher:
             given,
             session is not None and session.known(site),
             session.served if session is not None else (),
+            session.trail(site) if session is not None else Trail(),
             accepted.level >= LEVELS.index("varies"),
             self.snapshot.read_request,
             self.snapshot.read,
@@ -173,6 +175,7 @@ class Matcher:
                 why=tuple(now.why), matcher=self, session=session,
             )  # fmt: skip
             if session is not None and not missed.irrelevant:
+                session.strayed(site, request)
                 note_change(request, session, site, self.group(request.url), self.snapshot.prefix)
             return missed
         conditions = read(capture.state)

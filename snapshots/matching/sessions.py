@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
+from mimetypes import guess_type
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshots.capture import Capture
 from snapshots.http.fragments import asks_for_page
 from snapshots.identity.sites import site_of
 from snapshots.request import Request
-from snapshots.states.conditions import Held, SiteState, read
+from snapshots.states.conditions import ANY, Held, SiteState, read
+from snapshots.states.pasts import Trail
+from snapshots.states.plain import static_mime
 from snapshots.states.slots import has_session, logins_of
 
 if TYPE_CHECKING:
     from snapshots.matching.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
+VISITS = 2000  # exchanges remembered that may have changed something by being asked; with more none is sure
 
 
 class Answered(Protocol):
@@ -72,6 +76,8 @@ class Session:
         "secrets",
         "served",
         "sites",
+        "strays",
+        "trails",
         "version",
     )
 
@@ -86,6 +92,8 @@ class Session:
         # the same as of the last page: what it brings in comes in any order
         self.pages: dict[str, Followed] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
+        self.trails: dict[str, Trail] = {}  # by site, what was served that is no plain file
+        self.strays: set[str] = set()  # sites that were asked for what was not recorded
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Answered) -> None:
@@ -123,9 +131,26 @@ class Session:
     def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
         self.served.append(capture)
+        if not capture.state.startswith(ANY):
+            trail = self.trails.get(site)
+            if trail is None:
+                trail = self.trails[site] = Trail()
+            if len(trail.visits) < VISITS:
+                trail.visits.append(capture)
         self.followed[site] = followed
         if followed.page:
             self.pages[site] = followed
+
+    def trail(self, site: str) -> Trail | None:
+        """What a site was asked that may have changed something by its being asked alone; None where it isn't known."""
+        found = self.trails.get(site) or Trail()
+        return None if site in self.strays or len(found.visits) >= VISITS else found
+
+    def strayed(self, site: str, request: Request) -> None:
+        """A request was not in the snapshot: it may have changed something, unless its path is that of a file."""
+        kind = guess_type(request.url.partition("?")[0])[0] or ""
+        if request.method not in ("GET", "HEAD") or not static_mime(kind):
+            self.strays.add(site)
 
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""

@@ -15,7 +15,8 @@ from snapshots.secrets.credentials import PSEUDONYM_TEXT
 from snapshots.secrets.proofs import split
 from snapshots.secrets.redact import MASK
 from snapshots.states.answers import by_head, spoken_of
-from snapshots.states.conditions import SiteState, short
+from snapshots.states.conditions import SiteState, read, short
+from snapshots.states.pasts import Trail
 from snapshots.states.slots import CREDENTIALS, choices_of, has_session, logins_of
 
 
@@ -32,6 +33,7 @@ class Situation:
     given: bool = False  # whether the session was given a cookie by which the site knows it
     known: bool = False  # or came with one
     served: Sequence[Capture] = ()  # what it was given last, the latest at the end
+    trail: Trail | None = None  # what it has asked before, None where that isn't known
     varies: bool = True  # whether another value of a Vary field is accepted
     read_request: Callable[[Capture], Request] | None = None
     read_response: Callable[[Capture], Response] | None = None
@@ -50,6 +52,13 @@ class Situation:
             return capture.digest
         answer = self.read_response(capture)
         return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
+
+    def followed_all(self, capture: Capture) -> bool:
+        """Whether just that was asked before which a capture was recorded after, where that counts."""
+        told = read(capture.state)
+        if not told.past:
+            return True
+        return self.trail is not None and self.trail.before(capture, told.spared) == told.past
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""

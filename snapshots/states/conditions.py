@@ -16,6 +16,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     @         the order in which the `S=V` were written counts; they are listed oldest first
     #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything; "-": ever)
     #K.0/.    the answer to key K, which was never asked twice and may then have said something else
+    %H:K|L    after what was asked before, as a hash, without K and L (the first 8 digits of keys); after else only presumed
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
     any       the same in every state;    never   it can't be told in which state this was recorded
@@ -102,6 +103,8 @@ class Conditions:
     chosen: tuple[tuple[str, frozenset[str]], ...] = ()  # cookies that make no difference with these values
     sets: frozenset[str] = frozenset()
     sequence: Sequence | None = None
+    past: str = ""  # a hash of what was asked before
+    spared: frozenset[str] = frozenset()  # of that, what makes no difference
     issued: frozenset[str] = frozenset()
     during: bool = False
     any: bool = False
@@ -151,6 +154,8 @@ def write(conditions: Conditions) -> str:
         items.append("@")
     if conditions.sequence:
         items.append("#{}.{}/{}".format(*conditions.sequence))
+    if conditions.past:
+        items.append(f"%{conditions.past}:{'|'.join(sorted(conditions.spared))}".removesuffix(":"))
     items += [f"${quote(item, safe=':')}" for item in sorted(conditions.issued)]
     if conditions.during:
         items.append(DURING)
@@ -178,6 +183,7 @@ def read(text: str) -> Conditions:
     flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS, BROUGHT, UNBROUGHT), False)
     sequence: Sequence | None = None
     effect: Effect | None = None
+    past, spared = "", frozenset[str]()
     for item in text.split(" "):
         kind = item[8:9]
         if item in flags:
@@ -190,6 +196,9 @@ def read(text: str) -> Conditions:
         elif item.startswith("#"):
             place, _, since = item[10:].partition("/")
             sequence = Sequence(item[1:9], int(place) if place.isdecimal() else 0, since)
+        elif item.startswith("%"):
+            past, _, listed = item[1:].partition(":")
+            spared = frozenset(listed.split("|")) if listed else frozenset()
         elif item.startswith("!"):
             sets.add(item[1:])
         elif item.startswith("$"):
@@ -224,6 +233,8 @@ def read(text: str) -> Conditions:
         tuple(chosen),
         frozenset(sets),
         sequence,
+        past,
+        spared,
         frozenset(issued),
         flags[DURING],
         flags[ANY],

@@ -27,6 +27,7 @@ from snapshots.states.conditions import (
 from snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
 from snapshots.states.learning import EACH, Item, Learner, State, clean
 from snapshots.states.parting import Parting
+from snapshots.states.pasts import Pasts
 from snapshots.states.slots import APPEND, cookies_of, is_choice
 from snapshots.states.suspicion import Suspicion
 
@@ -101,6 +102,9 @@ class _Site:
         # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
         self.doubted = strong if foreign and not self.recording.telling else set()
         self.states = self.recording.states(self.model)
+        self.pasts = Pasts(self.recording, self.model, self.states, lambda i: self._effect(i) is not None)
+        for key in self.pasts.keys & self.orders.keys():
+            self.orders[key] = self._any_order(self.recording.groups[key])
 
     def results(self) -> Iterable[tuple[Item, Conditions, tuple[tuple[str, str], ...]]]:
         """Each capture with its conditions and the request fields that count."""
@@ -196,6 +200,7 @@ class _Site:
                 sequence = Sequence(short(key), 0, ONCE)
             during = not clean(item, self.model)
             named = {s for s, _ in held} | set(one_of)
+            past, spared = self.pasts.of(item) if key in self.pasts.keys else ("", frozenset[str]())
             relevant = during and any(s in self.model.modes and s not in dropped for s in item.during)
             out.append(
                 Conditions(
@@ -219,6 +224,8 @@ class _Site:
                     chosen=chosen,
                     sets=self._sets(item),
                     sequence=sequence,
+                    past=past,
+                    spared=spared,
                     issued=self.evidence.issued.get(item.place, frozenset()),
                     during=relevant,
                     never=relevant and not constant and len(members) > 1,
@@ -319,6 +326,9 @@ class _Site:
                 and sum(len(r) > 1 for r in lines.values()) >= 2
             ):
                 return since, places
+        return self._any_order(members)
+
+    def _any_order(self, members: list[Item]) -> tuple[str, list[int]]:
         return ANY_WRITE, _counted([self._run(m, ANY_WRITE) for m in members])
 
     def _before(self, item: Item) -> list[Item]:

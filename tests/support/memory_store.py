@@ -87,9 +87,11 @@ class MemoryStore:
             )
             self._recorded[capture.place] = one
             captures.append(capture)
-        self._captures = sorted(
-            assign_states(captures, self.read_request, self.read), key=lambda c: (c.urlkey, c.timestamp)
-        )
+        stated = []
+        for layer in sorted({c.filename for c in captures}):  # each is an archive of its own
+            own = [c for c in captures if c.filename == layer]
+            stated += assign_states(own, self.read_request, self.read)
+        self._captures = sorted(stated, key=lambda c: (c.urlkey, c.timestamp))
 
     def captures(self) -> Iterator[Capture]:
         return iter(self._captures)

@@ -66,7 +66,7 @@ def _same_acquaintance() -> tuple[Matcher, list[Request], str]:
     sid = "0123456789abcdef0123456789abcdef"
     first = html("hi", 200, ("Set-Cookie", f"sid={sid}"))
     over = matcher(
-        (get(f"{A}/q"), first), (get(f"{A}/p", cookie=f"sid={sid}"), html("hi ")), (get(f"{A}/p"), first), (get(f"{A}/p", cookie=f"sid={sid}"), html("hi "))
+        (get(f"{A}/favicon.ico"), first), (get(f"{A}/p", cookie=f"sid={sid}"), html("hi ")), (get(f"{A}/p"), first), (get(f"{A}/p", cookie=f"sid={sid}"), html("hi "))
     )  # fmt: skip
     return over, [get(f"{A}/p")], "hi"
 

@@ -1,0 +1,259 @@
+"""What was asked before, where answers changed with it though nothing that is known to change something came between.
+
+A GET may change what its server says next (a list of what was seen last, a basket that is filled by links). Where the
+recording shows it, an answer is sure only after the very requests that it was recorded after; those that were seen to
+make no difference to such answers are left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+
+from snapshots.capture import PARTIAL, Capture
+from snapshots.identity.irrelevant import irrelevant_url
+from snapshots.states.conditions import UNSET, added, read
+from snapshots.states.learning import Item, Model, Recording, States, clean
+
+LISTED = 40  # requests that make no difference, of which a capture names no more
+# times that an answer was seen to change by itself, before its staying the same is put down to others
+TESTS = 2
+AT_ONCE = 50  # visits among which those are that were under way with the next
+KEY = 8  # hex digits of a request's key, by which it is named
+
+
+def is_visit(capture: Capture) -> bool:
+    """Whether an exchange may have changed something by its being asked alone, for all that its state tells."""
+    found = read(capture.state)
+    return not found.any and found.effect is None and not irrelevant_url(capture.url.partition("?")[0])
+
+
+def overlap(one: Capture, other: Capture) -> bool:
+    """Whether two exchanges of a recorded session were under way at once."""
+    apart = one.place != other.place and one.session == other.session
+    return apart and one.begin < other.end and other.begin < one.end
+
+
+class Trail:
+    """What was asked of a site, in order. What was recorded at once has no order, wherever it is asked again."""
+
+    def __init__(self, visits: Iterable[Capture] = ()) -> None:
+        self.visits = list(visits)
+        self._known: dict[Collection[str], list[tuple[str, tuple[Capture, ...]]]] = {}
+
+    def told(self, spared: frozenset[str], count: int | None = None) -> str:
+        """A hash of the first so many visits without those that are spared."""
+        count = len(self.visits) if count is None else count
+        known = self._known.setdefault(
+            spared, [(UNSET, ())]
+        )  # after each number of visits, what is at its end at once
+        for visit in self.visits[len(known) - 1 : count]:
+            before, together = known[-1]
+            if visit.key[:KEY] not in spared and is_visit(visit):
+                if any(overlap(visit, one) for one in together):
+                    together = (*together, visit)
+                else:
+                    before, together = _hash(before, together), (visit,)
+            known.append((before, together))
+        return _hash(*known[count])
+
+    def before(self, capture: Capture, spared: frozenset[str]) -> str:
+        """As `told`, of what was not recorded at once with a capture."""
+        if any(overlap(visit, capture) for visit in self.visits[-AT_ONCE:]):
+            return Trail(v for v in self.visits if not overlap(v, capture)).told(spared)
+        return self.told(spared)
+
+
+def _hash(before: str, together: tuple[Capture, ...]) -> str:
+    return reduce(added, sorted(visit.key for visit in together), before)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one answer of a request (`before` is "" for the start of its session) to the next, and what came between."""
+
+    before: str
+    after: str
+    own: str  # the request itself
+    between: frozenset[str]
+    fresh: frozenset[str]  # of those and itself, what had not been asked until then
+
+
+class Pasts:
+    """The requests of a site whose answers changed with what was asked before: `keys`.
+
+    `changes` says of an exchange whether it is known, or suspected, to change something.
+    """
+
+    def __init__(
+        self, recording: Recording, model: Model, states: States, changes: Callable[[Item], bool]
+    ) -> None:
+        self.recording = recording
+        self._model = model
+        self._states = states
+        self._changes = changes
+        self._visits: dict[str, list[Item]] = {}
+        self._trails: dict[str, Trail] = {}
+        # keys of which it was seen that they don't change their own answers
+        self._idempotent: set[str] = set()
+        self.keys: set[str] = set()
+        self.spared: frozenset[str] = frozenset()
+        volatile = sorted(k for k in recording.volatile if recording.groups[k][0].capture.session)
+        if not volatile:
+            return
+        for line, items in recording.lines.items():
+            self._visits[line] = [i for i in items if self._may_tell(i)]
+        steps = {key: list(self._steps(key)) for key in volatile}
+        polls = {key for key in volatile if _by_itself(steps[key]) and self._is_poll(key)}
+        self._polls = {_name(i) for key in polls for i in recording.groups[key]}
+        if polls:  # how often they are asked is a matter of time
+            for line, visits in self._visits.items():
+                self._visits[line] = [v for v in visits if v.key not in polls]
+            steps = {key: list(self._steps(key)) for key in volatile if key not in polls}
+        self._trails = {line: Trail(v.capture for v in visits) for line, visits in self._visits.items()}
+        self._idempotent = {
+            key
+            for key, found in steps.items()
+            if any(s.own in s.fresh and s.before == s.after for s in found)
+        }
+        for key, found in steps.items():
+            if _by_others(found) if _by_itself(found) else self._by_past(key, found):
+                self.keys.add(key)
+        self._weigh(steps)
+        told = {item.capture.key for key in self.keys for item in recording.groups[key]}
+        for key, items in recording.groups.items():
+            if items[0].capture.status in PARTIAL and items[0].capture.key in told:
+                self.keys.add(key)
+
+    def of(self, item: Item) -> tuple[str, frozenset[str]]:
+        """The hash of what was asked before an exchange, and what of it makes no difference."""
+        spared = self.spared if item.key in self._idempotent else self.spared - {_name(item)}
+        visits = self._visits[item.line]
+        count = bisect_left(visits, item.begin, key=_begin)
+        under_way = [v for v in visits[max(0, count - AT_ONCE) : count] if v.end > item.begin]
+        if not under_way:
+            return self._trails[item.line].told(spared, count), spared
+        return Trail(v.capture for v in visits[:count] if v not in under_way).told(spared), spared
+
+    def _may_tell(self, item: Item) -> bool:
+        return (
+            not item.static
+            and not self._changes(item)
+            and not irrelevant_url(item.capture.url.partition("?")[0])
+        )
+
+    def _state(self, item: Item) -> object:
+        return self._model.view(self._states[item.line][item.before], item)
+
+    def _steps(self, key: str) -> Iterator[Step]:
+        by_line: dict[str, list[Item]] = defaultdict(list)
+        for item in self.recording.groups[key]:
+            by_line[item.line].append(item)
+        for line, items in by_line.items():
+            visits = self._visits[line]
+            since: dict[str, int] = {}  # when each was asked for the first time
+            for visit in visits:
+                since.setdefault(_name(visit), visit.end)
+            longest = max((v.end - v.begin for v in visits), default=0)
+            first = items[0]
+            if not any(map(self._changes, self.recording.events[line][: first.before])):
+                told = frozenset(_name(v) for v in visits if v.begin < first.end and v is not first)
+                yield Step("", first.label, _name(first), told, told)
+            for one, other in pairwise(items):
+                if not (clean(one, self._model) and clean(other, self._model)):
+                    continue
+                events = self.recording.events[line][one.before : other.late]
+                if any(self._changes(e) for e in events if e is not other):
+                    continue
+                low = bisect_left(visits, one.begin - longest, key=_begin)
+                near = visits[low : bisect_left(visits, other.end, key=_begin)]
+                apart = [v for v in near if v.end > one.begin and v is not one and v is not other]
+                between = frozenset(map(_name, apart))
+                told = between | {_name(one)} if one is first else between
+                fresh = frozenset(name for name in told if since.get(name, one.end) > one.begin)
+                yield Step(one.label, other.label, _name(one), between, fresh)
+
+    def _by_past(self, key: str, steps: list[Step]) -> bool:
+        """Whether what was asked between may be why answers differ that don't change by themselves."""
+        within = [step for step in steps if step.before]
+        if any(step.before != step.after for step in within):
+            return True
+        if any(step.fresh - {step.own} for step in within):
+            return False  # each session has its own, and it stayed the same
+        found: dict[object, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for item in self.recording.groups[key]:
+            found[self._state(item)][item.label].add(self.of(item)[0])
+        return any(
+            len({p for pasts in labels.values() for p in pasts}) > 1
+            for labels in found.values()
+            if len(labels) > 1
+        )
+
+    def _weigh(self, steps: dict[str, list[Step]]) -> None:
+        """Finds what makes no difference, and of what changes by itself that which changes others, too."""
+        itself = {key: {step.own for step in found} for key, found in steps.items() if _by_itself(found)}
+        while True:
+            told = [(key in itself, steps[key]) for key in sorted(self.keys)]
+            spared = set[str]().union(*(names for key, names in itself.items() if key not in self.keys))
+            for alone, found in told:
+                for step in found:
+                    usual = _usual(found, step.before) if alone else [step.before]
+                    if step.before and set(usual) == {step.after}:
+                        spared |= step.fresh
+            spared -= set[str]().union(*(names for key, names in itself.items() if key in self.keys))
+            guilty: set[str] = set()
+            for alone, found in told:
+                for step in found:
+                    if step.before and _unusual(found, step, alone):
+                        left = step.between - spared or step.between
+                        guilty |= left if len(left) == 1 else set()
+                        if step.between <= spared:
+                            spared -= step.between
+            more = {key for key, names in itself.items() if names & guilty} - self.keys
+            if not more:
+                break
+            self.keys |= more
+        self.spared = frozenset([*sorted(self._polls), *sorted(spared - self._polls)][:LISTED])
+
+    def _is_poll(self, key: str) -> bool:
+        """Whether answers that change by themselves are of no page, and none refuses what was given before."""
+        captures = [item.capture for item in self.recording.groups[key]]
+        return all("html" not in c.mime and c.status < 400 for c in captures)
+
+
+def _begin(item: Item) -> int:
+    return item.begin
+
+
+def _name(item: Item) -> str:
+    return item.capture.key[:KEY]
+
+
+def _by_itself(steps: list[Step]) -> bool:
+    """Whether an answer changed though nothing at all came between."""
+    return any(step.before and step.before != step.after and not step.between for step in steps)
+
+
+def _usual(steps: list[Step], before: str) -> list[str]:
+    """What followed an answer where nothing came between."""
+    return [step.after for step in steps if step.before == before and not step.between]
+
+
+def _unusual(steps: list[Step], step: Step, itself: bool) -> bool:
+    """Whether what came between may be why another answer followed than would have without."""
+    if not itself:
+        return step.before != step.after
+    usual = _usual(steps, step.before)
+    if not step.between or len(set(usual)) != 1 or step.after in usual:
+        return False
+    # one that stayed the same may only have been asked for sooner
+    return step.after != step.before or len(usual) >= TESTS
+
+
+def _by_others(steps: list[Step]) -> bool:
+    """Whether an answer that changes by itself was followed by another one than usual where something came between."""
+    return any(_unusual(steps, step, True) for step in steps)

@@ -1,0 +1,177 @@
+"""A GET that changes what its server says next: an answer is sure only after what it was recorded after."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from snapshots.capture import Response
+from snapshots.request import Request
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher
+
+A = "http://a.test"
+ONE, TWO, THREE, RECENT, ABOUT = (get(f"{A}/{name}") for name in ("p/1", "p/2", "p/3", "recent", "about"))
+STYLE = get(f"{A}/a.css")
+
+
+def data(value: object) -> Response:
+    return Response(200, "OK", (("Content-Type", "application/json"),), json.dumps(value).encode())
+
+
+class Shop:
+    """A server that keeps what each of its clients looked at."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def answer(self, request: Request) -> Response:
+        path = request.url.removeprefix(A)
+        if path.startswith("/p/"):
+            self.seen.append(path[3:])
+        if request == STYLE:
+            return Response(200, "OK", (("Content-Type", "text/css"),), b"p {}")
+        return html(" ".join(self.seen) if request == RECENT else path)
+
+
+def shown(recorded: list[Request], *asked: Request) -> list[tuple[bool, bool]]:
+    """What a replay of a shop says to each request: whether that is right, and whether it is called unsure."""
+    server, live = Shop(), Shop()
+    replay = Replay(matcher(*[(request, server.answer(request)) for request in recorded]))
+    found = []
+    for request in asked:
+        right = replay.ask(request) == live.answer(request).body.decode()
+        found.append((right, bool(replay.last.ambiguous)))
+    return found
+
+
+RIGHT, DOUBTED = (True, False), (False, True)
+WALK = [RECENT, RECENT, ONE, RECENT, ABOUT, RECENT, TWO, RECENT, THREE]
+
+
+def test_what_was_recorded_is_sure_in_its_order() -> None:
+    assert shown(WALK, *WALK) == [RIGHT] * len(WALK)
+
+
+def test_what_follows_from_another_get_is_not_sure_without_it() -> None:
+    assert shown(WALK, TWO, RECENT) == [RIGHT, DOUBTED]
+    assert shown(WALK, ONE, TWO, ONE, RECENT)[-1] == DOUBTED
+
+
+def test_what_was_not_seen_to_make_no_difference_may_make_one() -> None:
+    assert shown(WALK, ONE, THREE, RECENT)[-1] == DOUBTED
+    assert shown(WALK, ONE, ABOUT, ABOUT, RECENT, RECENT, ABOUT, RECENT)[1:] == [RIGHT] * 6
+
+
+def test_what_comes_before_the_first_of_a_session_counts() -> None:
+    assert shown([ONE, RECENT, TWO, RECENT], RECENT) == [DOUBTED]
+
+
+def test_a_page_that_was_not_recorded_may_have_changed_something_and_a_file_not() -> None:
+    def told(miss: str) -> bool:
+        server = Shop()
+        replay = Replay(matcher(*[(request, server.answer(request)) for request in WALK]))
+        assert replay.ask(get(f"{A}/{miss}")) == "miss"
+        assert replay.ask(RECENT) == ""
+        return bool(replay.last.ambiguous)
+
+    assert (told("p/4"), told("p/4.png")) == (True, False)
+
+
+def test_files_count_in_no_past() -> None:
+    assert shown([STYLE, *WALK], RECENT, STYLE, ONE, STYLE, RECENT) == [RIGHT] * 5
+
+
+def test_another_site_is_in_no_past() -> None:
+    server = Shop()
+    other = (get("http://b.test/"), html("b"))
+    replay = Replay(matcher(other, *[(request, server.answer(request)) for request in WALK]))
+    for request in (ONE, other[0], RECENT):
+        replay.ask(request)
+    assert not replay.last.ambiguous
+
+
+def test_what_was_asked_at_once_has_no_order() -> None:
+    asked = [ONE, TWO, RECENT, THREE, RECENT]
+    times = [(1, 4), (2, 3), (5, 6), (7, 8), (9, 10)]
+    said = ["p1", "p2", "1 2", "p3", "1 2 3"]
+    recorded = [
+        Recorded(r, html(t), events=when) for r, t, when in zip(asked, said, times, strict=True)
+    ]  # fmt: skip
+    over = matcher(*recorded)
+    for order in ((ONE, TWO), (TWO, ONE)):
+        replay = Replay(over)
+        for request in order:
+            replay.ask(request)
+        assert (replay.ask(RECENT), replay.last.ambiguous) == ("1 2", False)
+
+
+def test_how_often_data_was_polled_is_in_no_past() -> None:
+    poll = get(f"{A}/status")
+    recorded = [RECENT, poll, poll, ONE, RECENT]
+    said = [html(""), data(1), data(2), html("p1"), html("1")]
+    replay = Replay(matcher(*zip(recorded, said, strict=True)))
+    for request in (poll, ONE):
+        replay.ask(request)
+    assert (replay.ask(RECENT), replay.last.ambiguous) == ("", True), "the first of its own was not asked"
+    replay = Replay(matcher(*zip(recorded, said, strict=True)))
+    for request in (RECENT, poll, ONE):
+        replay.ask(request)
+    assert (replay.ask(RECENT), replay.last.ambiguous) == ("1", False)
+
+
+def test_an_answer_of_each_session_that_stayed_the_same_in_it_hangs_on_nothing_that_was_asked() -> None:
+    recorded = [
+        (request, html(text), name)
+        for name, said in (("one", "A"), ("two", "B"))
+        for request, text in ((RECENT, said), (ONE, "p1"), (RECENT, said))
+    ]
+    replay = Replay(matcher(*recorded), "one")
+    for request in (TWO, ABOUT):
+        replay.ask(request)
+    assert (replay.ask(RECENT), replay.ask(ONE), replay.ask(RECENT)) == ("A", "p1", "A")
+
+
+@pytest.mark.parametrize("before", [[], [RECENT]])
+def test_what_changes_itself_and_others_is_told_by_the_past(before: list[Request]) -> None:
+    """A step through a list: `next` was seen to change what `here` shows, so it hangs on the other steps, too."""
+    forth, back, here = (get(f"{A}/{name}") for name in ("next", "back", "here"))
+    asked = [here, forth, here, forth, forth, back, here]
+    said = ["0", "1", "1", "2", "3", "2", "2"]
+    over = matcher(*[(r, html(t)) for r, t in zip(asked, said, strict=True)])
+    replay = Replay(over)
+    for request, text in zip(asked, said, strict=True):
+        assert (replay.ask(request), replay.last.ambiguous) == (text, False)
+    other = Replay(over)
+    for request in (*before, back):
+        other.ask(request)
+    other.ask(forth)
+    assert other.last.ambiguous
+
+
+def test_after_more_than_is_remembered_nothing_of_it_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapshots.matching.sessions.VISITS", 3)
+    assert shown(WALK, RECENT) == [RIGHT]
+    assert shown(WALK, ABOUT, ABOUT, ABOUT, RECENT)[-1] == (True, True)
+
+
+def test_a_part_of_what_changed_with_the_past_hangs_on_it_too() -> None:
+    """Where a part was recorded before the change, the whole that was recorded after it answers."""
+    whole, part = get(f"{A}/log"), get(f"{A}/log", range="bytes=0-0")
+    text = (("Content-Type", "text/plain"),)
+    said = [
+        Response(200, "OK", text, b"old"),
+        Response(206, "", (*text, ("Content-Range", "bytes 0-0/3")), b"o"),
+    ]
+    over = matcher(
+        (whole, said[0]), (part, said[1]), (ONE, html("p1")), (whole, Response(200, "OK", text, b"new"))
+    )  # fmt: skip
+    replay = Replay(over)
+    asked = [(replay.ask(request), replay.last.ambiguous) for request in (whole, part, ONE, part)]
+    assert asked == [("old", False), ("o", False), ("p1", False), ("new", False)]
+
+
+def test_archives_that_do_not_say_whose_requests_were_whose_prove_no_past() -> None:
+    server = Shop()
+    recorded = [Recorded(request, server.answer(request), session="") for request in WALK]
+    assert not any("%" in capture.state for capture in MemoryStore(recorded).captures())

@@ -255,7 +255,9 @@ class Snapshot:
         """The JSON values of all metadata records of a URI in the highest layer that has any, in recorded order."""
         found: list[Any] = []
         for layer in reversed(self._layers):
-            for _, _, entry in layer.index.entries(other_key("metadata", uri)):
+            entries = layer.index.entries(other_key("metadata", uri))
+            # a record that is there twice, in a copy of a file, says it once
+            for entry in {entry["id"]: entry for _, _, entry in entries}.values():
                 if entry.get("kind") == "metadata":
                     with contextlib.suppress(ValueError):  # crawlers write other ones
                         found.append(json.loads(self._entry_record(layer, entry).block))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.agents.attempt import Limits
-from harness.task import Task
+from harness.task import Task, TaskSet
 from harness.trace import Trace, read_trace
 from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
@@ -225,7 +225,7 @@ class RunFiles:
         return Settings.from_json(value.get("settings"), str(path)), dict(value.get("stands_on", {}))
 
     def tasks(self) -> list[Task]:
-        """The tasks of the run."""
+        """The tasks of the run. DamagedInput where they are not those that it began with."""
         path = self.path / "tasks.jsonl"
         found: list[Task] = []
         with path.open("rb") as file:
@@ -236,6 +236,8 @@ class RunFiles:
                     raise DamagedInput(f"{path}:{number}: not JSON: {error}") from error
                 except DamagedInput as error:
                     raise DamagedInput(f"{path}:{number}: {error}") from error
+        if self.manifest()[1].get("tasks") not in (None, TaskSet("run", tuple(found)).digest):
+            raise DamagedInput(f"{path}: these are not the tasks that the run began with")
         return found
 
     def attempts(self) -> Iterator[tuple[Task, int, Trace | None]]:

@@ -191,6 +191,8 @@ class Parser:
                 lower = name.lower()
                 if lower in named and lower in _SINGLE and named[lower] != value:
                     raise BadRequest(f"two different {name} fields")
+                if lower in named and lower == "transfer-encoding":
+                    raise BadRequest("two Transfer-Encoding fields")
                 named[lower] = value
         http10 = minor == b"0"
         connection = named.get("connection", "").lower() or named.get("proxy-connection", "").lower()
@@ -227,7 +229,7 @@ class Parser:
                 raise BadRequest(f"transfer coding {coding!r} is not known", 501)
             self._chunked = True
         elif length is not None:
-            values = {v.strip() for v in length.split(",")}
+            values = {v.strip(" \t") for v in length.split(",")}
             value = values.pop()
             if values or not (value.isascii() and value.isdigit()) or len(value) > 18:
                 raise BadRequest("malformed Content-Length")
@@ -286,11 +288,13 @@ class Parser:
                 raise BadRequest("malformed chunk")
             return at, False
         line = data[at:end]
+        if b"\n" in line or b"\r" in line:  # where others may see its end
+            raise BadRequest("malformed chunk")
         if self._trailer:
             self._size += len(line)
             if not line:
                 return end + 2, True
-            if self._size > MAX_HEAD + MAX_BODY or b":" not in line:
+            if self._size > MAX_HEAD + MAX_BODY or not _FIELDS.fullmatch(b"\r\n" + line):
                 raise BadRequest("malformed trailer")
             return end + 2, None
         digits = line.partition(b";")[0].strip(b" \t")

@@ -226,6 +226,8 @@ def test_a_failed_scoring_is_read_back_as_such(tmp_path: Path) -> None:
     files = make_run(tmp_path, ["right", "wrong"])
     path = files.path / "tasks.jsonl"
     path.write_text(path.read_text().replace('"scorer": "table"', '"scorer": "harness.task:Task"', 1))
+    settings, stands_on = files.manifest()
+    files.write_manifest(settings, {name: value for name, value in stands_on.items() if name != "tasks"})
     shutil.rmtree(files.traces)
     make_again(files)
     assert {o.task_id: (o.status, o.fault) for o in read_outcomes(files.path)} == {

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from harness.report import write_report
 from harness.results.certificate import make_certificate
 from harness.results.summary import summarise
 from harness.runs.display import SilentDisplay
@@ -127,3 +128,14 @@ def test_where_a_run_s_endpoints_are_decides_nothing(tmp_path):
         hashes.append(make_certificate(make_run(folder, ["right"], env=env).path)["hash"])
     assert hashes[0] == hashes[1]
     assert Settings("x", env=env).deciding()["env"] == {"SGI_JUDGE_MODEL_1": "m"}
+
+
+def test_a_task_that_is_there_twice_is_not_counted_twice(tmp_path):
+    files = make_run(tmp_path, ["right", "wrong"])
+    tasks = files.path / "tasks.jsonl"
+    tasks.write_text(tasks.read_text() + tasks.read_text().splitlines(keepends=True)[0])
+    for read in (summarise, write_report):
+        with pytest.raises(
+            DamagedInput, match=r"tasks\.jsonl: these are not the tasks that the run began with"
+        ):
+            read(files.path)

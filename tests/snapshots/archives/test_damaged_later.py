@@ -187,6 +187,16 @@ def test_an_answer_whose_request_is_damaged_answers_no_get(tmp_path: Path) -> No
         assert any(f"the request of this response of {url} is missing" in note for note in snapshot.notes)
 
 
+def test_what_was_said_once_is_said_once_where_a_file_is_there_twice(tmp_path: Path) -> None:
+    path, url = tmp_path / "site", "https://site.example/socket"
+    with Writer.open(path) as writer:
+        writer.metadata(url, {"url": url, "messages": [{"from": "server", "text": "hello"}]})
+    archive = path / "archive" / "data-00000.warc.gz"
+    (path / "archive" / "copy.warc.gz").write_bytes(archive.read_bytes())
+    with Snapshot.open(path) as snapshot:
+        assert len(list(snapshot.conversations())) == 1
+
+
 def test_an_index_that_is_damaged_once_it_was_looked_at_does_not_matter(tmp_path: Path) -> None:
     path = twins(tmp_path)
     with Snapshot.open(path) as snapshot:

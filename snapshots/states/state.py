@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from snapshots.capture import Capture, Stated, with_state
+from snapshots.http.bodies import JSON
 from snapshots.identity.sites import site_of
 from snapshots.states.coarsening import Coarsener, free_slots
 from snapshots.states.conditions import (
@@ -99,6 +100,7 @@ class _Site:
         strong = set(self.model.modes)
         foreign = all(not item.capture.session for item in items)
         self.suspicion = Suspicion(self.recording, strong)
+        self.parts = self._parts()
         # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
         self.doubted = strong if foreign and not self.recording.telling else set()
         self.states = self.recording.states(self.model)
@@ -301,9 +303,19 @@ class _Site:
             return Effect(slot, "!")
         if mode == APPEND or (mode == EACH and item.touch.op == APPEND):
             return Effect(slot, "+", item.value, weak=slot in self.doubted)
-        sure = item.capture.method in ("PUT", "DELETE")
+        sure = item.capture.method in ("PUT", "DELETE") and slot not in self.parts
         op = "=" if sure or (slot, item.value) in self.proven else "-" if slot in self.replaced else "~"
         return Effect(slot, op, item.value, weak=slot in self.doubted)
+
+    def _parts(self) -> set[str]:
+        """The slots to which members of other names were put each time: such a server keeps those that it isn't told."""
+        names: dict[str, set[frozenset[str]]] = defaultdict(set)
+        for event in (e for events in self.recording.events.values() for e in events):
+            if event.capture.method == "PUT":
+                body = self.evidence.request(event)[1].body
+                if body.kind == JSON and isinstance(body.value, dict):
+                    names[event.slot].add(frozenset(body.value))
+        return {slot for slot, seen in names.items() if len(seen) > 1}
 
     def _sequence(self, members: list[Item]) -> tuple[str, list[int]]:
         """Where each of some answers that change by themselves is in their order, and what begins it anew.

@@ -115,3 +115,21 @@ def test_a_message_that_is_shown_once_is_not_shown_again_surely() -> None:
     assert asked.last.ambiguous
     asked.ask(save)
     assert [(asked.ask(page), asked.last.ambiguous) for _ in range(2)] == [("saved b", False), ("b", False)]
+
+
+@pytest.mark.parametrize(("bodies", "unsure"), [(({"a": 1}, {"b": 2}), True), (({"b": 1}, {"b": 2}), False)])
+def test_a_put_of_other_members_than_the_one_before_may_have_kept_those(
+    bodies: tuple[dict[str, int], ...], unsure: bool
+) -> None:
+    """Though a PUT replaces what is there (RFC 9110, 9.3.4), some servers merge."""
+    puts = [
+        Request("PUT", f"{A}/doc", (("Content-Type", "application/json"),), json.dumps(body).encode())
+        for body in bodies
+    ]
+    done = Response(204, "", (), b"")
+    over = matcher(*[(put, done) for put in puts], (get(f"{A}/doc"), html("doc")))
+    for asked, doubted in ((puts, False), (puts[1:], unsure)):
+        replay = Replay(over)
+        for put in asked:
+            replay.ask(put)
+        assert (replay.ask(get(f"{A}/doc")), bool(replay.last.ambiguous)) == ("doc", doubted)

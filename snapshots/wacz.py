@@ -86,7 +86,8 @@ def seal(
     with Writer.open(root) as writer:
         report.repairs = writer.repairs
         with Snapshot.open(root) as recorded:
-            if not (recorded.views() or recorded.count_texts() or any(recorded.captures())):
+            kept = recorded.views() or recorded.count_texts() or any(recorded.captures())
+            if not (kept or any(recorded.conversations())):
                 raise UsageError(f"{root}: nothing was recorded; there is nothing to seal")
             if writer.keep_text:
                 frozen = freeze(recorded, writer, workers=workers, progress=progress)

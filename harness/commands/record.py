@@ -179,7 +179,7 @@ def command(
             say(
                 f"not recorded, and not missing: what the browser asked for of its own accord ({', '.join(hosts)})"
             )
-        if program and not writer.captures:
+        if program and not (writer.captures or recorder.stats.requests):
             say(
                 f"nothing was recorded: {program[0]} made no requests, or they went past the proxy "
                 '(see docs/recording.md, "What a client must be told")'

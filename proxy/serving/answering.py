@@ -23,6 +23,7 @@ from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
 from snapshots.http import encodings
 from snapshots.identity.irrelevant import errand, irrelevant_url
+from snapshots.identity.keys import opens_socket
 from snapshots.identity.sites import site_of
 from snapshots.request import Request
 
@@ -110,9 +111,9 @@ class Answerer:
             return self._failed(request, line, error)
 
     def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
-        if request.header("upgrade") and "websocket" in (request.header("upgrade") or "").lower():
-            return self._miss(request, line, None, "no web socket was recorded there")
         lookup = self.matcher.lookup(request, line.session, accept=self.accept)
+        if lookup.capture is None and opens_socket(request):
+            return self._miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:
             return self._derived(request, line, lookup)
         try:

@@ -2,7 +2,8 @@
 
 Two requests have the same `canonical` key exactly when they have the same method, the same URL as WHATWG
 parses it with its query pairs sorted, and the same body by its type: JSON as RFC 8785, a form as a multiset
-of pairs, multipart/form-data as a multiset of parts without its boundary, anything else by its bytes.
+of pairs, multipart/form-data as a multiset of parts without its boundary, anything else by its bytes. A GET that asks
+for a web socket is another request than one for a page.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ METHODS = frozenset(("x-http-method-override", "x-http-method", "x-method-overri
 # These, and the one that names the operation of a body.
 OVERRIDES = METHODS | {"soapaction"}
 
+UPGRADE = frozenset(("Upgrade", "upgrade", "UPGRADE"))  # as clients write it
+WEBSOCKET = "websocket"
+
 NO_BODY = Body(EMPTY)
 
 
@@ -41,7 +45,7 @@ class Key(NamedTuple):
 class Parsed:
     """A request taken apart. `url` is canonical without its query; `query` holds its pairs as written.
 
-    `query` is None without a `?`. `operation` holds the header fields that replace the method.
+    `query` is None without a `?`. `operation` holds the header fields that replace the method, or that ask for a web socket.
     """
 
     method: str
@@ -74,9 +78,12 @@ def split_url(url: str) -> tuple[str, tuple[str, ...] | None]:
 def parse(request: Request) -> Parsed:
     """A request taken apart. Never raises."""
     base, query = split_url(request.url)
-    if not request.body and request.method in ("GET", "HEAD") and not overridden(request):
+    socket = opens_socket(request)
+    if not request.body and request.method in ("GET", "HEAD") and not (socket or overridden(request)):
         return Parsed(request.method, base, query, NO_BODY)
     operation = tuple(sorted((n.lower(), v.strip()) for n, v in request.headers if n.lower() in OVERRIDES))
+    if socket:
+        operation += (("upgrade", WEBSOCKET),)
     body = typed_body(request.body, request.header("content-type"), request.header("content-encoding"))
     return Parsed(request.method, base, query, body, operation)
 
@@ -86,9 +93,16 @@ def overridden(request: Request) -> bool:
     return any(n[:2] in ("X-", "x-") and n.lower() in METHODS for n, _ in request.headers)
 
 
+def opens_socket(request: Request) -> bool:
+    """Whether a request is the handshake of a web socket."""
+    return any(n in UPGRADE and v.strip().lower() == WEBSOCKET for n, v in request.headers)
+
+
 def is_plain(request: Request) -> bool:
-    """Whether a request is a GET whose key its URL alone decides: without a body, its method not replaced."""
-    return request.method == "GET" and not request.body and not overridden(request)
+    """Whether a request is a GET whose key its URL alone decides: without a body, its method not replaced, for no socket."""
+    return (
+        request.method == "GET" and not request.body and not overridden(request) and not opens_socket(request)
+    )
 
 
 def _method(parsed: Parsed) -> bytes:

@@ -13,7 +13,7 @@ from snapshots.archives import messages
 from snapshots.archives.members import Unpacked
 from snapshots.archives.warc import clean_uri, end_of_head, is_regular
 from snapshots.dates import timestamp_of
-from snapshots.identity.keys import overridden, url_key
+from snapshots.identity.keys import is_plain, url_key
 from snapshots.identity.sites import site_of
 from snapshots.index.cdxj import encode_json, json_text
 from snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
@@ -162,7 +162,7 @@ class SwiftPairs:
         block = b"GET / HTTP/1.1" + lines
         _, headers, at = messages.split(block)
         found = None
-        whole = at == len(block) and is_regular(block) and not overridden(Request("GET", "", headers))
+        whole = at == len(block) and is_regular(block) and is_plain(Request("GET", "", headers))
         if whole:
             found = headers, plain_headers(headers)
         self._heads[lines] = found

@@ -241,6 +241,15 @@ def test_an_empty_recording_is_not_sealed(tmp_path: Path) -> None:
     assert not (tmp_path / "s.wacz").exists()
 
 
+def test_a_recording_of_what_web_sockets_said_alone_is_sealed(tmp_path: Path) -> None:
+    """It was called empty."""
+    url = "http://a.test/live"
+    with Writer.open(tmp_path / "s") as writer:
+        writer.metadata(url, {"url": url, "messages": [{"from": "server", "text": "hello"}]})
+    with Snapshot.open(seal(tmp_path / "s").path) as snapshot:
+        assert [address for address, _ in snapshot.conversations()] == [url]
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(errno.EROFS, 4), (errno.ENOSPC, 4), (errno.EACCES, 2), (errno.ENOTDIR, 2)]
 )

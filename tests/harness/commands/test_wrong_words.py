@@ -79,6 +79,10 @@ def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
 def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Path) -> None:
     done = stillweb("record", "-o", tmp_path / "site", "--", sys.executable, "-c", "pass")
     assert (done.code, "nothing was recorded: " in done.err) == (0, True)
+    asks = "import urllib.request as u\ntry: u.urlopen('http://127.0.0.1:1/')\nexcept OSError: pass"
+    done = stillweb("record", "-o", tmp_path / "site", "--", sys.executable, "-c", asks)
+    assert (done.code, "nothing was recorded: " in done.err) == (0, False), done.err
+    assert "not recorded: http://127.0.0.1:1/: " in done.err
 
 
 def test_a_library_that_asks_the_proxy_for_its_browser_is_told_what_to_do(site: Path) -> None:

@@ -359,3 +359,14 @@ def test_the_quick_key_is_there_for_plain_urls(url: str) -> None:
 )  # fmt: skip
 def test_there_is_none_for_what_must_be_parsed(url: str) -> None:
     assert plain_key(url) is None
+
+
+def test_a_handshake_is_another_request_than_one_for_a_page() -> None:
+    page = get("http://a.test/live")
+    asks = [
+        Request("GET", page.url, ((name, value),))
+        for name, value in (("Upgrade", "websocket"), ("upgrade", "WebSocket"), ("Upgrade", "h2c"))
+    ]
+    one, other, newer = map(request_key, asks)
+    assert one == other != request_key(page) == newer
+    assert one.urlkey == newer.urlkey

@@ -17,7 +17,7 @@ from lxml import etree
 from lxml import html as lxml_html
 
 NAME = "stillweb-plain"
-VERSION = "1"
+VERSION = "2"
 
 Element = Any  # lxml.etree._Element; lxml has no types of its own
 
@@ -325,24 +325,38 @@ def table_markdown(table: Element) -> str:
     return "\n".join(lines)
 
 
+_LOOKED_AT, _TOLD = 3, 40  # rows of a table, and characters of their cells, by which it is known again
 _LINK = re.compile(r"\]\([^()\s]*\)|[*`\[\]\\|_]")
 
 
+def _bare(text: str) -> str:
+    """A text without the marks of markdown and with its white space collapsed."""
+    return _SPACE.sub(" ", _LINK.sub("", text)).strip()
+
+
+def _in_rows(found: list[list[str]], lines: list[str]) -> bool:
+    """Whether one of a table's first rows stands in a line of a pipe table; also where none has two cells to tell by."""
+    told = [[cell[:_TOLD] for cell in row if cell] for row in found]
+    rows = [row for row in told if len(row) > 1][:_LOOKED_AT]
+    return not rows or any(all(cell in line for cell in row) for row in rows for line in lines)
+
+
 def lost_tables(tree: Element, extracted: str) -> list[str]:
-    """The data tables of a page (as markdown) of whose cells a fifth or more is missing in an extracted text."""
+    """The data tables of a page (as markdown) that an extracted text has lost: a fifth or more of their cells, or their rows."""
     lost: list[str] = []
     plain = ""
+    lines = [_bare(line) for line in extracted.split("\n") if line.lstrip().startswith("|")]
     for table in tree.iter("table"):
         if _hidden(table) or not is_data_table(table):
             continue
         plain = plain or _SPACE.sub(" ", _LINK.sub("", extracted))
-        cells = [_SPACE.sub(" ", _LINK.sub("", cell)).strip() for row in rows(table)[:200] for cell in row]
-        cells = [cell for cell in cells if cell]
+        found = [[_bare(cell) for cell in row] for row in rows(table)[:200]]
+        cells = [cell for row in found for cell in row if cell]
         missing, enough = 0, -(-len(cells) // 5)
         for cell in cells:
             missing += cell not in plain
             if missing >= enough:
                 break
-        if cells and missing >= enough:
+        if cells and (missing >= enough or not _in_rows(found, lines)):
             lost.append(table_markdown(table))
     return lost

@@ -17,6 +17,7 @@ from snapshots.capture import Capture, Response
 from snapshots.http import charsets, encodings
 from snapshots.texts import html_text, lone_words, pdf_text
 from snapshots.texts.shadows import open_shadows
+from snapshots.words import counted
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -233,7 +234,7 @@ def extract_html(
             notes.append("trafilatura found no text: plain text")
         return result(plain, title, html_text.NAME, html_text.VERSION)
     if lost := html_text.lost_tables(tree, markdown):
-        notes.append(f"{len(lost)} tables that trafilatura left out were added at the end")
+        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}: added at the end")
         return result(
             "\n\n".join([markdown.rstrip("\n"), *lost]),
             title,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.commands.finite import FiniteRange
 from harness.console import print_json, progress, say, say_damage, table
 from snapshots.words import counted
 
@@ -17,11 +18,17 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("snapshots", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--text", "least_text", default=0.98, show_default=True, help="Least share of views whose text is equal."
+    "--text",
+    "least_text",
+    type=FiniteRange(0, 1),
+    default=0.98,
+    show_default=True,
+    help="Least share of views whose text is equal.",
 )
 @click.option(
     "--pixels",
     "least_pixels",
+    type=FiniteRange(0, 1),
     default=0.90,
     show_default=True,
     help="Least share of views whose pixels are equal.",
@@ -80,7 +87,26 @@ def command(
         click.echo(table(["view", "text", "aria", "pixels", "used", "missed", "error"], rows))
         shares = ", ".join(f"{name} equal in {share:.1%}" for name, share in _shares(report).items())
         click.echo(f"{counted(len(report.views), 'view')} in {report.seconds:.1f} s: {shares}")
-    return 0 if report.passed(least_text, least_pixels) else 1
+    if report.passed(least_text, least_pixels):
+        return 0
+    if why := _why_not(report, {"text": least_text, "pixels": least_pixels}):
+        say(f"not passed: {'; '.join(why)}")
+    return 1
+
+
+def _why_not(report: CheckReport, least: dict[str, float]) -> list[str]:
+    """Which bars the views are below; none where there are no views."""
+    if not report.views:
+        return []
+    failed = sum(view.error is not None for view in report.views)
+    missed = sum(bool(view.missed) for view in report.views)
+    why = [f"{counted(failed, 'view')} could not be reached"] if failed else []
+    why += [f"{counted(missed, 'view')} asked for what was not recorded"] if missed else []
+    return why + [
+        f"{name} equal in {report.share(name):.1%}, {share:.1%} asked for"
+        for name, share in least.items()
+        if report.share(name) < share
+    ]
 
 
 def _shares(report: CheckReport) -> dict[str, float]:

@@ -59,9 +59,9 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
                             "text": frozen.markdown})  # fmt: skip
                 return 0
             data = frozen.markdown.encode() + b"\n" if frozen is not None else None
-    if data is None:
-        say(f"stillweb: {address}: {_why_not(address, what, view is not None)}")
-        return 1
+        if data is None:
+            say(f"stillweb: {address}: {_why_not(snapshot, address, what, view is not None)}")
+            return 1
     if out is not None:
         out.write_bytes(data)
     elif what == "screenshot":
@@ -99,11 +99,15 @@ def _as_asked(snapshot: Snapshot, frozen: FrozenText) -> FrozenText:
     return frozen if page.capture.digest == frozen.meta["digest"] else store.text_of(page.capture) or frozen
 
 
-def _why_not(address: str, what: str, view: bool) -> str:
+def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
+    from harness.tools.store import Store
     from snapshots.view import id_in
 
     if not view and (what != "text" or id_in(address) is not None):
         return "no view of the snapshot; 'stillweb ls SNAPSHOT --views' lists them"
+    if what == "text" and (found := Store(snapshot).session("fetch").follow(address).capture) is not None:
+        kind = found.mime or "of no type"
+        return f"is {kind}, of which no text is frozen; 'stillweb replay SNAPSHOT -- curl -O {address}' gives its bytes"
     return f"not in the snapshot as {what}; 'stillweb lookup' says what comes nearest"
 
 

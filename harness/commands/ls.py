@@ -71,13 +71,19 @@ def command(
 
 def _steps(snapshot: Snapshot, address: str) -> int:
     from proxy.pages.steps import to_yaml
+    from snapshots.secrets.credentials import PSEUDONYM_TEXT
 
     view = snapshot.view(address)
     if view is None:
         say(f"stillweb: {address}: no view of the snapshot; 'stillweb ls SNAPSHOT --views' lists them")
         return 1
     click.echo(f"# stillweb record {view.url} --steps FILE")
-    click.echo(to_yaml(view.steps), nl=False)
+    steps = to_yaml(view.steps)
+    if PSEUDONYM_TEXT.search(steps):
+        click.echo(
+            "# stillweb-secret-…: stands for a secret, which a site itself wants; write it there to record"
+        )
+    click.echo(steps, nl=False)
     return 0
 
 

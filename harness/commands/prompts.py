@@ -13,7 +13,11 @@ from snapshots.words import counted
 
 @click.group("prompts")
 def command() -> None:
-    """Build long-context prompts (BrowseComp Long Context) from a snapshot."""
+    """Build long-context prompts (BrowseComp Long Context) from a snapshot.
+
+    \b
+    stillweb prompts build pages.wacz --tasks rows.jsonl --budget 128k -o prompts.jsonl
+    """
 
 
 @command.command("build", short_help="One line for each row: its prompt.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.commands.finite import FiniteRange
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, status_line, table
 from snapshots.words import counted
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from snapshots.profile import Profile
     from snapshots.writer import Place, Writer
 
+MOST_FILES = 5  # that an exploration left alone, named
 MOST_LATE = 10  # records with late secrets that are named
 
 
@@ -52,9 +54,19 @@ MOST_LATE = 10  # records with late secrets that are named
     type=click.IntRange(1),
     help="Of --explore: most actions from the page.",
 )
-@click.option("--seconds", default=900.0, show_default=True, help="Of --explore: its whole time.")
 @click.option(
-    "--delay", default=0.5, show_default=True, help="Of --explore: seconds between two actions on a host."
+    "--seconds",
+    type=FiniteRange(0, min_open=True),
+    default=900.0,
+    show_default=True,
+    help="Of --explore: its whole time.",
+)
+@click.option(
+    "--delay",
+    type=FiniteRange(0),
+    default=0.5,
+    show_default=True,
+    help="Of --explore: seconds between two actions on a host.",
 )
 @click.option(
     "--values",
@@ -197,7 +209,9 @@ def command(
 def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explore: bool, pdfs: bool) -> None:
     """Raises UsageError for what would be left out in silence, before a directory is made."""
     if explore and (flows or pdfs):
-        raise click.UsageError("--explore finds its own steps and documents: no --steps or --pdfs beside it")
+        raise click.UsageError(
+            "--explore finds its own steps, and names linked files: no --steps or --pdfs beside it"
+        )
     if explore and not urls:
         raise click.UsageError("--explore needs a URL to begin at")
     if not urls and any(flow.url is None for flow in flows):
@@ -336,7 +350,7 @@ def _explore(
     show: Callable[[str], None],
 ) -> int:
     from proxy.exploring.explorer import Explorer
-    from proxy.exploring.moves import Choices
+    from proxy.exploring.moves import FILE, Choices
 
     words = values.read_text(encoding="utf-8").split("\n") if values else []
     choices = Choices(values=[word.strip() for word in words if word.strip()], links=links)
@@ -353,6 +367,11 @@ def _explore(
         say(
             f"{url}: {counted(len(graph.views), 'view')}, {counted(len(graph.edges), 'way')} between them; {graph.ended or 'interrupted'}"
         )
+        if files := [address for address, why in graph.left if why == FILE]:
+            say(
+                f"{url}: {counted(len(files), 'linked file')} not fetched ({', '.join(files[:MOST_FILES])}"
+                f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {writer.path} URL …' adds them"
+            )
         failed += not graph.views
     return 1 if failed else 0
 

@@ -12,7 +12,12 @@ from snapshots.words import counted
 
 @click.group("rubric")
 def command() -> None:
-    """Side-cars: the scoring rules of a task set, compiled from its rubrics, in a file that a person edits."""
+    """Side-cars: the scoring rules of a task set, compiled from its rubrics, in a file that a person edits.
+
+    \b
+    stillweb rubric compile goal.jsonl -o rubrics.json
+    stillweb rubric lint goal.jsonl --rubrics rubrics.json
+    """
 
 
 @command.command("compile", short_help="Compile what can be read by rule.")

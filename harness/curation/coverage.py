@@ -176,6 +176,9 @@ def coverage(
     return Coverage(snapshot.id, tuple(needs), tuple(task.id for task in todo))
 
 
+UNSURE = "several answers were recorded, or one in another state (a login, a filter), and nothing decides"
+
+
 def _url(url: str, store: Any, starts: set[str]) -> Need:
     page, _, fragment = url.partition("#")
     if url in starts and fragment:
@@ -194,7 +197,7 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
     if capture.status >= 400:
         notes.append(f"recorded with status {capture.status}")
     if found.ambiguous:
-        notes.append("several answers were recorded and the evidence does not decide")
+        notes.append(UNSURE)
     if fragment:
         notes.append("no view of this fragment; the page itself is recorded")
     notes += _wall(store, capture, found.url if found.url != page else "")

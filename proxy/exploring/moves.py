@@ -56,6 +56,7 @@ _FILTER = re.compile(
     r"\b(query|search|filter|find|lookup|facets?)(s|es)?\b|(query|search|filter)[-_]?form", re.IGNORECASE
 )
 _FILE = re.compile(r"\.(csv|xlsx?|ods|pdf|zip|gz|json|xml|tsv|docx?|png|jpe?g|svg|mp4|mp3)$", re.IGNORECASE)
+FILE = "is a file, and no view"  # why a link to one, named by its address, is left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,9 @@ def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tup
         if why := forbidden(control):
             left.append((f"{control['kind']} {control.get('name') or control['css']}", why))
             continue
+        if control["kind"] == "link" and _FILE.search(urlsplit(control["href"]).path):
+            left.append((control["href"], FILE))
+            continue
         out += _of(control, choices, words)
         more = len(control.get("options") or ()) - choices.most_options
         if control["kind"] == "select" and more > 0:
@@ -245,8 +249,6 @@ def _of(control: dict[str, Any], choices: Choices, words: Sequence[str]) -> Iter
 
 
 def _wanted(control: dict[str, Any], choices: Choices) -> bool:
-    if _FILE.search(urlsplit(control["href"]).path):
-        return False  # a file is no view
     if choices.links == "none" or not control["origin"]:
         return False
     rel = (control.get("rel") or "").split()

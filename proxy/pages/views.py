@@ -381,7 +381,8 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
         except ValueError:  # brackets that hold no address
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{job.url!r} is no http(s) URL")
+            meant = "" if parts.scheme or not job.url else f"; is https://{job.url} meant?"
+            raise UsageError(f"{job.url!r} is no http(s) URL{meant}")
     return jobs
 
 

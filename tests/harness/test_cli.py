@@ -27,14 +27,10 @@ def test_help_names_every_command() -> None:
 def test_every_command_has_help_with_an_example(name: str) -> None:
     shown = stillweb(name, "--help")
     assert shown.returncode == 0, shown.stderr
-    if "Commands:" in shown.stdout:  # a group: its commands have the examples
-        inner = [
-            line.split()[0]
-            for line in shown.stdout.split("Commands:")[1].splitlines()
-            if line.startswith("  ")
-        ]
-        shown = stillweb(name, inner[0], "--help")
-    assert f"stillweb {name}" in shown.stdout.split("Options:")[0].split("\n", 1)[1]
+    inner = shown.stdout.partition("Commands:")[2].splitlines()
+    for words in ([name], *([name, line.split()[0]] for line in inner if line.startswith("  "))):
+        shown = stillweb(*words, "--help")
+        assert f"stillweb {name}" in shown.stdout.split("Options:")[0].split("\n", 1)[1]
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:

@@ -93,13 +93,15 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
     report = once()
     for view in report.views:
         view.missed.clear()
-    for words, code in (
-        (["--text", "0.5", "--pixels", "0"], 0),
-        (["--text", "0.6", "--pixels", "0"], 1),
-        (["--text", "0.5", "--pixels", "0.1"], 1),
+    for words, code, why in (
+        (["--text", "0.5", "--pixels", "0"], 0, None),
+        (["--text", "0.6", "--pixels", "0"], 1, "text equal in 50.0%, 60.0% asked for"),
+        (["--text", "0.5", "--pixels", "0.1"], 1, "pixels equal in 0.0%, 10.0% asked for"),
     ):
         done = CliRunner().invoke(command, [str(tmp_path / "snap"), *words], standalone_mode=False)
         assert done.return_value == code, (words, done.output)
+        assert (f"not passed: {why}\n" in done.output, "not passed" in done.output) == (why is not None,) * 2
+    assert CliRunner().invoke(command, [str(tmp_path / "snap"), "--text", "2"]).exit_code == 2
     assert "text equal in 50.0%" in done.output
 
 

@@ -79,6 +79,22 @@ def test_an_address_of_no_view_is_told_as_one(site: Path, capsys: pytest.Capture
         assert "'stillweb ls SNAPSHOT --views' lists them" in told.out + told.err
 
 
+def test_what_has_no_text_is_told_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was told as one that is not in the snapshot."""
+    path, packed = tmp_path / "site", "http://site.example/data.zip"
+    with Writer.open(path) as writer:
+        writer.exchange(
+            exchange(packed, b"PK\5\6" + bytes(18), headers=(("Content-Type", "application/zip"),))
+        )
+    for address, told in (
+        (packed, "is application/zip, of which no text"),
+        (f"{packed}x", "not in the snapshot as text"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["fetch", str(path), address])
+        assert (ended.value.code, told in capsys.readouterr().err) == (1, True)
+
+
 def test_an_address_longer_than_any_path_is_a_miss(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "lookup", site, LONG)[0] == 1
     assert call(capsys, "fetch", site, LONG)[0] == 1

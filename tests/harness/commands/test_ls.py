@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxy.pages.steps import parse_steps
+from snapshots.view import View, view_address
+from snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.proxy.exploring.test_graph_page import VIEWS, snapshot
 
@@ -31,6 +33,18 @@ def test_the_steps_file_of_a_view_gives_its_steps_again(
         assert code == 0
         assert out.startswith(f"# stillweb record {VIEWS[3].url} --steps FILE\n")
         assert parse_steps(out) == VIEWS[3].steps
+
+
+def test_a_secret_in_a_steps_file_is_told_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Recording by it would give the site a password that is none."""
+    steps = parse_steps(f"- fill: {{label: Word, value: stillweb-secret-{'0' * 24}}}")
+    url = "http://mill.test/"
+    view = View(view_address(url, list(steps)), url, url, "T", steps)
+    with Writer.open(tmp_path / "s") as writer:
+        writer.view(view, {"text": b"seen"})
+    code, out = call(capsys, "ls", tmp_path / "s", "--views", "--steps", view.address)
+    assert (code, parse_steps(out)) == (0, steps)
+    assert out.splitlines()[1].startswith("# stillweb-secret-…: stands for a secret")
 
 
 def test_an_address_that_is_no_view_ends_with_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,10 @@ def test_what_another_state_answers_is_no_change(tmp_path: Path) -> None:
         (["--steps", "plain.yaml", "--explore", "3", "http://a.test/"], "no --steps or --pdfs beside it"),
         (["--pdfs", "--explore", "3", "http://a.test/"], "no --steps or --pdfs beside it"),
         (["--explore", "3"], "nothing to record"),
-        (["a.test/page"], "'a.test/page' is no http(s) URL"),
+        (["a.test/page"], "'a.test/page' is no http(s) URL; is https://a.test/page meant?"),
+        (["ftp://a.test/"], "'ftp://a.test/' is no http(s) URL\n"),
+        (["--explore", "3", "--seconds", "0", "http://a.test/"], "0.0 is not in the range x>0"),
+        (["--explore", "3", "--delay", "-1", "http://a.test/"], "-1.0 is not in the range x>=0"),
         (["a.test/page", "--explore", "3"], "'a.test/page' is no http(s) URL"),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 from proxy.checking.check import check
 from proxy.exploring.explorer import Explorer, Limits
 from proxy.exploring.graph import Graph, Node, graph_uri
-from proxy.exploring.moves import Choices
+from proxy.exploring.moves import FILE, Choices
 from proxy.pages.browser import complete
 from proxy.recording.recorder import Recorder
 from proxy.serving.gateway import Gateway
@@ -48,7 +48,7 @@ def with_dangers() -> Handler:
                 "<a href='/harm?logout=1'>Log out</a><form method=post action=/boom><input name=q><button>Send</button>"
                 "</form><a href='/private?x'>Private</a><button onclick=\"o.textContent='shown'\">Details</button><p id=o>"
                 "<details><summary>Open me</summary>inside</details><a href='/harm?size=2'>Size 2</a>"
-                "<a href='/harm?dup=1'>Same again</a><a href='http://127.0.0.2/harm'>Away</a>"
+                "<a href='/harm?dup=1'>Same again</a><a href='http://127.0.0.2/harm'>Away</a><a href='/paper.PDF?v=1'>Paper</a>"
                 + ("<p>two</p>" if "size=2" in path else "")
             )
             return 200, {"Content-Type": "text/html"}, page.encode()
@@ -102,6 +102,8 @@ def test_harm_is_never_done_and_robots_are_obeyed(tmp_path: Path) -> None:
     assert any("Size 2" in name for name in names)
     assert not any("Same again" in name for name in names)  # another way to what is known
     assert {left for left, _ in graph.left} >= {"button Delete all", "link Log out"}
+    assert [left for left, why in graph.left if why == FILE] == [f"{base}/paper.PDF?v=1"]
+    assert not [line for line in clicked if "paper" in line]
     assert refused.views == []
     assert refused.ended == "robots.txt forbids it"
 

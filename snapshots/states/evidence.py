@@ -150,6 +150,7 @@ class Evidence:
         for item in self.dynamic:
             by_line[item.line].append(item)
         keyed = True
+        strangers: list[tuple[Item, int]] = []
         for line in by_line.values():
             line.sort(key=_in_order)
             life_of: dict[str, int] = {}
@@ -176,13 +177,17 @@ class Evidence:
                     begun.append((item.end, number))
                     self.begins.add(item.place)
                 else:
-                    life = -2 - number  # sent without credentials: the server saw a stranger
+                    life = -2  # sent without credentials: the server saw a stranger
+                    strangers.append((item, number))
                     if unsafe and capture.status < 400 and not irrelevant(self.asked(item)):
                         keyed = keyed and sets_session(self.cookies_given(capture))
                 for value in given:
                     life_of[value] = life
                 item.line = f"{item.line}\n{life}"
         self.keyed = keyed
+        # but where one of them wrote something for which it was given no cookie: that is then there for all of them
+        for item, number in strangers if keyed else ():
+            item.line += f".{number}"  # another one each time
 
     def _gives(self, item: Item, cookie: str) -> bool:
         """Whether an answer sets a cookie; those to clients that have it are not looked at, but for changes."""

@@ -103,3 +103,11 @@ def test_what_changed_by_itself_before_may_do_so_after_a_change_too() -> None:
             *recorded,
             *[f"{recorded[-1]}?"] * (3 - len(recorded)),
         ]
+
+
+def test_what_a_page_brings_in_follows_the_page() -> None:
+    """Not what was answered last, which another visit alone had."""
+    page, file, alone = get(f"{A}/", accept="text/html"), get(f"{A}/file"), get(f"{A}/alone")
+    drawn = [f"file 123e4567-e89b-12d3-a456-42661417400{letter}" for letter in "ab"]
+    over = sessions([(page, "page"), (file, drawn[0])], [(page, "page"), (alone, "alone"), (file, drawn[1])])
+    assert answers(over, page, alone, file) == ["page", "alone", drawn[0]]

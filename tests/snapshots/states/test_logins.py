@@ -77,3 +77,41 @@ def test_who_is_signed_in_does_not_make_up_for_another_state() -> None:
     )
     for headers in ({"cookie": SID}, {}):
         assert Replay(over).ask(get(f"{A}/me", **headers)) == "miss"
+
+
+def test_a_login_that_the_site_gave_is_not_one_that_was_brought() -> None:
+    over = matcher(
+        (get(f"{A}/me", cookie=SID), html("Hello Ann"), "s1"),
+        (get(f"{A}/"), html("Home", 200, ("Set-Cookie", OTHER)), "s2"),
+        (get(f"{A}/me", cookie=OTHER), html("Hello Bob"), "s2"),
+    )
+    replay = Replay(over)
+    for request, text in ((get(f"{A}/"), "Home"), (get(f"{A}/me", cookie=OTHER), "Hello Bob")):
+        assert replay.ask(request) == text
+        assert not replay.last.ambiguous
+
+
+def test_a_login_that_is_only_renewed_was_brought() -> None:
+    renewed = html("Hello Ann", 200, ("Set-Cookie", f"{SID}; Max-Age=3600"))
+    replay = Replay(
+        matcher((get(f"{A}/me", cookie=SID), renewed), (get(f"{A}/faq", cookie=SID), html("Questions")))
+    )
+    assert replay.ask(get(f"{A}/faq")) == "Questions"
+    assert replay.last.ambiguous
+
+
+def test_what_was_changed_without_a_cookie_and_without_being_given_one_is_changed_for_all_who_have_none() -> (
+    None
+):
+    """A site that knows its clients by a cookie would have given one to whom it keeps something for."""
+    home, page, change = get(f"{A}/"), get(f"{A}/list"), post(f"{A}/f", "by=x")
+    mine = (get(f"{A}/me", cookie=SID), html("me"))
+    first = (home, html("home", 200, ("Set-Cookie", SID)))
+    over = matcher(first, (change, redirect("/list")), (page, html("by x")), mine)
+    assert Replay(over).ask(page) == "miss"
+    both = matcher(first, mine, (page, html("all")), (change, redirect("/list")), (page, html("by x")))
+    for matching, before in ((over, "miss"), (both, "all")):
+        replay = Replay(matching)
+        for request, text in ((home, "home"), (page, before), (change, ""), (page, "by x")):
+            assert replay.ask(request) == text
+            assert not replay.last.ambiguous

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from snapshots.machine.places import Place, chunks
 from snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: first of the texts, then of the bytes to pack
+MOST_TOLD = 20  # lines of a kind about single texts
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # of every entry: when it was sealed is no part of a snapshot
 
 
@@ -47,13 +48,20 @@ class SealReport:
             f"id {self.id}",
         ]
         lines += [f"repaired: {repair}" for repair in self.repairs]
-        lines += [f"text: {warning}" for warning in self.warnings]
-        lines += [f"no text: {missing}" for missing in self.missing]
+        lines += _told("text", self.warnings)
+        lines += _told("no text", self.missing)
         for refused in (self.rules or {}).get("refused", ()):
             lines.append(
                 f"rule {refused['rule']} is off for {refused['path']}: it would join different answers"
             )
         return "\n".join(lines)
+
+
+def _told(what: str, lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    shown = [f"{what}: {line}" for line in lines[:MOST_TOLD]]
+    more = len(lines) - MOST_TOLD
+    return shown + ([f"{what}: {more} more; --json tells all of them"] if more > 0 else [])
 
 
 def seal(

@@ -133,6 +133,17 @@ def test_a_cut_wacz_is_damaged(tmp_path: Path) -> None:
             Snapshot.open(path)
 
 
+def test_of_many_texts_to_be_told_of_the_first_are_told(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for number in range(23):
+            record(writer, f"http://example.test/{number:02}", b"<html><body></body></html>")
+    report = seal(tmp_path / "s")
+    told = [line for line in report.text().splitlines() if line.startswith("text: ")]
+    assert (len(told), told[0]) == (21, "text: http://example.test/00: no text in it")
+    assert told[-1] == "text: 3 more; --json tells all of them"
+    assert len(report.to_json()["warnings"]) == 23
+
+
 def test_a_full_disk_while_sealing_leaves_no_half_file(tmp_path: Path) -> None:
     small_snapshot(tmp_path / "s")
     seal(tmp_path / "s")

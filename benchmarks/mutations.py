@@ -116,6 +116,7 @@ SAME = {
     "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
     "evidence.py __init__: if len(self.requests) > MANY": "bounds memory",
     "evidence.py _issued: if not telling": "shortcut: of nothing nothing is found",
+    "evidence.py _touch: if safe and (not 300 <= capture.status < 400)": "shortcut: such a read changes nothing, as its answer tells",
     "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",
     "parting.py _split_by_fields: if len({id(m.sender) for m in members}) < 2": "shortcut",

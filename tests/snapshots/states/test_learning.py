@@ -98,3 +98,36 @@ def test_what_the_request_itself_says_is_suspected_before_what_may_have_changed_
     small, large = get(PAGE.url, cookie="size=1"), get(PAGE.url, cookie="size=2")
     over = matcher((small, html("a")), (doing("x"), DONE), (large, html("b")))
     assert answers(over, small, large) == ["a", "b?"]
+
+
+def test_a_beacon_explains_no_change() -> None:
+    def beacon(number: int) -> Request:
+        return post(f"{A}/collect", f"n={number}")
+
+    over = matcher((PAGE, html("a")), (beacon(1), Response(204, "", (), b"")), (PAGE, html("b")))
+    assert answers(over, PAGE, beacon(1), PAGE) == ["a", "", "b"]
+    assert answers(over, PAGE, beacon(2), PAGE) == ["a", "miss", "b?"]  # it may be why, which nothing tells
+
+
+def test_which_answer_says_that_nothing_was_changed_is_learnt_from_what_follows() -> None:
+    """By its page alone: each request was always answered in the same way."""
+
+    def login(user: str, word: str) -> Request:
+        return post(f"{A}/login", f"user={user}&word={word}")
+
+    recorded = []
+    for user in "cde":
+        inside, outside = (PAGE, html(f"in {user}"), user), (PAGE, html("out"), user)
+        refused = (login(user, "bad"), html("wrong word, try again"), user)
+        recorded += [
+            outside,
+            refused,
+            outside,
+            (login(user, "good"), html("welcome"), user),
+            inside,
+            refused,
+            inside,
+        ]
+    over = matcher(*recorded)
+    assert answers(over, login("d", "bad"), PAGE)[-1] == "out"
+    assert answers(over, login("d", "bad"), login("c", "good"), login("c", "bad"), PAGE)[-1] == "in c"

@@ -116,6 +116,8 @@ SAME = {
     "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
     "evidence.py __init__: if len(self.requests) > MANY": "bounds memory",
     "evidence.py _issued: if not telling": "shortcut: of nothing nothing is found",
+    "evidence.py _carried: if not any((item.sender.hashes for item in self.dynamic))": "shortcut, likewise",
+    "evidence.py _label_unmodified: if not unmodified or len(unmodified) == len(members)": "shortcut, likewise",
     "evidence.py _touch: if safe and (not 300 <= capture.status < 400)": "shortcut: such a read changes nothing, as its answer tells",
     "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",

@@ -14,7 +14,7 @@ from playwright.async_api import Error as PlaywrightError
 from proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
 from proxy.exploring.graph import Edge, Graph, Node
 from proxy.exploring.landings import Landings, held_by
-from proxy.exploring.moves import Move, controls_of, moves
+from proxy.exploring.moves import Move, controls_of, moves, passed_by
 from proxy.exploring.noise import Noise, shown
 from proxy.exploring.politeness import Guard
 from proxy.pages.acting import Driver
@@ -22,7 +22,7 @@ from proxy.pages.browser import BrowserHost
 from proxy.pages.failures import Failed, Unclear, Unusable, first_line
 from proxy.pages.freeze import Calm
 from proxy.pages.quality import examine
-from proxy.pages.sight import Sight
+from proxy.pages.sight import Sight, shows_pdf
 from proxy.pages.steps import describe
 from proxy.pages.storing import Recording
 from snapshots.view import Step
@@ -346,8 +346,8 @@ class Exploration:
     ) -> bool:
         """Store what is new, and draw the edge; whether it was new."""
         graph = self.graph
-        if urlsplit(sight.url).netloc != urlsplit(graph.url).netloc:
-            graph.left.append((_key(steps), f"leaves the site for {sight.url}"))
+        if apart := passed_by(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
+            graph.left += [apart] if apart not in graph.left else []
             return False
         look = self._look(sight)
         known = self.looks.get(look)

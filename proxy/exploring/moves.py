@@ -221,6 +221,13 @@ def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tup
     return out, left
 
 
+def passed_by(url: str, site: str, way: str, *, pdf: bool) -> tuple[str, str] | None:
+    """(What, why) of where a way led that is no state of the site; None of one that is."""
+    if urlsplit(url).netloc != urlsplit(site).netloc:
+        return way, f"leaves the site for {url}"
+    return (way, f"leads to a PDF, {url}: fetched, and no view") if pdf else None
+
+
 def _of(control: dict[str, Any], choices: Choices, words: Sequence[str]) -> Iterable[Move]:
     kind = control["kind"]
     if kind == "select":

@@ -26,6 +26,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.upkeep.verifying import verify
 from snapshots.writer import Writer
 from tests.proxy.sites import Answer, Handler, mill_site, serve
+from tests.snapshots.texts.test_text import make_pdf
 from tests.support.waiting import STARTS
 
 clicked: list[str] = []
@@ -106,6 +107,25 @@ def test_harm_is_never_done_and_robots_are_obeyed(tmp_path: Path) -> None:
     assert not [line for line in clicked if "paper" in line]
     assert refused.views == []
     assert refused.ended == "robots.txt forbids it"
+
+
+def test_a_link_that_proves_to_lead_to_a_pdf_gives_no_view(tmp_path: Path) -> None:
+    """The browser's own viewer was stored as one."""
+
+    def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        if path == "/get":
+            return 200, {"Content-Type": "application/pdf"}, make_pdf("Wells")
+        return 200, {"Content-Type": "text/html"}, b"<title>P</title><p>Papers</p><a href=/get>Get it</a>"
+
+    with serve(handle) as base:
+        graph = explore(
+            tmp_path, base, "/", Limits(views=5, depth=1, obey_robots=False), Choices(links="site")
+        )
+    assert [node.address for node in graph.views] == [f"{base}/"]
+    ((_, why),) = graph.left
+    assert (why, graph.walls) == (f"leads to a PDF, {base}/get: fetched, and no view", [])
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        assert f"{base}/get" in {capture.url for capture in snapshot.captures()}
 
 
 @pytest.fixture

@@ -256,6 +256,8 @@ def _expected(
         everything = {q.name for q in known.questions}
         return everything, everything
     must, tellable = set(), set()
+    pairs = enumerate(zip(before, after, strict=False))
+    first = next((at for at, (one, two) in pairs if one != two), min(len(before), len(after)))
     margin = 0 if case.form in GUARDED else 8
     for question in known.questions:
         mine = [(a, b) for name, a, b in question.stands_on if name == file]
@@ -263,6 +265,8 @@ def _expected(
             whole = all(before[a:b] == after[a:b] for a, b in mine)
         else:
             whole = not any(a - margin < y and x < b + margin for a, b in mine for x, y in harmed.touched)
+        if case.form == "flows" and mine and mine[0][1] > first:
+            whole = False  # a flow is found by the lengths of those before it
         if whole and (question.request is not None or not archive):
             must.add(question.name)
         # what others wrote may be whole without a record, and an answer whose request is gone is that to a GET

@@ -22,6 +22,9 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
     """The exchanges in a flow file, by the time they began, and notes on flows left out. Raises DamagedInput."""
     found: dict[str, list[tuple[datetime, datetime, Exchange]]] = {}
     for number, flow in enumerate(flows(place, name)):
+        if isinstance(flow, str):
+            yield flow
+            continue
         try:
             one = _exchange(flow)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
@@ -35,26 +38,37 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
         yield from numbered(found[session])
 
 
-def flows(place: Place, name: str) -> Iterator[dict[str, Any]]:
-    """The dictionaries of a flow file. A last one that was cut short is left out."""
+def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
+    """The dictionaries of a flow file, and what is said of damaged ones. A last one that was cut short is left out.
+
+    Raises DamagedInput where it begins with no flow.
+    """
     at = 0
     while at < place.size:
         lead = place.read(at, MAX_DIGITS + 1)
         digits, colon, _ = lead.partition(b":")
-        if not colon or not digits.isdigit():
-            raise DamagedInput(f"{name}: offset {at}: no flow; is it a mitmproxy flow file?")
         start = at + len(digits) + 1
-        data = place.read(start, int(digits) + 1)
-        if len(data) <= int(digits):
+        size = int(digits) if colon and digits.isdigit() else -1
+        data = place.read(start, size + 1)
+        if size >= 0 and len(data) <= size:
             return
         try:
+            if size < 0:
+                raise ValueError("no length")
             value = _value(data[:-1], data[-1:])
+            if not isinstance(value, dict):
+                raise ValueError(f"no flow, but a {type(value).__name__}")
         except (ValueError, IndexError, RecursionError) as error:
-            raise DamagedInput(f"{name}: offset {at}: a damaged flow: {error}") from error
-        if not isinstance(value, dict):
-            raise DamagedInput(f"{name}: offset {at}: no flow, but a {type(value).__name__}")
-        yield value
-        at = start + int(digits) + 1
+            text = f"{name}: offset {at}: a damaged flow: {error}"
+            if at == 0:
+                raise DamagedInput(f"{text}; is it a mitmproxy flow file?") from error
+            if data[-1:] != b"}":  # where the next one begins is not known either
+                yield f"{text}; what follows it is left out"
+                return
+            yield text
+        else:
+            yield value
+        at = start + size + 1
 
 
 def _value(data: bytes, kind: bytes) -> Any:

@@ -10,7 +10,7 @@ from mitmproxy.test import tflow
 
 from snapshots.errors import DamagedInput
 from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.importing import import_files, left_out
 from snapshots.upkeep.verifying import verify
 
 
@@ -110,3 +110,31 @@ def test_a_length_below_zero_does_not_read_for_ever(tmp_path: Path) -> None:
     path.write_bytes(b"%d:%b}" % (len(inner), inner))
     with pytest.raises(DamagedInput, match="no length"):
         Snapshot.open(path)
+
+
+def test_a_damaged_flow_hides_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "x.flows"
+    starts = [0]
+    with path.open("wb") as out:
+        writer = FlowWriter(out)
+        for _ in range(3):
+            writer.add(tflow.tflow(resp=True))
+            starts.append(out.tell())
+    data = path.read_bytes()
+    inside = data.index(b":", starts[1]) + 1
+    path.write_bytes(data[:inside] + b"x" + data[inside + 1 :])
+    with Snapshot.open(path) as snapshot:
+        assert len(list(snapshot.captures())) == 2
+    assert any(f"offset {starts[1]}: a damaged flow" in note for note in left_out_of(path))
+    path.write_bytes(data[: starts[1]] + b"x" + data[starts[1] + 1 :])
+    with Snapshot.open(path) as snapshot:
+        assert len(list(snapshot.captures())) == 1
+    assert any("what follows it is left out" in note for note in left_out_of(path))
+    path.write_bytes(data[:5] + b"x" + data[6:])
+    with pytest.raises(DamagedInput, match=r"x\.flows: offset 0: a damaged flow"):
+        Snapshot.open(path)
+
+
+def left_out_of(path: Path) -> list[str]:
+    with Snapshot.open(path) as snapshot:
+        return left_out(snapshot)

@@ -17,7 +17,7 @@ from snapshots.matching.kinship import kinship, known_alike
 from snapshots.matching.layers import layer_of
 from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
-from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, other_value
+from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
 from snapshots.request import Request
 from snapshots.states.conditions import ANY_WRITE, FAILS, FITS, ONCE, UNSURE, fits, read, short
 from snapshots.states.slots import CREDENTIALS, choices_of
@@ -84,6 +84,10 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     if not now.varies or not near:
         now.why.append("header")
         return []
+    likewise = [c for c, apart in near if all(made_anew(*one) for one in apart)]
+    if len(set(map(now.said, likewise))) == 1:
+        now.header, now.loose = CREDENTIALS, True
+        return likewise
     if any(now.stranger(c) for c, _ in near):
         said: dict[str, set[str]] = {}
         for capture, _ in near:

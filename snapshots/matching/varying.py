@@ -13,6 +13,19 @@ from snapshots.states.slots import CREDENTIALS, credentials_of
 
 Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
 ORIGIN = "origin"
+# Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
+MADE_ANEW = frozenset(
+    (
+        "digest",
+        "negotiate",
+        "ntlm",
+        "hawk",
+        "oauth",
+        "signature",
+        "aws4-hmac-sha256",
+        "aws4-ecdsa-p256-sha256",
+    )
+)
 ANYTHING = "*"  # of a Vary that names no field: more than requests say decides
 
 
@@ -48,6 +61,12 @@ def _recorded(sent: Headers, name: str) -> str:
 def other_value(asked: str, recorded: str) -> bool:
     """Whether a value of a field that counts is another one than was recorded; of some, any is as good."""
     return asked != recorded and not (asked and recorded == PRESENT)
+
+
+def made_anew(name: str, recorded: str, asked: str) -> bool:
+    """Whether both are credentials of one kind that is made anew for each request: by whom can't be told."""
+    scheme = asked.partition(" ")[0]
+    return name == CREDENTIALS and scheme in MADE_ANEW and recorded.partition(" ")[0] == scheme
 
 
 def asked_of(headers: Headers, name: str) -> str:

@@ -12,6 +12,7 @@ import ada_url
 
 from snapshots.archives.messages import set_cookies
 from snapshots.capture import Capture, Response
+from snapshots.dates import not_after
 from snapshots.http.bodies import EMPTY, JSON
 from snapshots.identity.irrelevant import irrelevant
 from snapshots.identity.keys import Parsed, digest, parse
@@ -276,18 +277,24 @@ class Evidence:
             self._label_unmodified(members)
 
     def _label_unmodified(self, members: list[Item]) -> None:
-        """A 304 says that the copy with its tag is still the answer: what that one said, if it was recorded."""
+        """A 304 says that the copy with its tag, or of the date asked about, is still the answer: what that one said, if it
+        was recorded."""
         unmodified = [m for m in members if m.capture.status == 304]
         if not unmodified or len(unmodified) == len(members):
             return
         by_tag: dict[str, set[str]] = defaultdict(set)
+        by_date: dict[str, set[str]] = defaultdict(set)
         for member in members:
             if member.capture.status == 200:
                 by_tag[self._tag(member)].add(member.label)
+                by_date[self.read_response(member.capture).header("last-modified") or ""].add(member.label)
         for member in unmodified:
-            tag = self._tag(member)
-            if tag and len(by_tag[tag]) == 1:
-                (member.label,) = by_tag[tag]
+            tag, since = self._tag(member), self.asked(member).header("if-modified-since")
+            meant: set[str] = by_tag[tag]
+            if not tag and since is not None:
+                meant = set().union(*(labels for date, labels in by_date.items() if not_after(date, since)))
+            if len(meant) == 1 and (tag or since):
+                (member.label,) = meant
 
     def _tag(self, item: Item) -> str:
         return (self.read_response(item.capture).header("etag") or "").strip().removeprefix("W/")

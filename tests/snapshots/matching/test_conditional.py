@@ -62,6 +62,22 @@ def test_an_answer_that_was_the_same_again_is_no_changing_one() -> None:
         assert (replay.ask(get(URL)), replay.last.ambiguous) == ("old", False)
 
 
+@pytest.mark.parametrize(
+    ("since", "same"),
+    [("Fri, 02 Jan 2026 00:00:00 GMT", True), ("Wed, 31 Dec 2025 00:00:00 GMT", False), ("soon", False)],
+)
+def test_a_304_without_a_tag_says_what_the_copy_of_that_date_said(since: str, same: bool) -> None:
+    """As Python's server, and others for whom the date alone counts, answer wget -N: it was taken for a change."""
+    dated = Response(
+        200, "OK", (("Content-Type", "text/html"), ("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")), b"old"
+    )
+    again, other = get(URL, if_modified_since=since), get("http://a.test/other")
+    bare = Response(304, "Not Modified", (), b"")
+    replay = Replay(matcher((get(URL), dated), (other, whole("other")), (again, bare), (get(URL), dated)))
+    told = [(replay.ask(request), replay.last.ambiguous) for request in (get(URL), other) * 3]
+    assert (told == [("old", False), ("other", False)] * 3) is same
+
+
 def test_a_304_of_a_tag_that_was_sent_with_two_texts_says_neither() -> None:
     again, login = get(URL, if_none_match='"old"'), post("http://a.test/login", "u=1")
     other = Response(200, "OK", whole("old").headers, b"other")

@@ -88,6 +88,26 @@ def test_another_key_is_served_but_said_to_be_another(kind: str) -> None:
     assert verdict(both, ask("test-000000000000000000")) == ("miss", False)
 
 
+@pytest.mark.parametrize(
+    "scheme", ["Digest", "Negotiate", "AWS4-HMAC-SHA256", "Hawk", "Signature", "OAuth", "NTLM"]
+)
+def test_credentials_that_are_made_anew_for_each_request_fit_and_are_unsure(scheme: str) -> None:
+    """Digest's are out of a number that the client draws: who was challenged got a miss, whoever it was."""
+
+    def ask(number: int) -> Request:
+        made = f'{scheme} username="ann", response="{number:032x}"'
+        return get(f"{A}/v1", authorization=made)
+
+    walk, answers = (get(f"{A}/v1"), ask(0xA1), ask(0xB2)), (html("no", 401), html("yes"), html("yes"))
+    redactor = Redactor(b"k" * 32)
+    over = matcher(*((redactor.request(r), a) for r, a in zip(walk, answers, strict=True)))
+    assert verdict(over, walk[0]) == verdict(over, walk[2]) == ("exact", False)
+    assert verdict(over, ask(0xC3)) == ("varies:credentials", True)
+    assert verdict(over, get(f"{A}/v1", authorization="Basic YW5uOnBpZQ==")) == ("miss", False)
+    # which of two that were answered differently it is nobody knows
+    assert verdict(recorded(*walk), ask(0xC3)) == ("miss", False)
+
+
 def test_older_pseudonyms_prove_nothing_and_so_fit_any_secret() -> None:
     stored = post(f"{A}/in", f"user=ann&password={PREFIX}{'a' * 24}")
     assert verdict(matcher((stored, html("in"))), TYPED["form"]("apple-pie-8")) == ("rule:redacted", True)

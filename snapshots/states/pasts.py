@@ -81,6 +81,7 @@ class Step:
     own: str  # the request itself
     between: frozenset[str]
     fresh: frozenset[str]  # of those and itself, what had not been asked until then
+    back: bool = False  # whether to an answer that its session was given before
 
 
 class Pasts:
@@ -163,7 +164,10 @@ class Pasts:
             if not any(map(self._changes, self.recording.events[line][: first.before])):
                 told = frozenset(_name(v) for v in visits if v.begin < first.end and v is not first)
                 yield Step("", first.label, _name(first), told, told)
+            given: set[str] = set()
             for one, other in pairwise(items):
+                back = other.label in given and other.label != one.label
+                given.add(one.label)
                 if not (clean(one, self._model) and clean(other, self._model)):
                     continue
                 events = self.recording.events[line][one.before : other.late]
@@ -175,7 +179,7 @@ class Pasts:
                 between = frozenset(map(_name, apart))
                 told = between | {_name(one)} if one is first else between
                 fresh = frozenset(name for name in told if since.get(name, one.end) > one.begin)
-                yield Step(one.label, other.label, _name(one), between, fresh)
+                yield Step(one.label, other.label, _name(one), between, fresh, back)
 
     def _by_past(self, key: str, steps: list[Step]) -> bool:
         """Whether what was asked between may be why answers differ that don't change by themselves."""
@@ -247,6 +251,8 @@ def _unusual(steps: list[Step], step: Step, itself: bool) -> bool:
     """Whether what came between may be why another answer followed than would have without."""
     if not itself:
         return step.before != step.after
+    if step.back and step.between and not any(other.back and not other.between for other in steps):
+        return True  # of itself it goes on, and never back
     usual = _usual(steps, step.before)
     if not step.between or len(set(usual)) != 1 or step.after in usual:
         return False

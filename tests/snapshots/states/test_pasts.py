@@ -175,3 +175,20 @@ def test_archives_that_do_not_say_whose_requests_were_whose_prove_no_past() -> N
     server = Shop()
     recorded = [Recorded(request, server.answer(request), session="") for request in WALK]
     assert not any("%" in capture.state for capture in MemoryStore(recorded).captures())
+
+
+@pytest.mark.parametrize("said", ["1 2 1", "1 2 3"])
+def test_what_goes_on_by_itself_goes_back_by_another_request(said: str) -> None:
+    """`next`, which `reset` takes back to its beginning, or does not."""
+    forth, back = get(f"{A}/next"), get(f"{A}/reset")
+    first, second, third = (html(text) for text in said.split())
+    over = matcher((forth, first), (forth, second), (back, html("ok")), (forth, third), (forth, html("4")))
+    replay = Replay(over)
+    assert (replay.ask(forth), replay.last.ambiguous) == ("1", False)
+    replay.ask(back)
+    replay.ask(forth)
+    assert bool(replay.last.ambiguous)
+    replay = Replay(over)
+    replay.ask(back)
+    replay.ask(forth)
+    assert bool(replay.last.ambiguous) is (said == "1 2 1")

@@ -64,7 +64,7 @@ def line(data: bytes, spans: Spans, chance: random.Random) -> Harmed:
 
 
 WAYS = {**HARMS, "digit": digit, "letter": letter, "value": value, "line": line}
-NOT_OF_TRACES = "The certificate is not of the traces as they are now"
+NOT_OF_IT = "The certificate is not of the "
 COMMANDS = ("score", "report", "compare", "certify")
 
 
@@ -212,7 +212,7 @@ def _said(case: RunCase, run: Run, copy: Path, folder: Path, same: bool) -> Coun
                 found[
                     f"doctored: the report shows other things as certified: {_differing(run.report, shown)}"
                 ] += 1
-            elif run.hash not in shown and NOT_OF_TRACES not in shown:
+            elif run.hash not in shown and NOT_OF_IT not in shown:
                 found["doctored: the report does not say that its certificate is not of it"] += 1
     # settings that differ are told by it
     if case.command == "compare" and code in (0, 1) and case.file != "run.json":

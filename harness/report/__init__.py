@@ -22,7 +22,7 @@ from harness.results.kept_certificate import read_kept
 from harness.results.left_out import failed_attempts, left_out
 from harness.results.summary import Summary, summarise
 from harness.runs.moved import snapshots_now
-from harness.runs.run_files import RunFiles
+from harness.runs.run_files import RunFiles, Settings
 from harness.trace import Trace
 from snapshots.archives.appending import write_text
 from snapshots.words import counted
@@ -85,6 +85,9 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
             "The certificate is not of the traces as they are now (stillweb certify says where they differ from a repetition).",
         ]
         certificate = None
+    if certificate is not None and (other := _not_of(certificate["kept"], stands_on, settings)):
+        problems = [*problems, f"The certificate is not of the {other} that run.json tells."]
+        certificate = None
     out = out or path / "report.html"
     page = render(
         "report.html",
@@ -124,7 +127,17 @@ def _certificate(path: Path) -> dict[str, Any] | None:
     kept = read_kept(path)
     if kept is None:
         return None
-    return {"hash": kept["hash"], "traces": {name: one["trace"] for name, one in kept["attempts"].items()}}
+    traces = {name: one["trace"] for name, one in kept["attempts"].items()}
+    return {"hash": kept["hash"], "traces": traces, "kept": kept}
+
+
+def _not_of(kept: dict[str, Any], stands_on: dict[str, Any], settings: Settings) -> str:
+    """What of run.json the certificate was not made of, "" if of all; of the settings those that both know."""
+    for name in ("agent", "snapshot", "tasks", "rubrics", "contracts"):
+        if name in kept and kept[name] != stands_on.get(name):
+            return name
+    now, then = settings.deciding(), kept.get("settings") or {}
+    return "settings" if any(then[name] != now[name] for name in then.keys() & now.keys()) else ""
 
 
 def _bars(summary: Summary) -> list[tuple[str, int]]:

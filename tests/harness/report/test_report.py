@@ -236,3 +236,21 @@ def test_nothing_is_wider_than_a_small_screen(tmp_path):
         with chromium(viewport={"width": 360, "height": 700}) as page:
             page.goto(path.as_uri())
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"kind": "script"', '"kind": "a model"', "agent"),
+        ('"accept": "rule"', '"accept": "exact"', "settings"),
+    ],
+)
+def test_a_certificate_of_another_agent_or_other_settings_is_not_shown_as_theirs(tmp_path, old, new, told):
+    files = make_run(tmp_path, ["right"])
+    certificate = write_certificate(files.path)
+    path = files.path / "run.json"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    page = write_report(files.path).read_text()
+    assert certificate["hash"] not in page
+    assert f"The certificate is not of the {told} that run.json tells." in page

@@ -322,7 +322,7 @@ def _browse(
     rows = [result.row() for result in results]
     click.echo(
         table(
-            ["result", "views", "captures", "PDFs", "URL", "why"],
+            ["result", "views", "captures", "files", "URL", "why"],
             [
                 [
                     r["result"],

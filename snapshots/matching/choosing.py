@@ -121,7 +121,7 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     now.loose = (
         now.loose
         or CREDENTIALS in differs
-        or (ORIGIN in differs and now.peek is not None and len(set(map(now.peek.readers, seen))) > 1)
+        or (ORIGIN in differs and len(set(map(now.peek.readers, seen))) > 1)
         or not any(all(known_alike(n, a, b, values[n]) for n, a, b in way) for way in ways)
     )
     return [c for c, _ in near]
@@ -161,7 +161,7 @@ def same_order(captures: list[Capture], now: Situation) -> list[Capture]:
     wanted = repeated_pairs(now.request)
     if not wanted:
         return captures
-    ask = now.read_request if now.request.body and now.read_request else _bodiless
+    ask = now.read_request if now.request.body else _bodiless
     found = [repeated_pairs(ask(c)) for c in captures]
     same = [c for c, pairs in zip(captures, found, strict=True) if pairs == wanted]
     if not same and any(sorted(pairs) == sorted(wanted) for pairs in found):

@@ -14,7 +14,7 @@ from snapshots.states.slots import SAFE_METHODS
 
 def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of a write's, those whose conditions tell that this one's would have been met likewise; else unsure ones."""
-    if now.request.method in SAFE_METHODS or now.peek is None:
+    if now.request.method in SAFE_METHODS:
         return captures  # what a GET's conditions come to is worked out from its answer
     asked = preconditions_of(now.request.headers)
     told = [(now.peek.preconditions(c), c) for c in captures]
@@ -39,8 +39,6 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     whole = whole or _all_of_it(captures, now)
     if whole and not now.request.conditional():
         return whole
-    if now.read_request is None:
-        return captures
     same = _asked_likewise(captures, now)
     if whole and same:  # a whole that lies over a part answers for it
         over = max(layer_of(c.filename) for c in whole)
@@ -63,22 +61,18 @@ def same_conditions(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def _asked_with_such(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those that tell whether the server heeds any of the fields that the request has."""
-    if now.read_request is None:
-        return []
     asked = [n for n in CONDITIONAL if now.request.header(n) is not None]
     return [c for c in captures if any(now.read_request(c).header(n) is not None for n in asked)]
 
 
 def _asked_likewise(captures: list[Capture], now: Situation) -> list[Capture]:
-    if now.read_request is None:
-        return []
     wanted = now.request.conditional()
     return [c for c in captures if now.read_request(c).conditional() == wanted]
 
 
 def _all_of_it(captures: list[Capture], now: Situation) -> list[Capture]:
     """The parts (206) that are all of the file, if no other is of another representation."""
-    if now.request.method not in ("GET", "HEAD") or now.peek is None or now.read_request is None:
+    if now.request.method not in ("GET", "HEAD"):
         return []
     parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
     if _apart([part for part, _ in parts]):
@@ -90,7 +84,7 @@ def _all_of_it(captures: list[Capture], now: Situation) -> list[Capture]:
 def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
     """The recorded part (206) in which the one range lies that is asked, if no other is of another representation."""
     asked, if_range = now.request.header("range"), now.request.header("if-range")
-    if asked is None or now.peek is None or now.read_request is None:
+    if asked is None:
         return []
     wanted = [now.request.combined(n) for n in CONDITIONS]
     parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
@@ -104,8 +98,6 @@ def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def _changed(captures: list[Capture], whole: list[Capture], now: Situation) -> bool:
     """Whether a part was recorded that is of none of the wholes: of which of them another one is, is not known."""
-    if now.peek is None:
-        return False
     of = {(part.tag, part.modified) for part in map(now.peek.part, whole)}
     parts = [now.peek.part(c) for c in captures if c.status == 206]
     return any((part.tag, part.modified) not in of for part in parts)

@@ -29,7 +29,7 @@ def cut_short(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
 def no_fragment(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """A page for a fragment: a server that makes fragments would have sent one."""
     asked = fragment_fields(now.request)
-    if not asked or read(chosen.state).any or now.read_request is None:
+    if not asked or read(chosen.state).any:
         return False  # no such thing matters here
     known = {name for name, _ in chosen.vary}.union(*(fragment_fields(now.read_request(c)) for c in captures))
     return not asked <= known  # one was made, or is told from a page already
@@ -37,7 +37,7 @@ def no_fragment(chosen: Capture, captures: list[Capture], now: Situation) -> boo
 
 def other_kind(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """Of a kind that is not accepted, or was asked for by its name: a server that chooses by Accept may have sent another."""
-    if accepts(now.request, chosen) or now.peek is None:
+    if accepts(now.request, chosen):
         return False
     asked, recorded = asked_of(now.request.headers, ACCEPT), asked_of(now.peek.fields(chosen), ACCEPT)
     first = first_kind(asked)
@@ -52,7 +52,7 @@ def other_kind(chosen: Capture, captures: list[Capture], now: Situation) -> bool
 
 def other_type(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """The same JSON as another media type (RFC 6902's and RFC 7396's patches): it may mean another thing, or nothing."""
-    if not now.request.body or now.peek is None:
+    if not now.request.body:
         return False
     asked, recorded = (_media(headers) for headers in (now.request.headers, now.peek.fields(chosen)))
     return asked != recorded
@@ -61,7 +61,7 @@ def other_type(chosen: Capture, captures: list[Capture], now: Situation) -> bool
 def other_reader(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """Asked by a page of another origin than the recorded one, where the answer doesn't let all of them read it."""
     origin = now.request.header(ORIGIN)
-    if origin is None or now.peek is None or f"{now.request.url}/".startswith(f"{origin}/"):
+    if origin is None or f"{now.request.url}/".startswith(f"{origin}/"):
         return False
     allowed = now.peek.readers(chosen)[0]
     return allowed not in ("*", origin) and asked_of(now.peek.fields(chosen), ORIGIN) != origin
@@ -69,7 +69,7 @@ def other_reader(chosen: Capture, captures: list[Capture], now: Situation) -> bo
 
 def names_somebody(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """Asked for with Authorization, and recorded without: a server that minds it may have said something else."""
-    if not credentials_of(now.request.headers) or read(chosen.state).any or now.peek is None:
+    if not credentials_of(now.request.headers) or read(chosen.state).any:
         return False
     return not credentials_of(now.peek.fields(chosen))
 
@@ -78,7 +78,7 @@ def anything_counts(chosen: Capture, captures: list[Capture], now: Situation) ->
     """`Vary: *` (RFC 9110, 12.5.5): an answer to nothing but a request that says all the same."""
     if all(name != ANYTHING for name, _ in chosen.vary):
         return False
-    return now.peek is None or all_of(now.peek.fields(chosen)) != all_of(now.request.headers)
+    return all_of(now.peek.fields(chosen)) != all_of(now.request.headers)
 
 
 def other_fields(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
@@ -86,7 +86,7 @@ def other_fields(chosen: Capture, captures: list[Capture], now: Situation) -> bo
     don't decide.
     """
     asked = counting(own_of(now.request.headers), now.request.method, now.request.url)
-    if not asked or read(chosen.state).any or now.peek is None:
+    if not asked or read(chosen.state).any:
         return False
     recorded = own_of(now.peek.fields(chosen))
     counted = {name for name, value in chosen.vary if value != PRESENT}  # those were looked at already
@@ -116,7 +116,7 @@ def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bo
             for n, v in cookies_of(headers)
             if not irrelevant_cookie(n) and not (now.given and is_session(n, v))
         ]
-    if not asked or read(chosen.state).any or now.peek is None:
+    if not asked or read(chosen.state).any:
         return False
     recorded = cookies_of(now.peek.fields(chosen))
     for name, value in asked:
@@ -144,7 +144,6 @@ def _cookie(name: str, headers: Headers) -> str:
 
 def _gave(now: Situation, name: str, value: str) -> bool:
     """Whether an answer of this replay gave the client a cookie."""
-    assert now.peek is not None
     site = site_of(now.request.url)
     return any((name, value) in now.peek.gives(c) for c in reversed(now.served) if site_of(c.url) == site)
 
@@ -153,7 +152,6 @@ def _seen(
     captures: Sequence[Capture], now: Situation, value: Callable[[Headers], str]
 ) -> Mapping[str, set[str]]:
     """What was said to each value of something that requests say in their fields; "" where they don't say it."""
-    assert now.peek is not None
     found: dict[str, set[str]] = defaultdict(set)
     for capture in captures:
         found[value(now.peek.fields(capture))].add(now.said(capture))

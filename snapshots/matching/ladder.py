@@ -139,6 +139,9 @@ class Matcher:
             key,
             state,
             session.following(site) if session is not None else None,
+            self.snapshot.read_request,
+            self.snapshot.read,
+            self.peek,
             session.pages.get(site) if session is not None else None,
             session.name if session is not None else "",
             given,
@@ -146,9 +149,6 @@ class Matcher:
             session.served if session is not None else (),
             session.trail(site) if session is not None else Trail(),
             accepted.level >= LEVELS.index("varies"),
-            self.snapshot.read_request,
-            self.snapshot.read,
-            self.peek,
         )
         capture = choose(candidates, now) if candidates else None
         rule: str | None = None

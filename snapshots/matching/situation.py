@@ -28,6 +28,9 @@ class Situation:
     key: Key
     state: SiteState | None
     followed: Followed | None
+    read_request: Callable[[Capture], Request]
+    read_response: Callable[[Capture], Response]
+    peek: Peek
     page: Followed | None = None  # the same as of the last page, whatever it brought in
     name: str = ""  # of the session: where one of that name was recorded, its captures are the session's own
     given: bool = False  # whether the session was given a cookie by which the site knows it
@@ -35,9 +38,6 @@ class Situation:
     served: Sequence[Capture] = ()  # what it was given last, the latest at the end
     trail: Trail | None = None  # what it has asked before, None where that isn't known
     varies: bool = True  # whether another value of a Vary field is accepted
-    read_request: Callable[[Capture], Request] | None = None
-    read_response: Callable[[Capture], Response] | None = None
-    peek: Peek | None = None
     unsure: bool = False
     aside: bool = False  # whether the state left one capture only, or put others aside that may fit
     loose: bool = False  # whether a header field differs that did decide
@@ -48,7 +48,7 @@ class Situation:
 
     def said(self, capture: Capture) -> str:
         """What tells an answer from another one: its body, or where a redirect leads, or what a HEAD or 304 is of."""
-        if self.read_response is None or not by_head(capture):
+        if not by_head(capture):
             return capture.digest
         answer = self.read_response(capture)
         return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
@@ -70,7 +70,7 @@ class Situation:
 
     def who(self, capture: Capture) -> str:
         """The Authorization that a capture was asked for with."""
-        return "" if self.read_request is None else self.read_request(capture).header("authorization") or ""
+        return self.read_request(capture).header("authorization") or ""
 
     def bars(self, capture: Capture, name: str, recorded: str, asked: str) -> bool:
         """Whether a field that differs bars a capture from standing in: a fragment's, or another password."""

@@ -39,9 +39,10 @@ def test_of_a_changing_answer_its_beginning_is_its_beginning_for_whoever_asks() 
 
 
 def test_what_comes_later_in_an_order_is_no_beginning() -> None:
-    now = Situation(get(f"{A}/p"), request_key(get(f"{A}/p")), None, None)
-    recorded = matcher(*[(get(f"{A}/p"), html(t)) for t in "123"]).snapshot.captures()
-    later = [c for c in recorded if (order := read(c.state).sequence) and order.place]
+    over, asked = matcher(*[(get(f"{A}/p"), html(t)) for t in "123"]), get(f"{A}/p")
+    store = over.snapshot
+    now = Situation(asked, request_key(asked), None, None, store.read_request, store.read, over.peek)
+    later = [c for c in store.captures() if (order := read(c.state).sequence) and order.place]
     assert len(later) == 2
     assert next_in_order(later, now) == []
     assert now.why == ["order"]

@@ -45,5 +45,6 @@ def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
 
 
 def _state(capture: Capture) -> str:
-    """The state without the place in a series: a site that changed looks like an answer that changes by itself."""
-    return " ".join(item for item in capture.state.split(" ") if not item.startswith("#"))
+    """The state without its place in a series, and what was asked before: a site that changed looks like an answer that
+    changes by itself or with that."""
+    return " ".join(item for item in capture.state.split(" ") if not item.startswith(("#", "%")))

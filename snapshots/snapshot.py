@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -252,12 +252,10 @@ class Snapshot:
         return None if record is None else json.loads(record.block)
 
     def all_metadata(self, uri: str) -> list[Any]:
-        """The JSON values of all metadata records of a URI in the highest layer that has any, in recorded order."""
+        """The JSON values of all metadata records of a URI, each once, in the highest layer that has any, as recorded."""
         found: list[Any] = []
         for layer in reversed(self._layers):
-            entries = layer.index.entries(other_key("metadata", uri))
-            # a record that is there twice, in a copy of a file, says it once
-            for entry in {entry["id"]: entry for _, _, entry in entries}.values():
+            for entry in {e["id"]: e for _, _, e in layer.index.entries(other_key("metadata", uri))}.values():
                 if entry.get("kind") == "metadata":
                     with contextlib.suppress(ValueError):  # crawlers write other ones
                         found.append(json.loads(self._entry_record(layer, entry).block))
@@ -313,7 +311,7 @@ class Snapshot:
     @cached_property
     def rules(self) -> RuleSet:
         """The rules in force: those it was sealed with (the known ones while it is open), refusals included."""
-        return rules_from([layer.container.own.get("rules") for layer in self._layers])
+        return rules_from([layer.container.rules for layer in self._layers])
 
     def matcher(self) -> Matcher:
         """The matcher of this snapshot, made once."""
@@ -338,10 +336,12 @@ class Snapshot:
         self.close()
 
 
-def rules_from(stored: Iterable[Any]) -> RuleSet:
+def rules_from(stored: Sequence[Any]) -> RuleSet:
     """The rules that were stored at sealing; of several layers what any of them refused is refused."""
     from snapshots.identity.rules import RuleSet, builtin
 
+    if False in stored:  # see `Container.rules`
+        return RuleSet(())
     found = [RuleSet.from_json(value) for value in stored if isinstance(value, dict)]
     if len(found) < 2:
         return found[0] if found else builtin()

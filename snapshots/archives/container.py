@@ -5,6 +5,7 @@ What else a container is made of (a WACZ, a bare WARC, a URL) is `snapshots.open
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ class Container:
     stamp: str = ""  # what identifies the bytes: names, sizes and times of the files
     package: dict[str, Any] = field(default_factory=dict)
     whole: Place | None = None  # the zip itself
+    doubted: bool = False  # datapackage.json is not the one of which datapackage-digest.json has the hash
 
     def member(self, name: str) -> bytes | None:
         """The bytes of a file, None if it is not there."""
@@ -49,6 +51,11 @@ class Container:
         """What Stillweb wrote into datapackage.json; empty for snapshots made by others."""
         value = self.package.get("stillweb")
         return value if isinstance(value, dict) else {}
+
+    @property
+    def rules(self) -> Any:
+        """The rules it was sealed with; None where none were stored, False where what is stored is not believed."""
+        return False if self.doubted else self.own.get("rules")
 
     @property
     def size(self) -> int:
@@ -131,12 +138,25 @@ def open_directory(root: Path) -> Container:
 
 
 def read_package(container: Container) -> dict[str, Any]:
-    """datapackage.json as an object; an archive without one, or with a broken one, still has its records."""
+    """datapackage.json as an object; an archive without one, or with a broken one, still has its records.
+
+    One of ours that has another hash than its digest file says is not believed.
+    """
     data = container.member(PACKAGE)
     if data is None:
         return {}
     try:
         value = json.loads(data)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    except (ValueError, RecursionError):
+        value = None
+    ours = not isinstance(value, dict) or b"stillweb" in data
+    if ours and (wanted := _hash_told(container)):
+        container.doubted = wanted != "sha256:" + hashlib.sha256(data).hexdigest()
+    return value if isinstance(value, dict) and not container.doubted else {}
+
+
+def _hash_told(container: Container) -> str:
+    try:
+        return str(json.loads(container.member(DIGEST) or b"{}").get("hash") or "")
+    except (ValueError, AttributeError, RecursionError):
+        return ""

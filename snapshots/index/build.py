@@ -11,7 +11,17 @@ from typing import Any, BinaryIO
 from isal import isal_zlib
 
 from snapshots.archives.appending import repair
-from snapshots.archives.container import ARCHIVE, CHANGING, INDEX, SMALL, STEPS, Container, open_directory
+from snapshots.archives.container import (
+    ARCHIVE,
+    CHANGING,
+    DIGEST,
+    INDEX,
+    PACKAGE,
+    SMALL,
+    STEPS,
+    Container,
+    open_directory,
+)
 from snapshots.archives.reading import Archives
 from snapshots.capture import Capture
 from snapshots.identity import keys
@@ -107,6 +117,10 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
         )
         return Index(written, container.members.get(STEPS)), known
     damaged = [f"{INDEX}: is damaged; made anew from the records"] if ours else []
+    if container.doubted:
+        damaged = [
+            f"{PACKAGE}: has another hash than {DIGEST} says: no rule is in force, and the index is made anew"
+        ]
     if container.size < SMALL:
         built = build(container, progress)
         built.notes = damaged + built.notes

@@ -105,13 +105,16 @@ class _Check:
             if self.container.kind == "wacz":
                 self.found("package", PACKAGE, -1, "is missing")
             return
-        package = self.container.package
-        if not package:
-            self.found("package", PACKAGE, -1, "is no JSON object")
-            return
+        try:
+            package = json.loads(data)
+        except (ValueError, RecursionError):
+            package = None
         digest = self.container.member(DIGEST)
         if digest is not None:
             self.package_digest(digest, data)
+        if not package or not isinstance(package, dict):
+            self.found("package", PACKAGE, -1, "is no JSON object")
+            return
         listed = package.get("resources")
         if not isinstance(listed, list):
             self.found("package", PACKAGE, -1, "has no list of resources")

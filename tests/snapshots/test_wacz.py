@@ -223,6 +223,27 @@ def test_a_changing_answer_is_the_layers_own(tmp_path: Path) -> None:
         assert snapshot.read(capture).body == b"new"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [(b'"refused"', b'"refuses"'), (b'"stillweb"', b'"stillwet"'), (b"{", b"[")]
+)
+def test_no_rule_is_in_force_where_what_was_refused_may_be_damaged(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for number in (1700000000001, 1700000000002):
+            record(writer, f"http://example.test/list?_={number}", b"<p>Answer %d</p>" % number)
+    seal(tmp_path / "s")
+    path = tmp_path / "s" / "datapackage.json"
+    asked = Request("GET", "http://example.test/list?_=1700000000003")
+    for damaged in (False, True):
+        with Snapshot.open(tmp_path / "s") as snapshot:
+            assert snapshot.matcher().lookup(asked, snapshot.matcher().session()).verdict == "miss"
+            assert len(list(snapshot.captures())) == 2
+            assert (snapshot.rules.rules == ()) == damaged
+            assert [note.partition(":")[0] for note in snapshot.notes] == ["datapackage.json"] * damaged
+        path.write_bytes(path.read_bytes().replace(old, new, 1))
+
+
 def test_a_rule_that_would_confuse_captures_is_refused_and_said(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         for number in (1700000000001, 1700000000002):

@@ -82,7 +82,7 @@ class Evidence:
         self.carried = self._carried()
         self._lives()
         self.issued = self._issued()
-        self._values: dict[tuple[str, int], list[str]] = {}
+        self._values: dict[str, list[str]] = {}  # by line
         self._group()
         self._label()
         if len(self.requests) > MANY:
@@ -304,14 +304,13 @@ class Evidence:
         if not self._values and self.issued:
             for place, names in self.issued.items():
                 item = self.items[place]
-                key = (item.line, 0)
-                values = self._values.setdefault(key, [])
+                values = self._values.setdefault(item.line, [])
                 for where, name, value in named_values(self.request(item)[1]):
                     if f"{where}:{name}" in names and value not in values:
                         values.append(value)
             for values in self._values.values():
                 values.sort(key=lambda v: (-len(v), v))
-        return self._values.get((capture.session, 0), [])
+        return self._values.get(self.items[capture.place].line, [])
 
 
 @lru_cache(maxsize=1)

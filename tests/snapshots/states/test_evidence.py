@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from snapshots.request import Request
 from snapshots.states.evidence import Evidence, _rules
 from snapshots.states.issued import values_of
 from snapshots.states.learning import Item
+from tests.support.memory_store import Recorded, Replay, get, html, matcher
 
 _NAMES = st.sampled_from(
     ["a", "page", "_", "t", "ts", "cb", "utm_source", "sid", "PHPSESSID", "nonce", "b=c", ""]
@@ -62,3 +64,25 @@ def test_most_requests_are_plain() -> None:
         assert evidence._tokenless(item), url
     for url in ("https://a.test/?_=1700000000123", "https://a.test/a;b=1", "https://a.test/%41"):
         assert not _evidence(Request("GET", url))[0]._irreducible(Request("GET", url)), url
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["nobody is known", "clients are known by a cookie"])
+def test_what_an_answer_shows_of_a_value_that_its_session_was_issued_means_nothing(known: bool) -> None:
+    """Two sessions were issued different ones: their next pages are no answers that change by themselves."""
+    recorded = []
+    for token, sid in (
+        ("Zk3qP9xT2vLm8Rw1", "k3v9q0t7m2x8b4n6c1z5r0p7d2"),
+        ("Qw8rT5yU1oPs6Lk2", "a8d2f6h1j5l9q3w7e0r4t8y2u6"),
+    ):
+        cookie = f"PHPSESSID={sid}"
+        form = html(f'<input name="step" value="{token}">', 200, *([("Set-Cookie", cookie)] if known else []))
+        following = get(f"http://a.test/next?step={token}", **({"cookie": cookie} if known else {}))
+        recorded += [
+            Recorded(get("http://a.test/form"), form, sid), Recorded(following, html(f"after {token}"), sid),
+        ]  # fmt: skip
+    replay = Replay(matcher(*recorded))
+    replay.ask(recorded[0].request)
+    for one in (recorded[1], recorded[3], recorded[1]):
+        sent = Request("GET", one.request.url, recorded[1].request.headers)
+        assert replay.ask(sent) == one.response.body.decode()
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)

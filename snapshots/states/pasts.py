@@ -103,7 +103,7 @@ class Pasts:
         self._idempotent: set[str] = set()
         self.keys: set[str] = set()
         self.spared: frozenset[str] = frozenset()
-        volatile = sorted(k for k in recording.volatile if recording.groups[k][0].capture.session)
+        volatile = sorted(key for key in recording.volatile if self._may_hang(key))
         if not volatile:
             return
         for line, items in recording.lines.items():
@@ -222,6 +222,11 @@ class Pasts:
                 break
             self.keys |= more
         self.spared = frozenset([*sorted(self._polls), *sorted(spared - self._polls)][:LISTED])
+
+    def _may_hang(self, key: str) -> bool:
+        """Whether it is known whose the requests were, and no write was refused: that is told by its condition."""
+        captures = [item.capture for item in self.recording.groups[key]]
+        return bool(captures[0].session) and all(c.status != 412 for c in captures)
 
     def _is_poll(self, key: str) -> bool:
         """Whether answers that change by themselves are of no page, and none refuses what was given before."""

@@ -192,3 +192,11 @@ def test_what_goes_on_by_itself_goes_back_by_another_request(said: str) -> None:
     replay.ask(back)
     replay.ask(forth)
     assert bool(replay.last.ambiguous) is (said == "1 2 1")
+
+
+def test_a_write_that_was_refused_hangs_on_its_condition_and_not_on_what_was_asked_before() -> None:
+    first, second = (Request("PUT", f"{A}/doc", (("If-Match", f'"v{n}"'),), b"new") for n in (0, 1))
+    over = matcher((first, html("stale", 412)), (ONE, html("p1")), (second, html("saved")))
+    replay = Replay(over)
+    for request, text in ((ONE, "p1"), (first, "stale"), (second, "saved")):
+        assert (replay.ask(request), replay.last.ambiguous) == (text, False)

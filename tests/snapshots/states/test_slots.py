@@ -49,6 +49,8 @@ def before(change: Request, answer: Response) -> str:
         (post(f"{A}/x", "__VIEWSTATE=abc&a=1", cookie=f"sid={SID}"), html(LONG), "unsure"),
         (Request("POST", f"{A}/x", (), b"ping"), html(""), "sure"),
         (get(f"{A}/logout"), redirect("/?bye=1"), "miss"),
+        (Request("HEAD", f"{A}/logout"), redirect("/?bye=1"), "sure"),
+        (Request("OPTIONS", f"{A}/logout"), redirect("/?bye=1"), "sure"),
         (get(f"{A}/x?by=a"), redirect("/x"), "miss"),
         (get(f"{A}/x?by=a"), redirect("http://b.test/"), "sure"),
         (get(f"{A}/add"), redirect("/"), "miss"),

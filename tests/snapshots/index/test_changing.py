@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from snapshots.archives.appending import write_whole
-from snapshots.archives.container import CHANGING, PACKAGE, open_directory
+from snapshots.archives.container import CHANGING, DIGEST, PACKAGE, open_directory
 from snapshots.contents.package import write_package
 from snapshots.identity.sites import site_of
 from snapshots.index.changing import stamp_of, table_of
@@ -78,7 +79,9 @@ def test_verify_makes_the_table_again(root: Path) -> None:
     package = json.loads((root / PACKAGE).read_bytes())
     (root / CHANGING).write_bytes(b"")
     package["stillweb"]["index"]["changing"] = stamp_of(b"")
-    (root / PACKAGE).write_text(json.dumps(package))
+    described = json.dumps(package).encode()
+    (root / PACKAGE).write_bytes(described)
+    (root / DIGEST).write_text(json.dumps({"hash": f"sha256:{sha256(described).hexdigest()}"}))
     assert any(p.file == CHANGING and p.check == "index" for p in verify(root))
 
 

@@ -70,6 +70,7 @@ def test_every_member_of_a_program_s_file_is_described():
 def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is_described():
     from harness.agents.openai import _TYPES, OpenAIAgent
     from harness.commands.run import command
+    from harness.commands.score import command as scoring
 
     page = (DOCS / "runs.md").read_text()
     block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1]
@@ -77,5 +78,6 @@ def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is
     assert set(members) == {"agent", *_TYPES}
     OpenAIAgent.from_options({name: value for name, value in members.items() if name != "agent"}, "runs.md")
     options = {word for option in command.params for word in option.opts if word.startswith("--")}
-    assert set(re.findall(r"`(--[a-z-]+)", page)) <= options
+    again = {word for option in scoring.params for word in option.opts}
+    assert set(re.findall(r"`(--[a-z-]+)", page)) <= options | again
     assert {"--max-steps", "--max-calls", "--max-tokens", "--max-money", "--timeout", "--prices"} <= options

@@ -48,9 +48,8 @@ class Trail:
     def told(self, spared: frozenset[str], count: int | None = None) -> str:
         """A hash of the first so many visits without those that are spared."""
         count = len(self.visits) if count is None else count
-        known = self._known.setdefault(
-            spared, [(UNSET, ())]
-        )  # after each number of visits, what is at its end at once
+        # after each number of visits, with what is at its end at once
+        known = self._known.setdefault(spared, [(UNSET, ())])
         for visit in self.visits[len(known) - 1 : count]:
             before, together = known[-1]
             if visit.key[:KEY] not in spared and is_visit(visit):

@@ -16,7 +16,7 @@ from isal import isal_zlib
 
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
-from snapshots.archives.container import INDEX, PACKAGE, STEPS
+from snapshots.archives.container import DIGEST, INDEX, PACKAGE, STEPS
 from snapshots.capture import Capture, Exchange
 from snapshots.identity.keys import request_key
 from snapshots.index.build import INDEX_VERSION
@@ -120,6 +120,7 @@ def many(path: Path, count: int) -> Path:
     told["lines"] = count
     told["stillweb"]["index"] |= {"bytes": size, "crc32": crc}
     package.write_text(json.dumps(told))
+    (path / DIGEST).unlink()  # of what was described before
     return path
 
 

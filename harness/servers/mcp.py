@@ -163,6 +163,9 @@ async def _stdio(toolset: Toolset) -> None:
 
             tasks.start_soon(sort)
             await server.run(older, write, server.create_initialization_options())
+    # the client has gone, and with it the streams on which answers were on their way to it
+    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
     finally:
         with anyio.CancelScope(shield=True):
             await stateless.close()

@@ -80,7 +80,7 @@ def test_moves_of_each_kind() -> None:
         ],
     }
     tried, left = moves(found, Choices())
-    assert left == []
+    assert left == [("http://a/x.csv", "is a file, and no view")]
     ways = [(move.kind, list(move.steps)) for move in tried]
     assert ways == [
         ("select", [{"select": {"label": "Year", "option": "A"}}]),

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from harness.inputs.import_path import look_in
 from harness.rubric import compile_rubrics
 from harness.runs.hashes import as_json, rubrics_hash, scoring_hashes
-from harness.runs.ready import check_judges
+from harness.runs.ready import check_judges, unnamed_judge
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.workshop import judge_endpoints, read_rubrics
 from harness.scoring import judging
@@ -83,6 +83,11 @@ def score_otherwise(
         "rubrics": rubrics_hash(side_cars),
         **scoring_hashes(chosen),
     }
+
+    def told(done: int) -> None:
+        if progress is not None:
+            progress(done, len(chosen) * settings.epochs)
+
     part = out.with_name(f"{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)  # of one that was killed
     try:
@@ -91,9 +96,7 @@ def score_otherwise(
         with _asking(new, settings, chosen if judges is not None else ()) as (judge, anew):
             evaluator = replace(evaluator, judge=judge)
             by_id = {task.id: task for task in chosen}
-            different = _write_attempts(
-                files, new, by_id, evaluator, anew, progress or (lambda done, of: None)
-            )
+            different = _write_attempts(files, new, by_id, evaluator, anew, told)
         _write_rest(new, settings, chosen, side_cars, hashes)
         os.replace(part, out)
     except BaseException:
@@ -147,14 +150,11 @@ def _check_judges(tasks: Sequence[Task], settings: Settings, tape: Path, *, aske
             )
         check_judges(tasks, settings, taped=False)
         return
-    for task in tasks:
-        if task.scorer in ("judge", "browsecomp") and not (
-            task.options.get("model") or settings.env.get("GRADER_MODEL")
-        ):
-            raise UsageError(
-                f"task {task.id}: scorer {task.scorer!r} needs a judge, and the run named none; set GRADER_MODEL "
-                "(or options.model) and say --ask-judge"
-            )
+    if (task := unnamed_judge(tasks, settings)) is not None:
+        raise UsageError(
+            f"task {task.id}: scorer {task.scorer!r} needs a judge, and the run named none; set GRADER_MODEL "
+            "(or options.model) and say --ask-judge"
+        )
 
 
 @contextmanager
@@ -183,11 +183,10 @@ def _write_attempts(
     tasks: Mapping[str, Task],
     evaluator: Evaluator,
     anew: Callable[[str], None],
-    progress: Callable[[int, int], None],
+    told: Callable[[int], None],
 ) -> list[str]:
     new.traces.mkdir()
     different: list[str] = []
-    owed = len(tasks) * files.manifest()[0].epochs
     for done, (task, number, trace) in enumerate(files.attempts(), start=1):
         if trace is None:
             raise UsageError(f"{files.path}: {task.id}.{number} is unfinished; run it to its end first")
@@ -200,7 +199,7 @@ def _write_attempts(
             "scoring": evaluator.settings(),
         }
         lines = judging.score_otherwise(Trace(trace.path, header, trace.events), evaluator, anew)
-        progress(done, owed)
+        told(done)
         replace_events(new.trace_path(task.id, number), lines)
         old, fresh = (
             next(e for e in reversed(events) if e["event"] == "score") for events in (trace.events, lines)

@@ -66,10 +66,8 @@ def _prices(agent: Agent, settings: Settings) -> None:
 
 def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> None:
     """As `check_ready`, of judges alone: their models and keys. `taped`: their answers may be there."""
-    for task in tasks:
-        named = task.options.get("model") or settings.env.get("GRADER_MODEL")
-        if task.scorer in ("judge", "browsecomp") and not named:
-            raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs options.model or GRADER_MODEL")
+    if (task := unnamed_judge(tasks, settings)) is not None:
+        raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs options.model or GRADER_MODEL")
     if taped:
         return
     scorers = {task.scorer for task in tasks}
@@ -84,6 +82,15 @@ def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> N
             raise MissingCapability(
                 f"{who}: the variable {key} holds no key for {endpoint['base_url']}; set it, or replay a tape"
             )
+
+
+def unnamed_judge(tasks: Iterable[Task], settings: Settings) -> Task | None:
+    """The first task that needs a judge which neither it nor GRADER_MODEL names."""
+    for task in tasks:
+        named = task.options.get("model") or settings.env.get("GRADER_MODEL")
+        if task.scorer in ("judge", "browsecomp") and not named:
+            return task
+    return None
 
 
 def _judged(scorers: set[str]) -> set[str]:

@@ -202,9 +202,7 @@ def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
     lines: list[Event] = [trace.header]
     for event in trace.events:
         if event["event"] == "answer":
-            event = {name: member for name, member in event.items() if name != "rows"}
-            if rows is not None:
-                event["rows"] = rows
+            event = _with_rows(event, rows)
         elif event["event"] == "score":
             event = {"event": "score", "n": event["n"], **result.to_json()}
         lines.append(event)
@@ -237,19 +235,19 @@ def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], No
             result = failed_scoring(task, failure)
         said = noted.events
     rows, result = _split_cells(result, trace.events)
-    changed: Event = {name: member for name, member in answer.items() if name != "rows"}
     lines = [
         e
         for e in trace.events
         if e["event"] not in ("answer", "score", "review") and e.get("purpose") != "judge"
     ]
-    lines += [
-        *said,
-        changed if rows is None else {**changed, "rows": rows},
-        {"event": "score", **result.to_json()},
-    ]
-    lines += trace.of("review")
+    lines += [*said, _with_rows(answer, rows), {"event": "score", **result.to_json()}, *trace.of("review")]
     return [trace.header, *({**event, "n": n} for n, event in enumerate(lines, start=1))]
+
+
+def _with_rows(answer: Event, rows: Any) -> Event:
+    """An answer event with the rows that were read out of it this time, if any were."""
+    changed = {name: member for name, member in answer.items() if name != "rows"}
+    return changed if rows is None else {**changed, "rows": rows}
 
 
 def _from_trace(trace: Trace, task: Task, answer: Event, evaluator: Evaluator, judge: Any) -> Score:

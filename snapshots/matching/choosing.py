@@ -19,7 +19,7 @@ from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
 from snapshots.request import Request
-from snapshots.states.conditions import ANY_WRITE, FAILS, FITS, ONCE, UNSURE, fits, read, short
+from snapshots.states.conditions import ANY_WRITE, FAILS, FITS, ONCE, UNSURE, Conditions, fits, read, short
 from snapshots.states.slots import CREDENTIALS, choices_of
 
 
@@ -29,24 +29,10 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
     unsure: list[Capture] = []
     judged: dict[str, int] = {}
     for capture in captures:
-        known = judged.get(capture.state)
-        if known == FITS and not now.followed_all(capture):
-            known = UNSURE
-        if known is not None:
-            if known != FAILS:
-                (sure if known == FITS else unsure).append(capture)
-            continue
-        conditions = read(capture.state)
-        told = conditions.cookies or conditions.not_other or conditions.carried or conditions.chosen
-        cookies = now.cookies if told else {}
-        stranger = conditions.keyed and now.known and not now.identified
-        found = fits(conditions, None if stranger else now.state, cookies)
-        if found == FITS and conditions.brought not in (None, now.signed_in):
-            found = UNSURE  # a server that knows the client may have said something else
-        judged[capture.state] = found
-        if found == FITS and not now.followed_all(capture):
-            found = UNSURE
-        if found == FITS:
+        found = judged.get(capture.state)
+        if found is None:
+            found = judged[capture.state] = _fits(read(capture.state), now)
+        if found == FITS and now.followed_all(capture):
             sure.append(capture)
         elif found != FAILS:
             unsure.append(capture)
@@ -59,6 +45,16 @@ def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
     if not sure:
         now.why.append("state")
     return sure
+
+
+def _fits(conditions: Conditions, now: Situation) -> int:
+    """Whether what captures were recorded under holds now, but for what was asked before: FITS, UNSURE or FAILS."""
+    told = conditions.cookies or conditions.not_other or conditions.carried or conditions.chosen
+    stranger = conditions.keyed and now.known and not now.identified
+    found = fits(conditions, None if stranger else now.state, now.cookies if told else {})
+    if found == FITS and conditions.brought not in (None, now.signed_in):
+        return UNSURE  # a server that knows the client may have said something else
+    return found
 
 
 def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:

@@ -120,10 +120,12 @@ class Pasts:
             for key, found in steps.items()
             if any(s.own in s.fresh and s.before == s.after for s in found)
         }
+        itself = {key for key, found in steps.items() if _by_itself(found)}
         for key, found in steps.items():
-            if _by_others(found) if _by_itself(found) else self._by_past(key, found):
+            hangs = _by_others(found) if key in itself else self._by_past(key, found)
+            if hangs:
                 self.keys.add(key)
-        self._weigh(steps)
+        self._weigh(steps, itself)
         told = {item.capture.key for key in self.keys for item in recording.groups[key]}
         for key, items in recording.groups.items():
             if items[0].capture.status in PARTIAL and items[0].capture.key in told:
@@ -196,18 +198,18 @@ class Pasts:
             if len(labels) > 1
         )
 
-    def _weigh(self, steps: dict[str, list[Step]]) -> None:
-        """Finds what makes no difference, and of what changes by itself that which changes others, too."""
-        itself = {key: {step.own for step in found} for key, found in steps.items() if _by_itself(found)}
+    def _weigh(self, steps: dict[str, list[Step]], itself: set[str]) -> None:
+        """Finds what makes no difference, and of what changes by `itself` that which changes others, too."""
+        named = {key: {step.own for step in steps[key]} for key in itself}
         while True:
             told = [(key in itself, steps[key]) for key in sorted(self.keys)]
-            spared = set[str]().union(*(names for key, names in itself.items() if key not in self.keys))
+            spared = set[str]().union(*(names for key, names in named.items() if key not in self.keys))
             for alone, found in told:
                 for step in found:
                     usual = _usual(found, step.before) if alone else [step.before]
                     if step.before and set(usual) == {step.after}:
                         spared |= step.fresh
-            spared -= set[str]().union(*(names for key, names in itself.items() if key in self.keys))
+            spared -= set[str]().union(*(names for key, names in named.items() if key in self.keys))
             guilty: set[str] = set()
             for alone, found in told:
                 for step in found:
@@ -216,7 +218,7 @@ class Pasts:
                         guilty |= left if len(left) == 1 else set()
                         if step.between <= spared:
                             spared -= step.between
-            more = {key for key, names in itself.items() if names & guilty} - self.keys
+            more = {key for key, names in named.items() if names & guilty} - self.keys
             if not more:
                 break
             self.keys |= more

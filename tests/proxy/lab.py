@@ -16,6 +16,8 @@ from pathlib import Path
 import brotli
 import httpx
 import zstandard
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import Event
 
 from proxy.recording.recorder import Recorder
 from proxy.wire.certificates import Authority
@@ -162,6 +164,15 @@ class Lab:
             ):
                 yield recorder, peer
             thread.join(HANG)
+
+
+def heard(peer: socket.socket) -> Iterator[tuple[WSConnection, Event]]:
+    """The events of a client that speaks a web socket to the host that a test speaks, with what answers are made by."""
+    connection = WSConnection(ConnectionType.SERVER)
+    while data := peer.recv(4096):
+        connection.receive_data(data)
+        for event in connection.events():
+            yield connection, event
 
 
 def tunnel(peer: socket.socket, place: str) -> None:

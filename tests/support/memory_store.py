@@ -141,3 +141,13 @@ class Replay:
             return "miss"
         self.session.answered(lookup)
         return self.matcher.snapshot.read(lookup.capture).body.decode()
+
+
+def answers(over: Matcher, *asked: Request) -> list[str]:
+    """The texts of the answers of one session; `?` marks what is not sure."""
+    replay = Replay(over)
+    found = []
+    for request in asked:
+        text = replay.ask(request)
+        found.append(f"{text}?" if replay.last.ambiguous and text != "miss" else text)
+    return found

@@ -17,16 +17,6 @@ from harness.task import Task
 from harness.trace import read_trace
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import KEY, Asked, Endpoint
-from tests.support.runs import make_run
-
-NAMES = ["right", "wrong", "silent", "babble"]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
-    made = make_run(tmp_path_factory.mktemp("run"), NAMES)
-    write_certificate(made.path)
-    return made
 
 
 def by_judge(files: RunFiles, **options: object) -> list[Task]:

@@ -21,15 +21,6 @@ from snapshots.errors import StillwebError, UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import RUBRIC, SHELF, bird_task, make_run, write_script
 
-NAMES = ["right", "wrong", "silent", "babble"]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
-    made = make_run(tmp_path_factory.mktemp("run"), NAMES)
-    write_certificate(made.path)
-    return made
-
 
 def scores(path: Path) -> dict[str, tuple[str, object]]:
     found = {}

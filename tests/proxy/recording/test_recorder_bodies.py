@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from snapshots.writer import Writer
-from tests.proxy.lab import PACKED, Lab, by_path, client, tunnel
+from tests.proxy.lab import PACKED, Lab, by_path, client, heard, tunnel
 from tests.proxy.origin import Answer, Origin
 from tests.proxy.recordings import metadata, raw_bytes, recorded
 from tests.support.waiting import HANG, STARTS, until
@@ -216,19 +216,16 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
     from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request, TextMessage
 
     def serve(peer: socket.socket) -> None:
-        connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
-        while data := peer.recv(4096):
-            connection.receive_data(data)
-            for event in connection.events():
-                if isinstance(event, Request):
-                    peer.sendall(connection.send(AcceptConnection(subprotocol=TOKEN)))
-                elif isinstance(event, TextMessage):
-                    peer.sendall(connection.send(TextMessage(f"echo {event.data}")))
-                elif isinstance(event, BytesMessage):
-                    peer.sendall(connection.send(BytesMessage(bytes(event.data))))
-                elif isinstance(event, CloseConnection):
-                    peer.sendall(connection.send(event.response()))
-                    return
+        for connection, event in heard(peer):
+            if isinstance(event, Request):
+                peer.sendall(connection.send(AcceptConnection(subprotocol=TOKEN)))
+            elif isinstance(event, TextMessage):
+                peer.sendall(connection.send(TextMessage(f"echo {event.data}")))
+            elif isinstance(event, BytesMessage):
+                peer.sendall(connection.send(BytesMessage(bytes(event.data))))
+            elif isinstance(event, CloseConnection):
+                peer.sendall(connection.send(event.response()))
+                return
 
     with lab.between(tmp_path / "s", "ws.example", serve) as (recorder, peer):
         tunnel(peer, "ws.example:80")

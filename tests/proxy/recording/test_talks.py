@@ -9,7 +9,7 @@ from pathlib import Path
 import wsproto
 from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
 
-from tests.proxy.lab import Lab, tunnel
+from tests.proxy.lab import Lab, heard, tunnel
 from tests.proxy.recordings import metadata, raw_bytes
 from tests.support.waiting import until
 
@@ -17,18 +17,15 @@ SECRET = "k9Xq2vLm7pRt4wZs8nBd1fGh"  # in no known format: it is one because a m
 
 
 def serve(peer: socket.socket) -> None:
-    connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
-    while data := peer.recv(4096):
-        connection.receive_data(data)
-        for event in connection.events():
-            if isinstance(event, Request):
-                for said in (
-                    AcceptConnection(),
-                    TextMessage(f"for {SECRET}"),
-                    TextMessage(json.dumps({"access_token": SECRET})),
-                    CloseConnection(4001, f"bye {SECRET}"),
-                ):
-                    peer.sendall(connection.send(said))
+    for connection, event in heard(peer):
+        if isinstance(event, Request):
+            for said in (
+                AcceptConnection(),
+                TextMessage(f"for {SECRET}"),
+                TextMessage(json.dumps({"access_token": SECRET})),
+                CloseConnection(4001, f"bye {SECRET}"),
+            ):
+                peer.sendall(connection.send(said))
 
 
 def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_path: Path) -> None:

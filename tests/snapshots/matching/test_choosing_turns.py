@@ -6,20 +6,20 @@ from collections.abc import Iterable
 
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import (
+    MemoryStore,
+    Recorded,
+    answers,
+    get,
+    html,
+    matcher,
+    post,
+    redirect,
+)
 
 A = "http://a.test"
 PAGE, OTHER = get(f"{A}/page"), get(f"{A}/other")
 Said = tuple[Request, str]
-
-
-def answers(over: Matcher, *asked: Request) -> list[str]:
-    replay = Replay(over)
-    found = []
-    for request in asked:
-        text = replay.ask(request)
-        found.append(f"{text}?" if replay.last.ambiguous and text != "miss" else text)
-    return found
 
 
 def sessions(*each: Iterable[Said]) -> Matcher:

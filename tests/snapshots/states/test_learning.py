@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from snapshots.capture import Response
-from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
-from tests.support.memory_store import Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import answers, get, html, matcher, post, redirect
 
 A = "http://a.test"
 PAGE, OTHER = get(f"{A}/page"), get(f"{A}/other")
@@ -23,15 +22,6 @@ def doing(what: str, value: int = 1) -> Request:
 
 def filtered(value: int) -> Request:
     return post(f"{A}/filter", f"v={value}")
-
-
-def answers(over: Matcher, *asked: Request) -> list[str]:
-    replay = Replay(over)
-    found = []
-    for request in asked:
-        text = replay.ask(request)
-        found.append(f"{text}?" if replay.last.ambiguous and text != "miss" else text)
-    return found
 
 
 def test_what_changed_by_itself_before_convicts_nothing_that_came_in_between() -> None:

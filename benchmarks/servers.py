@@ -213,7 +213,7 @@ def nginx(work: Path, root: Path, workers: int = 2, host: str = HOST) -> Iterato
     port = free_port()
     signer = authority(work)
     leaf = work / f"leaf-{host}.pem"
-    leaf.write_bytes(signer.mint(host) + signer._leaf_key_pem)  # type: ignore[attr-defined]
+    leaf.write_bytes(signer.mint(host) + signer._key_pem)  # type: ignore[attr-defined]
     leaf.chmod(0o600)
     config = work / f"nginx-{host}.conf"
     user = "user root;" if os.geteuid() == 0 else ""

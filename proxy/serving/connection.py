@@ -203,6 +203,7 @@ class Connection(Channel):
         self._tls = ServerTls(own, lambda other: own if other == name else hub.context(other))
         self.deadline = time.monotonic() + PATIENCE
         self.data_received(data)
+        asyncio.get_running_loop().call_soon(hub.authority.spare)  # while the client makes its next message
 
     def _quiet(self, tls: ServerTls) -> None:
         """Nothing came out of TLS: what it has to say itself goes out."""

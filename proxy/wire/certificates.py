@@ -52,13 +52,14 @@ class Authority:
         self.directory = directory
         self.certificate = certificate
         self._key = key
-        # One leaf key for all hosts: making keys would be most of the cost of a mint.
-        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
-        self._leaf_key_pem = _key_pem(self._leaf_key)
-        self._usage = _leaf_extensions(certificate)
+        # One key for all hosts, and as with mitmproxy the authority's own: Chromium, which is told its hash, knows
+        # each leaf by it, so that the authority is not sent along, which costs each side a certificate to decode.
+        self._key_pem = _key_pem(key)
+        self._form = _leaf_form(certificate)
         self._contexts: OrderedDict[tuple[str, tuple[str, ...]], tuple[ssl.SSLContext, datetime]] = (
             OrderedDict()
         )
+        self._spare: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -115,15 +116,11 @@ class Authority:
             if known is not None and known[1] > now:
                 self._contexts.move_to_end(slot)
                 return known[0]
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-        # each costs the handshake time; clients ask for more connections than they resume
-        context.num_tickets = 1
+            context = self._spare or _blank()
+            self._spare = None
         if alpn:
             context.set_alpn_protocols(list(alpn))
-        # The authority is sent along: Chromium knows it by its key, and only what it is sent can it know.
-        with _readable(self.mint(slot[0]) + self.certificate_pem + self._leaf_key_pem) as path:
+        with _readable(self.mint(slot[0]) + self._key_pem) as path:
             context.load_cert_chain(path)
         with self._lock:
             # Two threads may have minted at once; all callers get the one that came first.
@@ -135,34 +132,44 @@ class Authority:
                 self._contexts.popitem(last=False)
         return context
 
+    def spare(self) -> None:
+        """Makes a part of the next context beforehand, an eighth of its cost: to be called where a client is waited for."""
+        if self._spare is None:
+            self._spare = _blank()
+
     def mint(self, host: str) -> bytes:
-        """A new leaf certificate for `host` as PEM, signed by this authority, for the shared leaf key."""
+        """A new leaf certificate for `host` as PEM, signed by this authority, for the authority's own key."""
         name = normal_host(host)
         now = datetime.now(UTC)
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) < 64 else []
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name(subject))
-            .issuer_name(self.certificate.subject)
-            .public_key(self._leaf_key.public_key())
+        return (
+            self._form.subject_name(x509.Name(subject))
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=LEAF_DAYS))
             # RFC 5280, 4.2.1.6: critical when the subject is empty.
             .add_extension(x509.SubjectAlternativeName([_general_name(name)]), critical=not subject)
+            .sign(self._key, hashes.SHA256())
+            .public_bytes(serialization.Encoding.PEM)
         )
-        for extension, critical in self._usage:
-            builder = builder.add_extension(extension, critical=critical)
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _blank() -> ssl.SSLContext:
+    """A context that is no host's yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    # each costs the handshake time; clients ask for more connections than they resume
+    context.num_tickets = 1
+    return context
 
 
 def normal_host(host: str) -> str:
     """A host as it stands in a certificate: lower case, IDNs in their ASCII form, IPv6 without brackets."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    try:
-        return str(ipaddress.ip_address(bare))
-    except ValueError:
-        pass
+    address = _address(bare)
+    if address is not None:
+        return str(address)
     bare = bare.rstrip(".").lower()
     if not bare.isascii():
         bare = ada_url.idna.encode(bare).decode("ascii")
@@ -172,20 +179,31 @@ def normal_host(host: str) -> str:
 
 
 def _general_name(name: str) -> x509.GeneralName:
+    address = _address(name)
+    return x509.DNSName(name) if address is None else x509.IPAddress(address)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    if ":" not in name and not name[-1:].isdigit():
+        return None  # to find it out by an exception costs five times as long
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
+        return ipaddress.ip_address(name)
     except ValueError:
-        return x509.DNSName(name)
+        return None
 
 
-def _leaf_extensions(authority: x509.Certificate) -> list[tuple[x509.ExtensionType, bool]]:
+def _leaf_form(authority: x509.Certificate) -> x509.CertificateBuilder:
+    """What all leaves have in common."""
     issuer = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    return [
-        (x509.BasicConstraints(ca=False, path_length=None), True),
-        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (_key_usage(digital_signature=True), True),
-        (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), False),
-    ]
+    return (
+        x509.CertificateBuilder()
+        .issuer_name(authority.subject)
+        .public_key(authority.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_key_usage(digital_signature=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
+    )
 
 
 def _key_usage(*, digital_signature: bool = False, signs_certificates: bool = False) -> x509.KeyUsage:

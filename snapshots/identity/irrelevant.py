@@ -17,12 +17,20 @@ class _Lists:
 
     def __init__(self) -> None:
         data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
-        self.errands = frozenset(data["errands"])
-        self.hosts = frozenset(data["hosts"]) | self.errands
+        self.errands = _by_host(data["errands"])
+        self.hosts = _by_host(data["hosts"] + data["errands"])
         self.services = frozenset(data["services"])
         self.errand_paths = _Patterns(data["errand_paths"])
         self.paths = _Patterns(data["paths"] + data["errand_paths"])
         self.cookies = _Patterns(data["cookies"])
+
+
+def _by_host(listed: list[str]) -> dict[str, set[str]]:
+    """Host to what a path of it begins with, of items such as `example.org` and `example.org/start`."""
+    found: dict[str, set[str]] = {}
+    for host, _, start in (item.partition("/") for item in listed):
+        found.setdefault(host, set()).add(start)
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -69,10 +77,8 @@ def _path(url: str) -> str:
 @lru_cache(maxsize=4096)
 def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
     """What paths of a host in the list begin with; "" where all of it is in the list."""
-    parents = _parents(netloc)
     listed = _lists().errands if errands else _lists().hosts
-    found = (host.partition("/") for host in listed)
-    return frozenset(start for host, _, start in found if host in parents)
+    return frozenset(start for host in _parents(netloc) for start in listed.get(host, ()))
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from snapshots.capture import Capture, Response
 from snapshots.errors import UsageError
-from snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.identity.rules import RuleSet, joining
 from snapshots.identity.sites import site_of
@@ -171,7 +170,7 @@ class Matcher:
         told = str(state) if state is not None else ""
         if capture is None:
             missed = Lookup(
-                MISS, None, None, False, told, key, irrelevant(request), request,
+                MISS, None, None, False, told, key, request,
                 why=tuple(now.why), matcher=self, session=session,
             )  # fmt: skip
             if session is not None and not missed.irrelevant:
@@ -180,7 +179,7 @@ class Matcher:
             return missed
         conditions = read(capture.state)
         lookup = Lookup(
-            verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, irrelevant_url(request.url.partition("?")[0]), request,
+            verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, request,
             matcher=self, session=session,
         )  # fmt: skip
         stateless = conditions.lasting or (
@@ -195,7 +194,7 @@ class Matcher:
     def _evidently(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
         """What all the steps come to where there is one capture and nothing that could speak against it."""
         lookup = Lookup(
-            "exact", capture, None, False, "", key, irrelevant_url(request.url.partition("?")[0]), request,
+            "exact", capture, None, False, "", key, request,
             timeless=True, inert=True, site=site, matcher=self,
         )  # fmt: skip
         if len(self._hot) >= HOT:

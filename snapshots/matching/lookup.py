@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from snapshots.capture import Capture
+from snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from snapshots.identity.keys import Key
 from snapshots.identity.sites import site_of
 from snapshots.matching.changers import Changers
@@ -56,7 +57,6 @@ class Lookup:
     ambiguous: bool
     state: str
     key: Key
-    irrelevant: bool
     request: Request
     timeless: bool = False  # any session that has changed nothing has the same answer
     inert: bool = False  # nothing follows from it for the session
@@ -65,6 +65,13 @@ class Lookup:
     matcher: Explainer | None = field(default=None, repr=False)
     session: Session | None = field(default=None, repr=False)
     _nearest: list[Near] | None = field(default=None, repr=False)
+
+    @property
+    def irrelevant(self) -> bool:
+        """Whether nothing that is read depends on it; found out when asked, which costs a tenth of a lookup."""
+        if self.capture is None:
+            return irrelevant(self.request)
+        return irrelevant_url(self.request.url.partition("?")[0])
 
     @property
     def settled(self) -> bool:

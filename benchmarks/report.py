@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,7 +24,9 @@ BUSY = " (the machine did other work: run it again when it is quiet)"
 
 def versions() -> dict[str, str]:
     """What was measured, with what."""
-    found = {"Python": platform.python_version(), "cores": str(os.cpu_count())}
+    # the distribution's Python is compiled with profiles of its use, one that a user compiled often isn't
+    of = " of the distribution" if sys.base_prefix == "/usr" else ""
+    found = {"Python": platform.python_version() + of, "cores": str(os.cpu_count())}
     found["machine"] = f"{platform.system()} {platform.machine()}"
     for name in ("uvloop", "mitmproxy", "isal"):
         found[name] = version(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -90,3 +91,9 @@ def test_the_readme_has_the_ratios_of_the_last_run(tmp_path: Path) -> None:
     assert readme.shown(copy).count("| 12 × |") == readme.shown().count("×") > 0
     readme.put(ratios, copy)
     assert copy.read_text("utf-8") == readme.README.read_text("utf-8")
+
+
+@pytest.mark.parametrize(("prefix", "of"), [("/usr", " of the distribution"), ("/opt/python", "")])
+def test_results_say_whose_python_was_measured(prefix: str, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.base_prefix", prefix)
+    assert report.versions()["Python"] == platform.python_version() + of

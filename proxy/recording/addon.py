@@ -12,7 +12,7 @@ from mitmproxy import http, tcp
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 
-from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool, text_headers
+from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool, byte_fields, text_headers
 from proxy.recording.flows import (
     challenge,
     client_left,
@@ -28,7 +28,7 @@ from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
-from proxy.wire.grpc import is_grpc
+from proxy.wire.grpc import is_grpc, merged
 from proxy.wire.silence import Said
 
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -353,8 +353,9 @@ def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
     draft.status = response.status_code
     draft.reason = response.reason
     draft.fields = response.headers.fields
-    if response.trailers and is_grpc(text_headers(draft.fields)):  # RFC 9110, 6.5.1 lets them be merged
-        draft.fields += response.trailers.fields
+    # RFC 9110, 6.5.1 lets them be merged
+    if response.trailers and is_grpc(head := text_headers(draft.fields)):
+        draft.fields = byte_fields(merged(head, text_headers(response.trailers.fields)))
     if draft.response_spool is None:
         draft.content = response.raw_content or b""
     draft.protocol = {"HTTP/2.0": "h2", "HTTP/3": "h3"}.get(

@@ -353,6 +353,11 @@ def text_headers(fields: Fields) -> Headers:
     return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in fields)
 
 
+def byte_fields(headers: Headers) -> Fields:
+    """The same back again."""
+    return tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers)
+
+
 def _phrase(status: int) -> str:
     """The usual reason phrase of a status; HTTP/2 sends none, and some readers can't do without."""
     try:

@@ -20,9 +20,9 @@ from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from proxy.serving.hub import Hub
 from proxy.serving.replies import Line, Reply, failure
 from proxy.wire.addresses import target_text
-from proxy.wire.grpc import TRAILERS, is_grpc
+from proxy.wire.grpc import is_grpc, known_apart, parted
 from snapshots.errors import StillwebError
-from snapshots.request import Request
+from snapshots.request import Headers, Request
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20
@@ -241,22 +241,20 @@ class Http2:
             self._connection.abort()
 
     def _send(self, stream: int, reply: Reply) -> None:
-        fields = [(b":status", str(reply.status).encode())]
-        fields += [
-            (field_bytes(n.lower()), field_bytes(v.strip(" \t")))
-            for n, v in reply.fields
-            if n.lower() not in _OWN
-        ]
-        empty = reply.pieces is None and not reply.body
-        trailers: Fields = []
-        if not empty and is_grpc(reply.fields):  # the recorder keeps them with the others
-            trailers = [field for field in fields if field[0] in TRAILERS]
+        head, trailers = reply.fields, None
+        bodiless = reply.pieces is None and not reply.body
+        if is_grpc(head):  # the recorder keeps them with the others
+            head, trailers = parted(head)
+            if trailers is None and not bodiless:
+                head, trailers = known_apart(head)
+        status = (b":status", str(reply.status).encode())
+        empty = bodiless and not trailers
         try:
-            self._h2.send_headers(stream, [f for f in fields if f not in trailers], end_stream=empty)
+            self._h2.send_headers(stream, [status, *_spelled(head)], end_stream=empty)
         except _GONE:
             return  # the client has given it up
         if not empty:
-            self._outgoing[stream] = _Outgoing(reply, trailers)
+            self._outgoing[stream] = _Outgoing(reply, _spelled(trailers or ()))
 
     def pump(self) -> None:
         """Sends as much as the windows and the transport allow."""
@@ -334,6 +332,11 @@ def _stream(event: h2.events.Event) -> int:
     stream = getattr(event, "stream_id", None)
     assert isinstance(stream, int)
     return stream
+
+
+def _spelled(fields: Headers) -> Fields:
+    """Fields as HTTP/2 has them."""
+    return [(field_bytes(n.lower()), field_bytes(v.strip(" \t"))) for n, v in fields if n.lower() not in _OWN]
 
 
 def _text(value: bytes | str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from proxy.serving import ranges
-from proxy.wire.grpc import is_grpc
+from proxy.wire.grpc import TRAILER, is_grpc
 from snapshots.capture import Response
 from snapshots.dates import not_after
 from snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
@@ -294,12 +294,14 @@ def clean(headers: Headers, *, decoded: bool = False) -> Headers:
     """The headers that may go to a client: no hop-by-hop fields, nothing that is no header.
 
     Those that `Connection` names for another reason stay: browsers and others heed them (Set-Cookie, too), and the recorder
-    passed them on. With `decoded` none that describe the encoded bytes.
+    passed them on; so does a gRPC call's Trailer, which says which fields stand behind the body. With `decoded` none that
+    describe the encoded bytes.
     """
     kept: list[tuple[str, str]] = []
+    own = HOP_BY_HOP - {TRAILER} if is_grpc(headers) else HOP_BY_HOP
     for name, value in headers:
         lower = name.lower()
-        if lower in HOP_BY_HOP or not _TOKEN.fullmatch(name):
+        if lower in own or not _TOKEN.fullmatch(name):
             continue
         if lower.startswith("stillweb-") or (decoded and lower in OF_ENCODED):
             continue

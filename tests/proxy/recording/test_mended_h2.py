@@ -259,8 +259,8 @@ def test_what_came_of_a_grpc_call_is_kept(recording: Recording, kind: bytes, tmp
     with Snapshot.open(tmp_path / "site") as snapshot:
         (call,) = snapshot.captures()
         fields = dict(snapshot.read(call).headers)
-    assert (fields.get("grpc-status"), fields.get("x-cost")) == (
-        ("0", "2") if kind == b"application/grpc" else (None, None)
+    assert (fields.get("grpc-status"), fields.get("x-cost"), fields.get("Trailer")) == (
+        ("0", "2", "grpc-status, x-cost") if kind == b"application/grpc" else (None, None, None)
     )
 
 

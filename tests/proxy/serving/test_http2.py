@@ -126,8 +126,11 @@ def test_what_came_of_a_grpc_call_stands_behind_its_body(
     site.add("https://two.example/", b"x" * size, headers=(kind, *status), protocol="h2")
     site.add("https://two.example/none", b"", headers=(kind, *status), protocol="h2")
     site.add("https://two.example/old", b"x", headers=(kind,), protocol="h2")
-    heads: dict[int, list[dict[str, str]]] = {1: [], 3: [], 5: []}
-    got, ended = {1: 0, 3: 0, 5: 0}, 0
+    own = (("x-cost", "1"), ("Trailer", "grpc-status, x-cost"), ("grpc-status", "0"), ("x-cost", "2"))
+    site.add("https://two.example/own", b"x" * size, headers=(kind, *own), protocol="h2")
+    site.add("https://two.example/own-none", b"", headers=(kind, *own), protocol="h2")
+    heads: dict[int, list[dict[str, str]]] = {1: [], 3: [], 5: [], 7: [], 9: []}
+    got, ended = dict.fromkeys(heads, 0), 0
     with (
         site.open() as snapshot,
         Gateway(snapshot, authority=authority) as gateway,
@@ -135,9 +138,9 @@ def test_what_came_of_a_grpc_call_stands_behind_its_body(
     ):
         mine = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         mine.initiate_connection()
-        for stream, path in zip(heads, ("/", "/none", "/old"), strict=True):
+        for stream, path in zip(heads, ("/", "/none", "/old", "/own", "/own-none"), strict=True):
             asked(mine, stream, path)
-        while ended < 3:
+        while ended < 5:
             sock.sendall(mine.data_to_send())
             for event in mine.receive_data(sock.recv(1 << 16)):
                 if isinstance(event, (h2.events.ResponseReceived, h2.events.TrailersReceived)):
@@ -146,8 +149,11 @@ def test_what_came_of_a_grpc_call_stands_behind_its_body(
                     got[event.stream_id] += len(event.data)
                     mine.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 ended += isinstance(event, h2.events.StreamEnded)
-    assert (got[1], got[3]) == (size, 0)
-    (first, last), (alone,), (missed,) = heads.values()
+    assert (got[1], got[3], got[7], got[9]) == (size, 0, size, 0)
+    (first, last), (alone,), (missed,), *apart = heads.values()
+    for before, behind in apart:
+        assert (before["x-cost"], behind) == ("1", {"grpc-status": "0", "x-cost": "2"})
+        assert not before.keys() & {"trailer", "grpc-status"}
     assert last == dict(status[1:])
     assert first["x"] == "1"
     assert not first.keys() & last.keys()

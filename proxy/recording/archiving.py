@@ -160,7 +160,7 @@ class Draft:
         return Exchange(
             request=Request(self.method, self.url, headers, sent),
             status=self.status,
-            reason=self.reason or _phrase(self.status),
+            reason=_phrase(self.status) if self.protocol == "h2" else self.reason,
             headers=one_coding(text_headers(self.fields)),
             body=self.response_spool.body() if self.response_spool is not None else self.content,
             started=self.started,

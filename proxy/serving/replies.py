@@ -61,7 +61,7 @@ class Reply:
         self.length = length if pieces is not None else len(body)
         self.capture = capture
         self.broke: Callable[[Exception, int], None] | None = None
-        self.wire_head = head(status, reason or " ", fields)
+        self.wire_head = head(status, reason, fields)
         self.whole: bytes | None = None
 
     def wire(self) -> bytes:

@@ -29,6 +29,7 @@ ANSWERS = {
     "/odd-chunks": [b"HTTP/1.1 103 E\n\nHTTP/2 200 OK\nContent-Length: 9\nTransfer-Encoding: chunked\n\n05;x\nfin", b"al\n0\n?\n\n"],
     "/trailers": [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfinal\r\n0\r\nX-T: 1\r\n\r\n"],
 }  # fmt: skip
+WORDS = {f"/{n}": [END.replace(b" OK", said)] for n, said in enumerate((b"", b" ", b" Fine by me"))}
 
 
 def talk(port: int, data: bytes) -> bytes:
@@ -56,7 +57,7 @@ def origin() -> Iterator[tuple[int, list[bytes]]]:
                 ):
                     data += connection.recv(65536)
                 got.append(data)
-                for piece in ANSWERS.get(data.split()[1].decode(), [END]):
+                for piece in (ANSWERS | WORDS).get(data.split()[1].decode(), [END]):
                     connection.sendall(piece)
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -94,6 +95,24 @@ def test_what_is_archived_is_the_answer(origin: tuple[int, list[bytes]], tmp_pat
     with Snapshot.open(tmp_path / "site") as snapshot:
         found = {c.url.rpartition("/")[2]: (c.status, snapshot.read(c).body) for c in snapshot.captures()}
     assert found == {p.strip("/"): (200, b"final") for p in (*ANSWERS, "/post")}
+
+
+def test_a_status_without_words_has_none_in_replay(origin: tuple[int, list[bytes]], tmp_path: Path) -> None:
+    said = [b" ", b" ", b" Fine by me"]
+    own = Authority.load_or_create(tmp_path / "state")
+    ask = "GET http://x.test/{} HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n\r\n"
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, resolve={"x.test": ("127.0.0.1", origin[0])}, authority=own) as recorder,
+    ):
+        for number in range(len(said)):
+            assert talk(recorder.port, ask.format(number).encode()).endswith(b"final")
+    with Snapshot.open(tmp_path / "site") as snapshot, Gateway(snapshot, authority=own) as gateway:
+        lines = [
+            talk(gateway.port, ask.format(number).encode()).partition(b"\r\n")[0]
+            for number in range(len(said))
+        ]
+    assert lines == [b"HTTP/1.1 200" + words for words in said]
 
 
 def test_what_is_no_answer_is_refused_in_words_that_quote_none_of_it(

@@ -169,6 +169,9 @@ class Http2:
                     (_text(n), target_text(v) if n == b":path" else _text(v)) for n, v in event.headers or []
                 ]
                 self._incoming[_stream(event)] = _Incoming(fields)
+                if event.stream_ended is None and dict(fields).get("expect", "").lower() == "100-continue":
+                    with contextlib.suppress(*_GONE):
+                        self._h2.send_headers(_stream(event), [(b":status", b"100")])
             case h2.events.DataReceived():
                 stream, data = _stream(event), event.data or b""
                 self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)

@@ -53,6 +53,30 @@ def test_a_request_taken_back_at_once_harms_no_other(gateway: Gateway) -> None:
     assert (gateway.stats.malformed, gateway.stats.failures) == (before.malformed, before.failures)
 
 
+def test_a_client_that_waits_to_be_told_to_go_on_is_told(gateway: Gateway) -> None:
+    """Java's waits for ever."""
+    with tunnel(gateway, "two.example", ("h2",), session="waits") as sock:
+        mine = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
+        )
+        mine.initiate_connection()
+        fields = [(":method", "POST"), (":authority", "two.example"), (":scheme", "https"), (":path", "/")]
+        mine.send_headers(1, [*fields, ("expect", "100-continue")])
+        sock.sendall(mine.data_to_send())
+        told: list[h2.events.Event] = []
+        while not told:
+            told += [
+                event
+                for event in mine.receive_data(sock.recv(1 << 16))
+                if isinstance(event, h2.events.InformationalResponseReceived)
+            ]
+        mine.send_data(1, b"body", end_stream=True)
+        sock.sendall(mine.data_to_send())
+        answers(sock, mine, 1)
+    (entry,) = [e for e in gateway.ledger.entries() if e["session"] == "waits"]
+    assert (entry["method"], entry["status"], entry["body"]) == ("POST", 504, "body")
+
+
 def test_a_client_that_says_goodbye_with_its_last_request_is_answered(gateway: Gateway) -> None:
     with tunnel(gateway, "two.example", ("h2",), session="goodbye") as sock:
         mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))

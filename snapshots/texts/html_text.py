@@ -1,7 +1,7 @@
 """Plain markdown from HTML, every visible word in document order: the fallback where trafilatura finds nothing.
 
 Tables become pipe tables, list items dashes, headings hashes; links are kept when asked for. Nothing is judged
-to be boilerplate. Also finds the data tables of a page, to tell whether an extraction has lost one.
+to be boilerplate.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from lxml import etree
 from lxml import html as lxml_html
 
 NAME = "stillweb-plain"
-VERSION = "2"
+VERSION = "3"
 
 Element = Any  # lxml.etree._Element; lxml has no types of its own
 
-_SKIP = frozenset(
+SKIP = frozenset(
     {"script", "style", "template", "noscript", "head", "svg", "math", "iframe", "object", "canvas"}
 )
 _IN_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
-_BREAK = frozenset(
+BREAK = frozenset(
     [
         "address",
         "article",
@@ -73,7 +73,7 @@ _BREAK = frozenset(
 _PARAGRAPH = frozenset(
     ["p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre", "blockquote", "ul", "ol", "dl"]
 )
-_SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
+SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _BAD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
@@ -195,7 +195,7 @@ class Joiner:
 def title_of(tree: Element) -> str:
     """The page's title with its white space collapsed; empty when it has none."""
     node = next(tree.iterdescendants("title"), None)
-    return _SPACE.sub(" ", "".join(node.itertext())).strip() if node is not None else ""
+    return SPACE.sub(" ", "".join(node.itertext())).strip() if node is not None else ""
 
 
 def markdown(tree: Element) -> str:
@@ -213,7 +213,7 @@ def without_tags(text: str) -> str:
     """The words of a page whose tags nest too deeply for the parser (2,048 levels)."""
     if text.count("<") < 2000:
         return ""
-    return _tidy(unescape(_SPACE.sub(" ", _TAG.sub("\n", _HIDDEN.sub(" ", text)))))
+    return _tidy(unescape(SPACE.sub(" ", _TAG.sub("\n", _HIDDEN.sub(" ", text)))))
 
 
 def _tidy(text: str) -> str:
@@ -221,7 +221,7 @@ def _tidy(text: str) -> str:
     return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def _hidden(element: Element) -> bool:
+def hidden(element: Element) -> bool:
     if element.get("hidden") is not None or element.get("aria-hidden") == "true":
         return True
     style = element.get("style")
@@ -238,21 +238,21 @@ def _walk(root: Element) -> Iterator[str]:
         element, leaving = stack.pop()
         tag = element.tag if isinstance(element.tag, str) else ""
         if leaving:
-            if tag in _BREAK:
+            if tag in BREAK:
                 yield "\n\n" if tag in _PARAGRAPH else "\n"
             if element.tail and element is not root:
-                yield _SPACE.sub(" ", element.tail)
+                yield SPACE.sub(" ", element.tail)
             continue
-        if not tag or tag in _SKIP or _hidden(element):
+        if not tag or tag in SKIP or hidden(element):
             if element.tail and element is not root:
-                yield _SPACE.sub(" ", element.tail)
+                yield SPACE.sub(" ", element.tail)
             continue
         if tag == "table" and is_data_table(element):
             yield "\n\n" + table_markdown(element) + "\n\n"
             if element.tail and element is not root:
-                yield _SPACE.sub(" ", element.tail)
+                yield SPACE.sub(" ", element.tail)
             continue
-        if tag in _BREAK:
+        if tag in BREAK:
             yield "\n\n" if tag in _PARAGRAPH else "\n"
         if tag == "br":
             yield "\n"
@@ -263,15 +263,15 @@ def _walk(root: Element) -> Iterator[str]:
         elif tag[0] == "h" and tag[1:] in ("1", "2", "3", "4", "5", "6"):
             yield "#" * int(tag[1:]) + " "
         elif tag == "img" and element.get("alt"):
-            yield _SPACE.sub(" ", element.get("alt") or "")
+            yield SPACE.sub(" ", element.get("alt") or "")
         elif (
             tag == "input"
             and element.get("type", "text") not in ("hidden", "password")
             and element.get("value")
         ):
-            yield _SPACE.sub(" ", element.get("value") or "") + " "
+            yield SPACE.sub(" ", element.get("value") or "") + " "
         if element.text:
-            yield element.text if tag == "pre" else _SPACE.sub(" ", element.text)
+            yield element.text if tag == "pre" else SPACE.sub(" ", element.text)
         stack.append((element, True))
         stack.extend((child, False) for child in reversed(element))
 
@@ -291,8 +291,8 @@ def is_data_table(table: Element) -> bool:
 
 def _words(element: Element) -> str:
     if not len(element) and element.tag in ("td", "th"):  # most cells: what the walk would say of them
-        return "" if _hidden(element) else _SPACE.sub(" ", element.text or "").strip()
-    return _SPACE.sub(" ", "".join(_walk(element))).strip()
+        return "" if hidden(element) else SPACE.sub(" ", element.text or "").strip()
+    return SPACE.sub(" ", "".join(_walk(element))).strip()
 
 
 def rows(table: Element) -> list[list[str]]:
@@ -323,40 +323,3 @@ def table_markdown(table: Element) -> str:
     ]
     lines.insert(1, "|" + "---|" * width)
     return "\n".join(lines)
-
-
-_LOOKED_AT, _TOLD = 3, 40  # rows of a table, and characters of their cells, by which it is known again
-_LINK = re.compile(r"\]\([^()\s]*\)|[*`\[\]\\|_]")
-
-
-def _bare(text: str) -> str:
-    """A text without the marks of markdown and with its white space collapsed."""
-    return _SPACE.sub(" ", _LINK.sub("", text)).strip()
-
-
-def _in_rows(found: list[list[str]], lines: list[str]) -> bool:
-    """Whether one of a table's first rows stands in a line of a pipe table; also where none has two cells to tell by."""
-    told = [[cell[:_TOLD] for cell in row if cell] for row in found]
-    rows = [row for row in told if len(row) > 1][:_LOOKED_AT]
-    return not rows or any(all(cell in line for cell in row) for row in rows for line in lines)
-
-
-def lost_tables(tree: Element, extracted: str) -> list[str]:
-    """The data tables of a page (as markdown) that an extracted text has lost: a fifth or more of their cells, or their rows."""
-    lost: list[str] = []
-    plain = ""
-    lines = [_bare(line) for line in extracted.split("\n") if line.lstrip().startswith("|")]
-    for table in tree.iter("table"):
-        if _hidden(table) or not is_data_table(table):
-            continue
-        plain = plain or _SPACE.sub(" ", _LINK.sub("", extracted))
-        found = [[_bare(cell) for cell in row] for row in rows(table)[:200]]
-        cells = [cell for row in found for cell in row if cell]
-        missing, enough = 0, -(-len(cells) // 5)
-        for cell in cells:
-            missing += cell not in plain
-            if missing >= enough:
-                break
-        if cells and (missing >= enough or not _in_rows(found, lines)):
-            lost.append(table_markdown(table))
-    return lost

@@ -15,7 +15,7 @@ from typing import Any
 
 from snapshots.capture import Capture, Response
 from snapshots.http import charsets, encodings
-from snapshots.texts import html_text, lone_words, pdf_text
+from snapshots.texts import html_text, lone_words, lost_tables, pdf_text
 from snapshots.texts.shadows import open_shadows
 from snapshots.words import counted
 
@@ -233,10 +233,12 @@ def extract_html(
         elif plain:
             notes.append("trafilatura found no text: plain text")
         return result(plain, title, html_text.NAME, html_text.VERSION)
-    if lost := html_text.lost_tables(tree, markdown):
-        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}: added at the end")
+    if lost := lost_tables.lost_tables(tree, markdown):
+        whole, nowhere = lost_tables.put_back(tree, markdown, lost)
+        at_end = f", {nowhere} of them at the end" if nowhere else ""
+        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}: put back{at_end}")
         return result(
-            "\n\n".join([markdown.rstrip("\n"), *lost]),
+            whole,
             title,
             "trafilatura+tables",
             f"{version}+{html_text.VERSION}",

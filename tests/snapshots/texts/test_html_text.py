@@ -1,4 +1,4 @@
-"""What is read out of markup: links joined with their base, cells of tables, and when a table is lost."""
+"""What is read out of markup: links joined with their base, and cells of tables."""
 
 from __future__ import annotations
 
@@ -62,15 +62,3 @@ def test_cells_without_markup_are_read_as_others_are() -> None:
     assert marked is not None
     assert read == html_text.rows(marked.find(".//table"))
     assert read == [["a b c", "x y"], ["", "z"], ["", "<"]]
-
-
-@pytest.mark.parametrize(("gone", "lost"), [(0, False), (1, False), (2, True), (10, True)])
-def test_a_table_is_lost_when_a_fifth_of_its_cells_is(gone: int, lost: bool) -> None:
-    words = [f"word{n}" for n in range(10)]
-    rows = list(zip(words[::2], words[1::2], strict=True))
-    cells = "".join(f"<tr><td>{a}</td><td>{b}</td></tr>" for a, b in rows)
-    tree = html_text.parse(f"<body><table>{cells}</table></body>")
-    for kept in (words[gone:], words[: len(words) - gone]):
-        text = "\n".join("| " + " | ".join(word for word in row if word in kept) + " |" for row in rows)
-        assert bool(html_text.lost_tables(tree, text)) is lost
-        assert html_text.lost_tables(tree, " ".join(kept)) != [], "cells in no rows are no table"

@@ -118,8 +118,10 @@ def test_a_table_that_the_extractor_drops_is_added_and_named(monkeypatch: pytest
     monkeypatch.setattr(trafilatura, "extract", lambda tree, **options: "Penguins are birds.")
     found = text_of(ARTICLE)
     assert found.extractor == "trafilatura+tables"
-    assert "| Adelie | 3700 |" in found.markdown
-    assert "added at the end" in found.warnings[0]
+    assert found.markdown.startswith(
+        "Penguins are birds.\n\n| Species | Mass |\n|---|---|\n| Adelie | 3700 |"
+    )
+    assert "1 table: put back" in found.warnings[0]
 
 
 @pytest.mark.parametrize("hiding", ["hidden", 'style="display:none"', 'aria-hidden="true"'])

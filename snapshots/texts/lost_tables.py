@@ -1,0 +1,213 @@
+"""The data tables that an extracted text has lost, and where they belong in it.
+
+An extractor drops tables, or takes their rows apart. The words around a table in its page are found again in the
+text, so that the table comes behind those before it: first runs of words that stand once in both, then, between the
+two runs next to the table, single words.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from snapshots.texts.html_text import (
+    BREAK,
+    SKIP,
+    SPACE,
+    Element,
+    hidden,
+    is_data_table,
+    rows,
+    table_markdown,
+)
+
+_LOOKED_AT, _TOLD = 3, 40  # rows of a table, and characters of their cells, by which it is known again
+_LINK = re.compile(r"\]\([^()\s]*\)|[*`\[\]\\|_]")
+_WORD = re.compile(r"\w+")
+_RUN = 4  # words that stand once in a page and once in its text are the same there
+_ENDS = BREAK | {"br", "td", "th"}
+_FENCE = "```"
+
+
+def lost_tables(tree: Element, extracted: str) -> list[Element]:
+    """The data tables of a page that an extracted text has lost: a fifth or more of their cells, or their rows."""
+    lost: list[Element] = []
+    plain = ""
+    lines = [_bare(line) for line in extracted.split("\n") if line.lstrip().startswith("|")]
+    for table in tree.iter("table"):
+        if hidden(table) or not is_data_table(table):
+            continue
+        plain = plain or SPACE.sub(" ", _LINK.sub("", extracted))
+        found = [[_bare(cell) for cell in row] for row in rows(table)[:200]]
+        cells = [cell for row in found for cell in row if cell]
+        missing, enough = 0, -(-len(cells) // 5)
+        for cell in cells:
+            missing += cell not in plain
+            if missing >= enough:
+                break
+        if cells and (missing >= enough or not _in_rows(found, lines)):
+            lost.append(table)
+    return lost
+
+
+def put_back(tree: Element, extracted: str, lost: Sequence[Element]) -> tuple[str, int]:
+    """The text with each lost table in its place, and how many are at its end, as nothing of their page is known in it."""
+    lines = extracted.rstrip("\n").split("\n")
+    added: dict[int, list[str]] = defaultdict(list)
+    nowhere = 0
+    for table, place in _places(_read(tree, lost), lines):
+        nowhere += place is None
+        added[len(lines) if place is None else place].append(table_markdown(table))
+    out: list[str] = []
+    for number in range(len(lines) + 1):
+        for table in added.get(number, ()):
+            out += ["", table] if out and out[-1] else [table]
+            out.append("")
+        if number < len(lines):
+            # the table brings an empty line of its own
+            out += [] if number in added and not lines[number] else [lines[number]]
+    return "\n".join(out).rstrip("\n"), nowhere
+
+
+def _bare(text: str) -> str:
+    """A text without the marks of markdown and with its white space collapsed."""
+    return SPACE.sub(" ", _LINK.sub("", text)).strip()
+
+
+def _in_rows(found: list[list[str]], lines: list[str]) -> bool:
+    """Whether one of a table's first rows stands in a line of a pipe table; also where none has two cells to tell by."""
+    told = [[cell[:_TOLD] for cell in row if cell] for row in found]
+    rows = [row for row in told if len(row) > 1][:_LOOKED_AT]
+    return not rows or any(all(cell in line for cell in row) for row in rows for line in lines)
+
+
+def _words(line: str) -> list[str]:
+    return _WORD.findall(_LINK.sub("", line.replace("|", " ")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The words of a page in document order, and each lost table with the number of words before it."""
+
+    words: list[str]
+    tables: list[tuple[Element, int]]
+
+
+def _read(tree: Element, lost: Sequence[Element]) -> _Page:
+    page = _Page([], [])
+    line: list[str] = []
+    for piece in _walk(tree, set(lost)):
+        if isinstance(piece, str) and piece:
+            line.append(piece)
+            continue
+        page.words.extend(_words("".join(line)))
+        line.clear()
+        if not isinstance(piece, str):
+            page.tables.append((piece, len(page.words)))
+    page.words.extend(_words("".join(line)))
+    return page
+
+
+def _walk(root: Element, lost: set[Element]) -> Iterator[str | Element]:
+    """Words, what is hidden too; "" where a line or a cell ends; lost tables."""
+    stack: list[tuple[Element, bool]] = [(root, False)]
+    while stack:
+        element, leaving = stack.pop()
+        tag = element.tag if isinstance(element.tag, str) else ""
+        if not leaving and tag and tag not in SKIP:
+            if element in lost:
+                yield element
+            elif tag in _ENDS:
+                yield ""
+            if element.text:
+                yield element.text
+            stack.append((element, True))
+            stack.extend((child, False) for child in reversed(element))
+            continue
+        if leaving and tag in _ENDS:
+            yield ""
+        if element.tail and element is not root:
+            yield element.tail
+
+
+def _places(page: _Page, lines: Sequence[str]) -> Iterator[tuple[Element, int | None]]:
+    """Each table with the line of the text that it comes before; None where nothing tells."""
+    text: list[str] = []
+    line_of: list[int] = []
+    for number, line in enumerate(lines):
+        found = _words(line)
+        text += found
+        line_of += [number] * len(found)
+    sure = _common(page.words, text, (0, len(page.words)), (0, len(text)), _RUN)
+    for table, at in page.tables:
+        before, after = _around(sure, at, len(page.words), len(text))
+        near = _common(page.words, text, (before[0] + 1, after[0]), (before[1] + 1, after[1]), 1)
+        before, after = _around([before, *near, after], at, len(page.words), len(text))
+        if before[1] >= 0:
+            end = line_of[after[1]] if after[1] < len(text) else len(lines)
+            yield table, _behind(lines, line_of[before[1]], end)
+        else:
+            yield table, line_of[after[1]] if after[1] < len(text) else None
+
+
+Pair = tuple[int, int]  # the number of a word in the page, and in the text
+
+
+def _around(pairs: Sequence[Pair], at: int, words: int, told: int) -> tuple[Pair, Pair]:
+    """The last pair before word `at` of the page, and the first from it on; what lies beyond each end, where none is."""
+    place = bisect_left(pairs, (at, -1))
+    before = pairs[place - 1] if place else (-1, -1)
+    return before, pairs[place] if place < len(pairs) else (words, told)
+
+
+def _common(words: Sequence[str], text: Sequence[str], within: Pair, part: Pair, run: int) -> list[Pair]:
+    """Words that runs of `run` words, each once in its part, have in common: as many as come in the same order."""
+
+    def once(all_: Sequence[str], begin: int, end: int) -> dict[tuple[str, ...], int]:
+        found: dict[tuple[str, ...], int] = {}
+        for number in range(begin, end - run + 1):
+            one = tuple(all_[number : number + run])
+            found[one] = -1 if one in found else number
+        return {one: number for one, number in found.items() if number >= 0}
+
+    there = once(text, *part)
+    starts = [(number, there[one]) for one, number in once(words, *within).items() if one in there]
+    pairs = {
+        (number + more, line + more) for number, line in _increasing(sorted(starts)) for more in range(run)
+    }
+    return _increasing(sorted(pairs))
+
+
+def _increasing(pairs: Sequence[Pair]) -> list[Pair]:
+    """The most of them in which both numbers grow (longest increasing subsequence, by patience sorting)."""
+    tops: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for index, (_, line) in enumerate(pairs):
+        pile = bisect_left(tops, line)
+        before.append(ends[pile - 1] if pile else -1)
+        tops[pile : pile + 1] = [line]
+        ends[pile : pile + 1] = [index]
+    out: list[Pair] = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        out.append(pairs[index])
+        index = before[index]
+    return out[::-1]
+
+
+def _behind(lines: Sequence[str], last: int, end: int) -> int:
+    """The line after `last`, `end` at the most, before which a table can stand: in no other table, paragraph or block of code."""
+    place = last + 1
+    table = lines[last].startswith("|")
+    while place < end and lines[place] and lines[place].startswith("|") is table:
+        place += 1
+    # a block may begin behind words, at the end of their line
+    if sum(line.count(_FENCE) for line in lines[:place]) % 2:
+        while place < len(lines) and _FENCE not in lines[place]:
+            place += 1
+        place += 1
+    return min(place, len(lines))

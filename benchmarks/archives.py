@@ -19,9 +19,9 @@ from benchmarks.bench import Bench, NotRun, Row
 from snapshots.archives.container import DIGEST, INDEX, PACKAGE, STEPS
 from snapshots.capture import Capture, Exchange
 from snapshots.identity.keys import request_key
-from snapshots.index.build import INDEX_VERSION
-from snapshots.index.cdxj import Index, capture_line
-from snapshots.index.steps import steps_of
+from snapshots.index.blocks import stamp_of, steps_of
+from snapshots.index.cdxj import capture_line
+from snapshots.index.kept import INDEX_VERSION
 from snapshots.machine.places import FilePlace
 from snapshots.request import Request
 from snapshots.writer import Writer
@@ -113,12 +113,13 @@ def many(path: Path, count: int) -> Path:
             data = "".join(lines).encode()
             size += out.write(data)
             crc = isal_zlib.crc32(data, crc)
-    index = Index(FilePlace(path / INDEX))
-    (path / STEPS).write_bytes(steps_of(size, index.key_at))  # as closing or sealing a snapshot makes them
+    index = FilePlace(path / INDEX)
+    steps = steps_of(index)  # as closing or sealing a snapshot makes them
     index.close()
+    (path / STEPS).write_bytes(steps)
     told = json.loads(package.read_text())
     told["lines"] = count
-    told["stillweb"]["index"] |= {"bytes": size, "crc32": crc}
+    told["stillweb"]["index"] |= {"bytes": size, "crc32": crc, "steps": stamp_of(steps)}
     package.write_text(json.dumps(told))
     (path / DIGEST).unlink()  # of what was described before
     return path

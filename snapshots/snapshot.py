@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +19,23 @@ from snapshots.archives.warc import Record
 from snapshots.capture import PARTIAL, Capture, Response
 from snapshots.contents.conversions import conversions
 from snapshots.contents.conversions import frozen_text as frozen_text
-from snapshots.contents.package import VIEW_MEDIA, layered_id, pages_of, snapshot_id, view_from_json
+from snapshots.contents.package import (
+    VIEW_MEDIA,
+    layered_id,
+    listed_views,
+    page_list_faults,
+    rules_from,
+    snapshot_id,
+    view_from_json,
+)
 from snapshots.errors import UsageError
 from snapshots.identity.keys import request_key
 from snapshots.identity.sites import site_of
-from snapshots.index.build import Built, fits, join_lines, open_index
+from snapshots.index.build import fits, join_lines, open_index
 from snapshots.index.cdxj import Index, parse_line, to_capture
 from snapshots.index.changing import changing_lines
 from snapshots.index.indexing import Progress, other_key
+from snapshots.index.kept import Built
 from snapshots.machine.places import BytesPlace
 from snapshots.opening import is_url, open_container
 from snapshots.profile import Profile
@@ -80,19 +89,22 @@ class Snapshot:
         self._matcher: Matcher | None = None
 
     @classmethod
-    def open(cls, *paths: str | os.PathLike[str], progress: Progress | None = None) -> Snapshot:
+    def open(
+        cls, *paths: str | os.PathLike[str], progress: Progress | None = None, checked: bool = False
+    ) -> Snapshot:
         """Opens one or more paths or fsspec URLs; later ones lie over earlier ones.
 
         A path is a WACZ file, an open snapshot directory (also one that is being recorded into), a WARC or
         ARC, a HAR or a mitmproxy flow file. An index that is not ours is built from the records; `progress`
-        is told bytes done and bytes in all. Raises UsageError and DamagedInput.
+        is told bytes done and bytes in all. `checked`: see `open_index`. Raises UsageError and DamagedInput.
         """
         if not paths:
             raise UsageError("no snapshot named")
         layers: list[Layer] = []
         try:
             for path in paths:
-                layers.append(_open_layer(path, f"layer{len(layers) + 1}/" if layers else "", progress))
+                prefix = f"layer{len(layers) + 1}/" if layers else ""
+                layers.append(_open_layer(path, prefix, progress, checked))
         except BaseException:
             for layer in layers:
                 layer.container.close()
@@ -209,11 +221,9 @@ class Snapshot:
     def _views(self) -> dict[str, View]:
         found: dict[str, View] = {}
         for layer in self._layers:
-            pages: list[View] = []
-            if fits(layer.container) or not layer.container.own:
-                for name in sorted(layer.container.members, key=lambda n: (n != "pages/pages.jsonl", n)):
-                    if name.startswith("pages/") and name.endswith(".jsonl"):
-                        pages += pages_of(layer.container.member(name) or b"")
+            container = layer.container
+            others = not (container.own or container.doubted)
+            pages = listed_views(container) if others or fits(container) else []
             if not pages:
                 pages = list(self._recorded_views(layer))
             found |= {view.address: view for view in pages}
@@ -336,19 +346,6 @@ class Snapshot:
         self.close()
 
 
-def rules_from(stored: Sequence[Any]) -> RuleSet:
-    """The rules that were stored at sealing; of several layers what any of them refused is refused."""
-    from snapshots.identity.rules import RuleSet, builtin
-
-    if False in stored:  # see `Container.rules`
-        return RuleSet(())
-    found = [RuleSet.from_json(value) for value in stored if isinstance(value, dict)]
-    if len(found) < 2:
-        return found[0] if found else builtin()
-    kept = [r for r in found[0].rules if all(any(r.id == o.id for o in other.rules) for other in found)]
-    return RuleSet(tuple(kept), tuple(refused for one in found for refused in one.refused))
-
-
 def _id_of(layer: Layer) -> str:
     own = layer.container.own
     if not layer.known.notes and isinstance(own.get("id"), str) and fits(layer.container):
@@ -356,7 +353,7 @@ def _id_of(layer: Layer) -> str:
     return snapshot_id(layer.index.lines(), layer.known.profile, rules_from([own.get("rules")]).to_json())
 
 
-def _open_layer(path: str | os.PathLike[str], prefix: str, progress: Progress | None) -> Layer:
+def _open_layer(path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool) -> Layer:
     if not is_url(path):
         from snapshots.writer import LIVE
 
@@ -370,7 +367,8 @@ def _open_layer(path: str | os.PathLike[str], prefix: str, progress: Progress | 
                 prefix,
             )
     container = open_container(path)
-    index, known = open_index(container, progress)
+    index, known = open_index(container, progress, checked=checked)
+    known.notes += [] if container.own else page_list_faults(container)
     return Layer(container, index, known, prefix)
 
 

@@ -38,8 +38,9 @@ from snapshots.contents.records import Packer
 from snapshots.dates import iso_date, parse_timestamp
 from snapshots.errors import UsageError
 from snapshots.index import indexing
-from snapshots.index.build import Hashes, fits, join_lines, mend, open_index
+from snapshots.index.build import fits, join_lines, mend, open_index
 from snapshots.index.cdxj import parse_line
+from snapshots.index.kept import Hashes
 from snapshots.machine.locking import lock_directory
 from snapshots.machine.places import FilePlace
 from snapshots.profile import Profile
@@ -135,7 +136,7 @@ class Writer:
         container = open_directory(self.path)
         try:
             if fits(container):
-                index, known = open_index(container)
+                index, known = open_index(container, checked=True)
                 lines = list(index.lines())
             else:
                 container, built, repairs = mend(container, progress)

@@ -9,6 +9,7 @@ import json
 import random
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
@@ -25,7 +26,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.upkeep.importing import in_order
 from snapshots.view import View, view_address
 from snapshots.wacz import seal
-from snapshots.writer import Writer
+from snapshots.writer import Writer, reindex
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROTATE = 400_000  # bytes of an archive file: the large bodies bring several about
@@ -186,6 +187,7 @@ def _stateful(put: Put, named: Callable[[str], str]) -> None:
     put("https://mango.example/", page(named("friend")), asked=(("Cookie", "session=s3cr3t0123456789"),))
 
 
+LARGE = "large index"
 Form = Callable[[Path, Path], Path]  # makes, of a recorded directory and in a new folder, what is opened
 
 
@@ -194,6 +196,23 @@ def directory(recorded: Path, folder: Path) -> Path:
     import shutil
 
     return Path(shutil.copytree(recorded, folder / "site"))
+
+
+@contextmanager
+def small_blocks(form: str) -> Iterator[None]:
+    """Where the form is to have a large index, each index is one that is read in blocks."""
+    with ExitStack() as stack:
+        if form == LARGE:
+            for name, value in (("blocks.LEAST", 1), ("blocks.STEP", 1 << 10), ("kept.CHECKED", 0)):
+                stack.enter_context(mock.patch(f"snapshots.index.{name}", value))
+        yield
+
+
+def large(recorded: Path, folder: Path) -> Path:
+    """A working directory with an index that is too large to be looked at whole."""
+    site = directory(recorded, folder)
+    reindex(site)
+    return site
 
 
 def sealed(recorded: Path, folder: Path) -> Path:
@@ -351,6 +370,7 @@ def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:
 FORMS: dict[str, Form] = {
     "directory": directory,
     "wacz": sealed,
+    LARGE: large,
     "plain WARC": plain,
     "WARC.gz": packed,
     "WARC.zst": framed,
@@ -358,4 +378,4 @@ FORMS: dict[str, Form] = {
     "HAR": har,
     "flows": flows,
 }
-GUARDED = frozenset({"directory", "wacz", "WARC.gz", "crawl"})  # all that is in it has a check sum
+GUARDED = frozenset({"directory", "wacz", LARGE, "WARC.gz", "crawl"})  # all that is in it has a check sum

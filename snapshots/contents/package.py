@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isal import isal_zlib
 
@@ -24,18 +24,24 @@ from snapshots.archives.container import (
     DIGEST,
     INDEX,
     PACKAGE,
+    PAGES,
     STEPS,
     Container,
     open_directory,
 )
 from snapshots.dates import iso_date
-from snapshots.index.build import Hashes, stamp_for
+from snapshots.index.blocks import stamp_of as stamp_of_steps
+from snapshots.index.blocks import steps_of
+from snapshots.index.build import stamp_for
 from snapshots.index.cdxj import Index
 from snapshots.index.changing import stamp_of, table_of
-from snapshots.index.steps import steps_of
+from snapshots.index.kept import Hashes
 from snapshots.machine.places import FilePlace, Place, chunks, hash_place
 from snapshots.profile import Profile
 from snapshots.view import View
+
+if TYPE_CHECKING:
+    from snapshots.identity.rules import RuleSet
 
 WACZ_VERSION = "1.1.1"
 VIEW_MEDIA = "application/vnd.stillweb.view+json"  # of the metadata record that says what a view is
@@ -111,6 +117,37 @@ def pages_of(data: bytes) -> Iterator[View]:
             continue
 
 
+def page_lists(container: Container) -> list[str]:
+    """The names of its page lists, the main one first."""
+    names = (n for n in container.members if n.startswith("pages/") and n.endswith(".jsonl"))
+    return sorted(names, key=lambda name: (name != PAGES, name))
+
+
+def listed_views(container: Container) -> list[View]:
+    """The views in its page lists; of ours only in one that has the hash that datapackage.json says."""
+    faulty = _with_another_hash(container) if container.own else ()
+    lists = [container.member(name) or b"" for name in page_lists(container) if name not in faulty]
+    return [view for data in lists for view in pages_of(data)]
+
+
+def page_list_faults(container: Container) -> list[str]:
+    """What is said of the page lists of others, which nothing else holds."""
+    return [
+        f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged"
+        for name in _with_another_hash(container)
+    ]
+
+
+def _with_another_hash(container: Container) -> list[str]:
+    told: dict[str, Any] = {}
+    listed = container.package.get("resources")
+    for resource in listed if isinstance(listed, list) else ():
+        if isinstance(resource, dict) and str(resource.get("hash")).startswith("sha256:"):
+            told[str(resource.get("path"))] = resource["hash"]
+    lists = [name for name in page_lists(container) if name in told]
+    return [name for name in lists if hash_place(container.members[name]) != told[name]]
+
+
 def identities(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The record identities in index lines."""
     for line in lines:
@@ -129,6 +166,19 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
     rest = {"profile": profile.to_json() if profile else None, "rules": rules}
     value.update(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
     return value.hexdigest()
+
+
+def rules_from(stored: Sequence[Any]) -> RuleSet:
+    """The rules that were stored at sealing; of several layers what any of them refused is refused."""
+    from snapshots.identity.rules import RuleSet, builtin
+
+    if False in stored:  # see `Container.rules`
+        return RuleSet(())
+    found = [RuleSet.from_json(value) for value in stored if isinstance(value, dict)]
+    if len(found) < 2:
+        return found[0] if found else builtin()
+    kept = [r for r in found[0].rules if all(any(r.id == o.id for o in other.rules) for other in found)]
+    return RuleSet(tuple(kept), tuple(refused for one in found for refused in one.refused))
 
 
 def layered_id(ids: Iterable[str]) -> str:
@@ -215,7 +265,7 @@ def write_package(
         table = table_of(listed())
         write_whole(path / CHANGING, [table])
         container.members[CHANGING] = FilePlace(path / CHANGING)
-        if steps := steps_of(index.size, index.key_at):
+        if steps := steps_of(place):
             write_whole(path / STEPS, [steps])
             container.members[STEPS] = FilePlace(path / STEPS)
         elif old := container.members.pop(STEPS, None):
@@ -227,7 +277,9 @@ def write_package(
             rules = builtin().to_json()
         own = {
             "id": snapshot_id(listed(), profile, rules),
-            "index": stamp_for(container.archives, index.size, crc, stamp_of(table)),
+            "index": stamp_for(
+                container.archives, index.size, crc, stamp_of(table), stamp_of_steps(steps) if steps else None
+            ),
             "profile": profile.to_json() if profile else None,
             "settings": dict(settings),
             "rules": rules,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from isal import isal_zlib
+from typing import Any
 
 from snapshots.archives.appending import repair
 from snapshots.archives.container import (
@@ -24,29 +21,24 @@ from snapshots.archives.container import (
 )
 from snapshots.archives.reading import Archives
 from snapshots.capture import Capture
-from snapshots.identity import keys
 from snapshots.index.cdxj import Index, sorted_lines
-from snapshots.index.changing import open_table, table_of
+from snapshots.index.changing import open_table
 from snapshots.index.gathering import Part, Site
-from snapshots.index.indexing import VERSION, Progress
+from snapshots.index.indexing import Progress
+from snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index
 from snapshots.index.parallel import scan_file, scan_files
 from snapshots.index.resolving import resolve
 from snapshots.index.stating import final_lines, stated_lines
-from snapshots.index.steps import step_for, steps_of
-from snapshots.machine.cache import derived
 from snapshots.machine.places import BytesPlace, FilePlace, Place
 from snapshots.profile import Profile
 
-INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
-# bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
-CHECKED = 1 << 24
-
-
-Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"
-
 
 def stamp_for(
-    files: Mapping[str, Place], index_size: int, index_crc: int, changing: Mapping[str, int]
+    files: Mapping[str, Place],
+    index_size: int,
+    index_crc: int,
+    changing: Mapping[str, int],
+    steps: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     """What an index of ours says about itself in datapackage.json."""
     return {
@@ -55,6 +47,7 @@ def stamp_for(
         "crc32": index_crc,
         "archives": {name: files[name].size for name in sorted(files)},
         "changing": dict(changing),
+        **({"steps": dict(steps)} if steps is not None else {}),
     }
 
 
@@ -71,51 +64,38 @@ def fits(container: Container) -> bool:
     )
 
 
-def _as_written(container: Container) -> Place | None:
-    """The index, if it has the checksum that it was written with: in memory, so that it stays as it was looked at.
-
-    A large one is believed; `verify` looks into it.
-    """
-    place = container.members[INDEX]
-    if place.size > CHECKED:
-        return place
-    written: int | None = container.own["index"].get("crc32")
-    data = place.read(0, place.size)
-    return BytesPlace(data, place.name) if isal_zlib.crc32(data) == written else None
-
-
 def by_another_version(container: Container) -> bool:
     """Whether the index on disk is ours, but its lines are of another version; such a one is never read."""
     stamp = container.own.get("index")
     return isinstance(stamp, dict) and stamp.get("version") not in (None, INDEX_VERSION)
 
 
-@dataclass(slots=True)
-class Built:
-    """What the records of an archive say, besides their lines."""
+def open_index(
+    container: Container, progress: Progress | None = None, *, checked: bool = False
+) -> tuple[Index, Built]:
+    """The index, and what else is known; notes only when it had to be built.
 
-    lines: list[bytes] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what was wrong
-    profile: Profile | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    # opens the table of `snapshots.index.changing`, if there is one
-    changing: Callable[[], Index | None] = lambda: None
-    hashes: Hashes = field(default_factory=dict)
-
-
-def open_index(container: Container, progress: Progress | None = None) -> tuple[Index, Built]:
-    """The index, and what else is known; notes only when it had to be built."""
+    A large one is read in blocks, each held against its check sum; one that is to be `checked` is looked at whole, so
+    that it is made anew where it is damaged.
+    """
     ours = fits(container)
-    if ours and (written := _as_written(container)) is not None:
-        profile = container.own.get("profile")
-        known = Built(
-            profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
-            settings=container.own.get("settings") or {},
-            changing=lambda: open_table(
-                container.members.get(CHANGING), container.own["index"].get("changing")
-            ),
+    if ours:
+        stamp, steps = container.own["index"], container.members.get(STEPS)
+        index = as_written(
+            container.members[INDEX],
+            stamp.get("crc32"),
+            container.stamp,
+            (steps, stamp.get("steps")),
+            checked,
         )
-        return Index(written, container.members.get(STEPS)), known
+        if index is not None:
+            profile = container.own.get("profile")
+            known = Built(
+                profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
+                settings=container.own.get("settings") or {},
+                changing=lambda: open_table(container.members.get(CHANGING), stamp.get("changing")),
+            )
+            return index, known
     damaged = [f"{INDEX}: is damaged; made anew from the records"] if ours else []
     if container.doubted:
         damaged = [
@@ -126,49 +106,8 @@ def open_index(container: Container, progress: Progress | None = None) -> tuple[
         built.notes = damaged + built.notes
         data, built.lines = join_lines(built.lines), []
         return Index(BytesPlace(data)), built
-
-    # the first line of a cached index holds what else is to be known
-    def write(out: BinaryIO) -> None:
-        built = build(container, progress)
-        plain = [
-            n for n, p in container.archives.items() if str(getattr(p, "path", "")).endswith("plain.warc")
-        ]
-        head = {
-            "notes": built.notes[:1000],
-            "plain": plain,
-            "profile": built.profile.to_json() if built.profile else None,
-            "settings": built.settings,
-        }
-        out.write(json.dumps(head).encode() + b"\n")
-        for line in built.lines:
-            out.write(line + b"\n")
-
-    path = derived("index.cdxj", f"index {INDEX_VERSION} {container.stamp}", write)
-    place = FilePlace(path)
-    first = place.read(0, 1 << 22).partition(b"\n")[0]
-    place.close()
-    head = json.loads(first)
-    for name in head["plain"]:
-        container.make_plain(name)
-    profile = head["profile"]
-    index = Index(FilePlace(path, base=len(first) + 1))
-    if step_for(index.size):
-        alone = index
-
-        def write_steps(out: BinaryIO) -> None:
-            out.write(steps_of(alone.size, alone.key_at))
-
-        steps = derived("steps.txt", f"steps {INDEX_VERSION} {container.stamp}", write_steps)
-        index = Index(FilePlace(path, base=len(first) + 1), FilePlace(steps))
-        alone.close()
-
-    def write_table(out: BinaryIO) -> None:
-        out.write(table_of(index.lines()))
-
-    notes = damaged + head["notes"]
-    known = Built([], notes, Profile.from_json(profile) if profile else None, head["settings"])
-    stamp = f"changing {INDEX_VERSION} {container.stamp}"
-    known.changing = lambda: Index(FilePlace(derived("changing.txt", stamp, write_table)))
+    index, known = cached_index(container, partial(build, container, progress), checked)
+    known.notes = damaged + known.notes
     return index, known
 
 

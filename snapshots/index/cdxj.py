@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.errors import DamagedInput
-from snapshots.index.steps import LAST, Steps, open_steps
-from snapshots.machine.places import BytesPlace, Place, RemotePlace
+from snapshots.index.blocks import Blocks
+from snapshots.machine.places import Place
 
 BLOCK = 1 << 13  # bisection lands on blocks of this size, then looks within
 PROBE = 1 << 10  # enough for the rest of a line and the key of the next
 TOP = 1 << 17  # so many block keys are kept at most, the first probed ones
+LAST = b"\xff"  # beyond all keys
 
 _decode = json.JSONDecoder().raw_decode
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -199,22 +200,19 @@ BROKEN = (ValueError, KeyError, TypeError, IndexError)  # what a line that is no
 class Index:
     """A sorted index in a place. Reading is safe from many threads and after a fork.
 
-    Bisection goes over blocks; the keys at their starts are remembered, so that a warm lookup reads one block. With
-    `steps` (see `snapshots.index.steps`) most of it is spared from the first lookup on.
+    With `blocks` a lookup reads one block, held against its check sum. Without, bisection goes over parts of one size;
+    the keys at their starts are remembered, so that a warm lookup reads one part.
     Read with `pread` and not mapped: measured on a million lines, a lookup that has to map its pages takes
     longer than one that copies them, mapped pages count as memory, and a file cut short under a mapping kills
     the process.
     """
 
-    def __init__(self, place: Place, steps: Place | None = None) -> None:
-        if isinstance(place, RemotePlace):  # every probe would be a round trip
-            place = BytesPlace(place.read(0, place.size), place.name)
+    def __init__(self, place: Place, blocks: Blocks | None = None) -> None:
         self._place = place
         self._size = place.size
-        self._blocks = (self._size + BLOCK - 1) // BLOCK
-        self._firsts: dict[int, bytes] = {}  # block -> key of the first line that starts in or after it
-        self._steps_file = steps
-        self._steps: tuple[Steps | None] | None = None  # read when the first key is looked up
+        self._parts = (self._size + BLOCK - 1) // BLOCK
+        self._firsts: dict[int, bytes] = {}  # part -> key of the first line that starts in or after it
+        self._blocks = blocks
 
     @property
     def size(self) -> int:
@@ -234,7 +232,7 @@ class Index:
             at += BLOCK
         return self._size
 
-    def key_at(self, start: int) -> bytes:
+    def _key_at(self, start: int) -> bytes:
         """The urlkey of the first line that starts at or after a byte; beyond all keys past the last."""
         piece = self._place.read(start - 1, PROBE) if start else b"\n" + self._place.read(0, PROBE)
         line = piece.find(b"\n") + 1
@@ -244,19 +242,15 @@ class Index:
         start = self._line_start(start)  # a long line
         return LAST if start >= self._size else next(self._lines_from(start)).partition(b" ")[0]
 
-    def _seek(self, key: bytes, low: int = 0, high: int | None = None) -> int:
-        """Where lines whose key is not less than `key` may first start.
-
-        `low` and `high`: the first block whose first line has such a key is one of these or one between.
-        """
-        if high is None:
-            high = self._blocks
+    def _seek(self, key: bytes) -> int:
+        """Where lines whose key is not less than `key` may first start."""
+        low, high = 0, self._parts
         known = self._firsts
         while low < high:
             middle = (low + high) >> 1
             first = known.get(middle)
             if first is None:
-                first = self.key_at(middle * BLOCK)
+                first = self._key_at(middle * BLOCK)
                 if len(known) < TOP:
                     known[middle] = first
             if first < key:
@@ -286,13 +280,13 @@ class Index:
     def lines(self, urlkey: str | None = None, *, prefix: bool = False) -> Iterator[bytes]:
         """The lines of a urlkey (or with a prefix of it), in order; all of them without one."""
         if urlkey is None:
-            yield from self._lines_from(0)
+            yield from self._blocks.from_key() if self._blocks else self._lines_from(0)
             return
         wanted = urlkey.encode(errors="surrogatepass")
         if not prefix:
             yield from self._exact(wanted)
             return
-        for line in self._lines_from(self._seek(wanted)):
+        for line in self._blocks.from_key(wanted) if self._blocks else self._lines_from(self._seek(wanted)):
             if line.startswith(wanted):
                 yield line
             elif line > wanted:
@@ -300,26 +294,18 @@ class Index:
 
     def _exact(self, key: bytes) -> list[bytes]:
         """The lines of a key."""
-        if self._steps is None:
-            self._steps = (open_steps(self._steps_file, self._size),)
-        if steps := self._steps[0]:
-            start = steps.around(key)
-            if steps.step > BLOCK:
-                low = start // BLOCK
-                start = self._seek(key, low + 1, min(low + steps.step // BLOCK, self._blocks))
-            found = self._within(key, start, min(steps.step, BLOCK))
-            if found is not None:
-                return found
+        if self._blocks is not None:
+            return self._blocks.of_key(key)
         start = self._seek(key)
-        found = self._within(key, start, BLOCK)
+        found = self._within(key, start)
         return list(self._scan_for(start, key + b" ")) if found is None else found
 
-    def _within(self, key: bytes, start: int, size: int) -> list[bytes] | None:
+    def _within(self, key: bytes, start: int) -> list[bytes] | None:
         """The lines of a key if they begin within a part of the index, None if its bytes don't show that these are all.
 
         The part and what may hang over are searched at once, which is quicker than line by line.
         """
-        size += 2 * PROBE
+        size = BLOCK + 2 * PROBE
         # from the byte before, so that the first line of the part is found like any other
         piece = self._place.read(start - 1, size) if start else b"\n" + self._place.read(0, size)
         ends_here = start + size > self._size

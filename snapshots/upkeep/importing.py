@@ -51,7 +51,7 @@ def import_files(
 
 def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> None:
     """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`."""
-    with Snapshot.open(path) as source:
+    with Snapshot.open(path, checked=True) as source:
         report.notes += source.notes
         if source.profile is not None and source.profile != writer.profile:
             if writer.profile is None:

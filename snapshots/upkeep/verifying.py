@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshots.archives import warc
-from snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, Container
+from snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container
 from snapshots.archives.digests import algorithm_of, same_digest
 from snapshots.archives.reading import Archives
 from snapshots.archives.scan import Damage, NotSeekable, Scanned
-from snapshots.contents.package import all_files, identities, snapshot_id
+from snapshots.contents.package import all_files, identities, rules_from, snapshot_id
 from snapshots.errors import DamagedInput
 from snapshots.index import build
+from snapshots.index.blocks import steps_of
 from snapshots.index.cdxj import parse_line
 from snapshots.index.changing import table_of
 from snapshots.index.gathering import Part, gathered
 from snapshots.index.indexing import find
+from snapshots.index.kept import Built
 from snapshots.index.pairing import settle
 from snapshots.machine.places import Place, chunks, hash_place
 from snapshots.opening import open_container
@@ -180,7 +182,7 @@ class _Check:
 
     # -- the records
 
-    def records(self) -> build.Built:
+    def records(self) -> Built:
         """Every record has the form, length and digests that it says; revisits and requests find their partners."""
         parts: list[list[Part]] = []
         for name in sorted(self.container.archives):
@@ -256,7 +258,7 @@ class _Check:
 
     # -- the index
 
-    def index(self, built: build.Built) -> None:
+    def index(self, built: Built) -> None:
         """Index lines are sorted, point at the records they describe, and none is missing."""
         if INDEX in self.container.members and self.container.own:
             if build.fits(self.container):
@@ -268,7 +270,7 @@ class _Check:
             if name.startswith("indexes/") and name.endswith((".cdxj", ".cdxj.gz", ".cdx.gz", ".cdx")):
                 self.foreign_index(name)
 
-    def own_index(self, built: build.Built) -> None:
+    def own_index(self, built: Built) -> None:
         place = self.container.members[INDEX]
         crc = 0
         for piece in chunks(place):
@@ -301,6 +303,9 @@ class _Check:
         table = self.container.member(CHANGING)
         if table is not None and table != table_of(built.lines):
             self.found("index", CHANGING, -1, "is not made from these records; rebuild it: stillweb index")
+        steps = self.container.member(STEPS) if "steps" in self.container.own["index"] else None
+        if steps is not None and steps != steps_of(place):
+            self.found("index", STEPS, -1, "is not made from this index; rebuild it: stillweb index")
 
     def foreign_index(self, name: str) -> None:
         place = self.container.members[name]
@@ -328,10 +333,8 @@ class _Check:
                     "index", name, -1, f"line {number}: the record at {file}: {offset} is of {record.uri}"
                 )
 
-    def identity(self, built: build.Built) -> None:
+    def identity(self, built: Built) -> None:
         """The id is that of the records, rules and profile."""
-        from snapshots.snapshot import rules_from
-
         own = self.container.own
         if not own:
             return
@@ -344,7 +347,7 @@ class _Check:
         if sum(1 for _ in identities(built.lines)) != len(built.lines):
             self.found("id", INDEX, -1, "a record has no identity")
 
-    def texts(self, built: build.Built) -> None:
+    def texts(self, built: Built) -> None:
         """Frozen texts can be read."""
         from snapshots.snapshot import frozen_text
 

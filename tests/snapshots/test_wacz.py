@@ -1,6 +1,7 @@
 """A sealed snapshot is the open one: the same id, captures, views and texts, in one file that is read in place."""
 
 import errno
+import json
 import os
 import shutil
 import zipfile
@@ -301,3 +302,33 @@ def test_a_place_that_cannot_be_written_has_one_exit_code_wherever_it_is_met(
     with pytest.raises(StillwebError) as refused:
         AppendFile(tmp_path / "x")
     assert refused.value.exit_code == code
+
+
+def test_a_damaged_page_list_changes_no_view(tmp_path: Path) -> None:
+    root = small_snapshot(tmp_path / "s")
+    path = seal(root).path
+    with Snapshot.open(path) as snapshot:
+        views = snapshot.views()
+    for file in (root / "pages/pages.jsonl", path):
+        data = file.read_bytes()
+        at = data.index(b'"title":"', data.index(b"json-pages-1.0") + 60) + 9
+        file.write_bytes(data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+    for one in (root, path):
+        with Snapshot.open(one) as snapshot:
+            assert snapshot.views() == views
+        assert any("pages.jsonl" in problem.file for problem in verify(one))
+
+
+def test_a_damaged_page_list_of_others_is_told(tmp_path: Path) -> None:
+    root = small_snapshot(tmp_path / "s")
+    package = json.loads((root / "datapackage.json").read_text())
+    del package["stillweb"]
+    (root / "datapackage.json").write_text(json.dumps(package))
+    (root / "datapackage-digest.json").unlink()
+    with Snapshot.open(root) as snapshot:
+        assert snapshot.notes == []
+        assert len(snapshot.views()) == 1
+    pages = root / "pages/pages.jsonl"
+    pages.write_bytes(pages.read_bytes().replace(b"example", b"exbmple"))
+    with Snapshot.open(root) as snapshot:
+        assert [note for note in snapshot.notes if "pages.jsonl: has another hash" in note]

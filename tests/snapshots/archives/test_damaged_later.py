@@ -208,7 +208,8 @@ def test_an_index_that_is_damaged_once_it_was_looked_at_does_not_matter(tmp_path
 def test_a_large_index_that_is_cut_under_its_reader_is_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("snapshots.index.build.CHECKED", 0)
+    monkeypatch.setattr("snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("snapshots.index.blocks.LEAST", 1)
     path = twins(tmp_path)
     with Snapshot.open(path) as snapshot:
         os.truncate(path / "indexes" / "index.cdxj", 100)

@@ -12,16 +12,15 @@ import click
 from harness.commands.finite import FiniteRange
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, status_line, table
+from harness.inputs.lines import read_lines
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.exploring.explorer import Limits
     from proxy.pages.steps import Flow
     from proxy.recording.recorder import Recorder
     from snapshots.profile import Profile
     from snapshots.writer import Place, Writer
 
-MOST_FILES = 5  # that an exploration left alone, named
 MOST_LATE = 10  # records with late secrets that are named
 
 
@@ -143,18 +142,21 @@ def command(
         )
     if misses and (program or wanted or flows):
         raise click.UsageError("--misses stands alone: no URLs, steps or program beside it")
-    _check(wanted, flows, steps, explore is not None, pdfs)
+    _check(wanted, flows, steps, explore is not None)
     entries = None
     if misses:
         from proxy.serving.ledger import read
 
         entries = read(misses)
     places = _places(resolve)
-    limits = None
+    limits = choices = None
     if explore is not None:
+        from harness.commands.explored import explore_all
         from proxy.exploring.explorer import Limits
+        from proxy.exploring.moves import Choices
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
+        choices = Choices(values=read_lines(values) if values else [], links=links)
     profile = None if program or misses else _profile(out)
     again = (out / "archive").is_dir()
     with Writer.open(out, profile=profile) as writer:
@@ -175,9 +177,9 @@ def command(
                     code = record_command(program, recorder, session)
                 elif entries is not None:
                     code = _record_misses(recorder, entries)
-                elif limits is not None:
-                    code = _explore(
-                        recorder, writer, profile or Profile(), wanted, limits, values, links, show
+                elif limits is not None and choices is not None:
+                    code = explore_all(
+                        recorder, writer, profile or Profile(), wanted, limits, choices, pdfs, show
                     )
                 else:
                     code = _browse(
@@ -206,12 +208,10 @@ def command(
     return code
 
 
-def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explore: bool, pdfs: bool) -> None:
+def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explore: bool) -> None:
     """Raises UsageError for what would be left out in silence, before a directory is made."""
-    if explore and (flows or pdfs):
-        raise click.UsageError(
-            "--explore finds its own steps, and names linked files: no --steps or --pdfs beside it"
-        )
+    if explore and flows:
+        raise click.UsageError("--explore finds its own steps: no --steps beside it")
     if explore and not urls:
         raise click.UsageError("--explore needs a URL to begin at")
     if not urls and any(flow.url is None for flow in flows):
@@ -263,8 +263,7 @@ def _late(out: Path, recorder: Recorder) -> int:
 def _wanted(urls: Sequence[str], url_file: Path | None, tasks: str | None) -> list[str]:
     found = list(urls)
     if url_file:
-        lines = [line.strip() for line in url_file.read_text(encoding="utf-8").splitlines()]
-        found += [line for line in lines if line and not line.startswith("#")]
+        found += [line for line in read_lines(url_file) if not line.startswith("#")]
     if tasks:
         from harness.curation.coverage import urls_of
         from harness.datasets import load_tasks
@@ -278,7 +277,10 @@ def _flows(steps: Path | None) -> list[Flow]:
         return []
     from proxy.pages.steps import load_flows
 
-    return load_flows(steps)
+    flows = load_flows(steps)
+    if not any(flow.url or flow.steps for flow in flows):
+        raise click.UsageError(f"{steps}: holds no steps")
+    return flows
 
 
 def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
@@ -337,43 +339,6 @@ def _browse(
         )
     )
     return 1 if any(not result.ok for result in results) else 0
-
-
-def _explore(
-    recorder: Recorder,
-    writer: Writer,
-    profile: Profile,
-    urls: list[str],
-    limits: Limits,
-    values: Path | None,
-    links: str,
-    show: Callable[[str], None],
-) -> int:
-    from proxy.exploring.explorer import Explorer
-    from proxy.exploring.moves import FILE, Choices
-
-    words = values.read_text(encoding="utf-8").split("\n") if values else []
-    choices = Choices(values=[word.strip() for word in words if word.strip()], links=links)
-    explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices)
-    failed = 0
-    for url in urls:
-        graph = explorer.explore(url, lambda count, newest: show(f"{counted(count, 'view')}: {newest}"))
-        rows = [[node.address, str(node.depth), node.title] for node in graph.views]
-        click.echo(table(["view", "depth", "title"], rows))
-        for steps, why in [*graph.failed, *graph.walls]:
-            say(f"not stored: {steps}: {why}")
-        for line in graph.robots:
-            say(line)
-        say(
-            f"{url}: {counted(len(graph.views), 'view')}, {counted(len(graph.edges), 'way')} between them; {graph.ended or 'interrupted'}"
-        )
-        if files := [address for address, why in graph.left if why == FILE]:
-            say(
-                f"{url}: {counted(len(files), 'linked file')} not fetched ({', '.join(files[:MOST_FILES])}"
-                f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {writer.path} URL …' adds them"
-            )
-        failed += not graph.views
-    return 1 if failed else 0
 
 
 def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:

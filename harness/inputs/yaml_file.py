@@ -22,11 +22,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise UsageError(f"{place}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UsageError(f"{place}: not YAML: {problem}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
+    if value is None:
+        raise UsageError(f"{path}: is empty")
     if not isinstance(value, dict):
         raise UsageError(f"{path}: must hold a mapping, not {type(value).__name__}")
     plain: dict[str, Any] = _plain(value, f"{path}: ")

@@ -319,6 +319,8 @@ def import_reviews(path: Path, source: Path) -> int:
         except UsageError as error:
             raise UsageError(f"{source}:{number}: {error}") from error
         ready.append((trace_path, review))
+    if not ready:
+        raise DamagedInput(f"{source}: holds no reviews")
     for trace_path, review in ready:
         add_review(trace_path, review)
     return len(ready)

@@ -79,8 +79,13 @@ def test_what_another_state_answers_is_no_change(tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["--steps", "plain.yaml"], "plain.yaml: these steps are for no URL"),
-        (["--steps", "plain.yaml", "--explore", "3", "http://a.test/"], "no --steps or --pdfs beside it"),
-        (["--pdfs", "--explore", "3", "http://a.test/"], "no --steps or --pdfs beside it"),
+        (["--steps", "plain.yaml", "--explore", "3", "http://a.test/"], "no --steps beside it"),
+        (["--steps", "empty", "http://a.test/"], "empty: holds no steps"),
+        (["--urls", "empty", "http://a.test/"], "empty: is empty"),
+        (["--urls", "bytes"], "bytes: not UTF-8 at byte 1"),
+        (["--urls", "nulls"], "nulls: is no text"),
+        (["--explore", "3", "--values", "bytes", "http://a.test/"], "bytes: not UTF-8 at byte 1"),
+        (["--explore", "3", "--values", "empty", "http://a.test/"], "empty: is empty"),
         (["--explore", "3"], "nothing to record"),
         (["a.test/page"], "'a.test/page' is no http(s) URL; is https://a.test/page meant?"),
         (["ftp://a.test/"], "'ftp://a.test/' is no http(s) URL\n"),
@@ -93,10 +98,35 @@ def test_what_would_be_left_out_is_wrong_usage_and_nothing_is_made(
     tmp_path: Path, words: list[str], says: str
 ) -> None:
     (tmp_path / "plain.yaml").write_text("- click: Next\n")
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "bytes").write_bytes(b"a\xff")
+    (tmp_path / "nulls").write_bytes(b"\0\0")
     done = stillweb("record", "-o", "s", *words, cwd=tmp_path)
     assert done.code == 2
     assert says in done.err
     assert not (tmp_path / "s").exists()
+
+
+def linked(asked: Asked) -> Answer:
+    """A page with a PDF, another that is not there, and a table to load."""
+    if asked.path == "/report.pdf":
+        return Answer(headers=[("Content-Type", "application/pdf")], body=b"%PDF-1.4\n%%EOF\n")
+    if asked.path != "/":
+        return Answer(404, headers=HTML, body=b"no such file")
+    links = "".join(f"<p><a href='/{name}'>{name}</a></p>" for name in ("report.pdf", "rows.csv", "gone.pdf"))
+    return Answer(headers=HTML, body=f"<title>Files</title><h1>Files</h1>{links}".encode())
+
+
+def test_an_exploration_fetches_linked_pdfs_where_it_is_asked_to(tmp_path: Path) -> None:
+    with Origin(linked) as origin:
+        words = ("record", f"{origin.url}/", "-o", tmp_path / "s", "--explore", "2", "--delay", "0", "--pdfs")
+        done = stillweb(*words)
+        assert done.code == 1, "one of them is not there"
+        assert "1 of 2 linked PDFs fetched" in done.err
+        assert f"not fetched: {origin.url}/gone.pdf" in done.err
+        assert f"1 linked file not fetched ({origin.url}/rows.csv)" in done.err
+        assert stillweb("lookup", tmp_path / "s", f"{origin.url}/report.pdf").code == 0
+        assert stillweb("lookup", tmp_path / "s", f"{origin.url}/rows.csv").code == 1
 
 
 def test_the_same_failure_is_told_once(tmp_path: Path) -> None:

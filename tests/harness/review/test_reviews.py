@@ -334,6 +334,12 @@ def test_a_file_that_is_no_text_is_told(files, tmp_path):
         import_reviews(files.path, tmp_path / "reviews.jsonl")
 
 
+def test_a_file_without_reviews_is_told(files, tmp_path):
+    (tmp_path / "reviews.jsonl").write_text("\n")
+    with pytest.raises(DamagedInput, match=r"reviews\.jsonl: holds no reviews"):
+        import_reviews(files.path, tmp_path / "reviews.jsonl")
+
+
 def test_the_server_says_what_is_wrong_with_a_trace_and_goes_on(files):
     path = files.trace_path("wrong", 1)
     whole = path.read_bytes()

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="The snapshot directory to write."
 )
-def command(files: tuple[Path, ...], out: Path) -> None:
+def command(files: tuple[Path, ...], out: Path) -> int:
     """Take FILES (HAR, WARC, ARC, WACZ, mitmproxy flows) into the snapshot directory OUT.
+
+    Of a damaged HAR or flow file the whole entries are taken, and the exit code is 3.
 
     \b
     stillweb import session.har crawl.warc.gz -o site
@@ -48,6 +50,7 @@ def command(files: tuple[Path, ...], out: Path) -> None:
             f"({early.timestamp[:8]}, {late.timestamp[:8]}); to have the site of one day, take its files alone"
         )
     click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}")
+    return 3 if report.damaged else 0
 
 
 def _twice(snapshot: Snapshot) -> int:

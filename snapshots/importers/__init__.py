@@ -16,6 +16,7 @@ from pathlib import Path
 
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
+from snapshots.importers.notes import Damaged
 from snapshots.machine.cache import cache_dir
 from snapshots.machine.places import Place
 
@@ -30,6 +31,9 @@ class ImportReport:
     captures: int = 0
     views: int = 0
     notes: list[str] = field(default_factory=list)
+    damaged: list[str] = field(
+        default_factory=list
+    )  # those of the notes that are of a damaged HAR or flow file
 
 
 Beside = Mapping[str, Place]  # the files of the zip that a file is in, by name
@@ -56,7 +60,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted 2 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 3 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder
@@ -85,9 +89,13 @@ def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | No
         for one in found:
             if isinstance(one, str):
                 report.notes.append(one)
+                if isinstance(one, Damaged):
+                    report.damaged.append(one)
             else:
                 writer.exchange(one)
                 report.captures += 1
         if report.notes:
-            writer.metadata(IMPORT, {"source": Path(name).name, "notes": report.notes})
+            writer.metadata(
+                IMPORT, {"source": Path(name).name, "notes": report.notes, "damaged": report.damaged}
+            )
     return report

@@ -12,6 +12,7 @@ from typing import Any
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.importers.har import numbered
+from snapshots.importers.notes import Damaged
 from snapshots.machine.places import Place
 from snapshots.request import Headers, Request
 
@@ -39,7 +40,7 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
 
 
 def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
-    """The dictionaries of a flow file, and what is said of damaged ones. A last one that was cut short is left out.
+    """The dictionaries of a flow file, and what is said of damaged ones, which are left out.
 
     Raises DamagedInput where it begins with no flow.
     """
@@ -51,6 +52,7 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
         size = int(digits) if colon and digits.isdigit() else -1
         data = place.read(start, size + 1)
         if size >= 0 and len(data) <= size:
+            yield Damaged(f"{name}: offset {at}: a damaged flow: it is cut short")
             return
         try:
             if size < 0:
@@ -63,9 +65,9 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
             if at == 0:
                 raise DamagedInput(f"{text}; is it a mitmproxy flow file?") from error
             if data[-1:] != b"}":  # where the next one begins is not known either
-                yield f"{text}; what follows it is left out"
+                yield Damaged(f"{text}; what follows it is left out")
                 return
-            yield text
+            yield Damaged(text)
         else:
             yield value
         at = start + size + 1

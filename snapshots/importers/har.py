@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,10 +20,15 @@ from urllib.parse import urlencode
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.http.charsets import codec, header_charset, meta_charset
+from snapshots.importers.notes import Damaged
 from snapshots.machine.places import Place
 from snapshots.request import Headers, Request
+from snapshots.words import counted
 
 _BODILESS = frozenset({101, 204, 205, 304})
+_ENTRIES = re.compile(r'"entries"\s*:\s*\[')
+_BETWEEN = re.compile(r"[\s,]*")
+_decode = json.JSONDecoder().raw_decode
 _MOMENT = timedelta(microseconds=1)
 Read = Callable[[str], bytes | str]  # the bytes of a file beside the HAR, or why they can't be had
 
@@ -30,15 +36,19 @@ Read = Callable[[str], bytes | str]  # the bytes of a file beside the HAR, or wh
 def exchanges(place: Place, name: str, beside: Mapping[str, Place] | None = None) -> Iterator[Exchange | str]:
     """The exchanges in a HAR, by the time they began, and notes on entries left out. Raises DamagedInput.
 
-    `beside`: the files of the zip that it is in, by name.
+    Of one that is cut short, or damaged otherwise, the entries before are taken. `beside`: the files of the zip that it is in, by name.
     """
+    data = place.read(0, place.size)
     try:
-        log = json.loads(place.read(0, place.size).decode("utf-8-sig"))["log"]
-        entries = log["entries"]
+        entries = json.loads(data.decode("utf-8-sig"))["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError("entries is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamagedInput(f"{name}: is no HAR: {error}") from error
+        entries, reached = _whole_entries(data)
+        if not entries:
+            raise DamagedInput(f"{name}: is no HAR: {error}") from error
+        whole = counted(len(entries), "whole entry")
+        yield Damaged(f"{name}: offset {reached}: a damaged HAR ({error}); what follows {whole} is left out")
     read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)
     found: list[tuple[datetime, datetime, Exchange]] = []
     for number, entry in enumerate(entries):
@@ -56,6 +66,22 @@ def exchanges(place: Place, name: str, beside: Mapping[str, Place] | None = None
             continue
         found.append((one.started, ended, one))
     yield from numbered(found)
+
+
+def _whole_entries(data: bytes) -> tuple[list[Any], int]:
+    """The entries of a HAR that is no JSON up to the first that can't be read, and where that begins."""
+    text = data.decode(errors="surrogateescape")
+    begin = _ENTRIES.search(text)
+    found: list[Any] = []
+    at = begin.end() if begin else 0
+    try:
+        while begin:
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            entry, at = _decode(text, at)
+            found.append(entry)
+    except (ValueError, RecursionError):
+        pass
+    return found, len(text[:at].encode(errors="surrogateescape"))
 
 
 def _ended(started: datetime, lasted: Any) -> datetime:

@@ -59,6 +59,7 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
             else:
                 report.notes.append(f"{path}: was recorded with another profile, which is not kept")
         report.notes += left_out(source)
+        report.damaged += left_out(source, "damaged")
         shifts = copy_captures(source, sorted(source.captures(), key=in_order), writer, report)
         for uri, said in source.conversations():
             session = str(said.get("session", ""))
@@ -127,6 +128,6 @@ def copy_view(source: Snapshot, view: View, writer: Writer) -> None:
     writer.view(view, {kind: data for kind, data in found.items() if data is not None})
 
 
-def left_out(snapshot: Snapshot) -> list[str]:
-    """What a HAR or flow file held that could not be taken when it was opened or converted."""
-    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get("notes", ())]
+def left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
+    """What a HAR or flow file held that could not be taken when it was opened or converted; or only what was "damaged"."""
+    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get(kind, ())]

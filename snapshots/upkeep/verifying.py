@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from snapshots.profile import Profile
 from snapshots.upkeep.digests import declared_digests, same_dechunked
 from snapshots.upkeep.signatures import check_signature
 from snapshots.upkeep.zip_entries import faults_of
+from snapshots.upkeep.zipnum import plain_lines
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
@@ -309,7 +310,7 @@ class _Check:
 
     def foreign_index(self, name: str) -> None:
         place = self.container.members[name]
-        for number, line in enumerate(_plain_lines(place), 1):
+        for number, line in enumerate(plain_lines(place), 1):
             if line.startswith((b"!meta", b" CDX")) or not line.strip():
                 continue
             try:
@@ -348,11 +349,13 @@ class _Check:
             self.found("id", INDEX, -1, "a record has no identity")
 
     def texts(self, built: Built) -> None:
-        """Frozen texts can be read."""
+        """Frozen texts can be read, and what was converted could be."""
         from snapshots.snapshot import frozen_text
 
         archives = Archives(self.container.archives)
         for line in built.lines:
+            if line.startswith(b"urn:stillweb:import "):
+                self.converted(parse_line(line)[2], archives)
             if not line.startswith(b"urn:conversion:"):
                 continue
             entry = parse_line(line)[2]
@@ -361,6 +364,14 @@ class _Check:
                 frozen_text(archives.record(*place))
             except (ValueError, DamagedInput) as error:
                 self.found("text", place[0], place[1], str(error))
+
+    def converted(self, entry: dict[str, Any], archives: Archives) -> None:
+        """All of the HAR or flow file that this was made of could be read."""
+        record = archives.entry(entry["filename"], entry)
+        for note in json.loads(record.block).get("damaged", ()):
+            file, _, message = note.partition(": offset ")
+            offset, _, message = message.partition(": ")
+            self.found("record", file, int(offset), message)
 
 
 def _key(line: bytes) -> tuple[str, str]:
@@ -374,19 +385,3 @@ def _difference(line: bytes, right: bytes) -> str:
     names = [n for n in {**right_entry, **entry} if entry.get(n) != right_entry.get(n)]
     names += ["urlkey"] * (key != right_key) + ["timestamp"] * (time != right_time)
     return ", ".join(names) or "its form"
-
-
-def _plain_lines(place: Place) -> Iterator[bytes]:
-    """The lines of an index that may be compressed (ZipNum: gzip members one after the other)."""
-    data = place.read(0, place.size)
-    if data[:2] == warc.GZIP_MAGIC:
-        parts = []
-        while data[:2] == warc.GZIP_MAGIC:
-            unpacker = zlib.decompressobj(31)
-            try:
-                parts.append(unpacker.decompress(data))
-            except zlib.error:
-                break
-            data = unpacker.unused_data
-        data = b"".join(parts)
-    yield from data.split(b"\n")

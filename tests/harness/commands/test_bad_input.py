@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -118,6 +119,24 @@ def test_a_truncated_archive(tmp_path: Path) -> None:
     assert sound(path)
     assert sound(tmp_path / "s.wacz")
     assert urls(tmp_path / "s.wacz") == ["https://a.test/0", "https://a.test/1"]
+
+
+def test_a_har_that_is_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "x.har"
+    asked = {"method": "GET", "url": "https://a.test/0", "headers": []}
+    told = {"status": 200, "headers": [], "content": {"size": 5, "text": "hello"}}
+    entry = {"startedDateTime": "2025-01-01T00:00:00Z", "request": asked, "response": told}
+    path.write_text(json.dumps({"log": {"entries": [entry, entry]}})[:-40])
+    taken = stillweb("import", path, "-o", tmp_path / "s")
+    assert taken.code == 3
+    assert f"{path}: offset" in taken.err
+    assert "what follows 1 whole entry is left out" in taken.err
+    assert urls(tmp_path / "s") == ["https://a.test/0"]
+    assert sound(tmp_path / "s")
+    assert stillweb("verify", path).code == 3
+    listed = stillweb("ls", path)
+    assert listed.code == 0
+    assert "left out: " in listed.err
 
 
 @pytest.mark.parametrize("how", ["cut", "text"])

@@ -88,6 +88,8 @@ def test_a_cut_flow_file_keeps_what_is_whole(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with Snapshot.open(path) as snapshot:
         assert [c.url for c in snapshot.captures()] == ["http://named.test/1"]
+        assert "is cut short" in left_out(snapshot)[0]
+    assert ["is cut short" in problem.message for problem in verify(path)] == [True]
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,38 @@ def test_json_too_deep_to_read_is_told_in_a_line(tmp_path: Path) -> None:
         Snapshot.open(path)
 
 
+@pytest.mark.parametrize("harm", ["cut", "within a letter", "other bytes", "behind"])
+def test_of_a_damaged_har_the_whole_entries_before_are_taken(tmp_path: Path, harm: str) -> None:
+    french = {"content": {"size": 6, "mimeType": "text/plain", "text": "hell\u00e9"}}
+    path = tmp_path / "x.har"
+    entries = [entry(f"http://example.test/{n}", response=french) for n in range(3)]
+    text = json.dumps(
+        {"log": {"creator": {"name": 'a "entries": ['}, "entries": entries}}, ensure_ascii=False
+    )
+    data = text.encode()
+    last = data.rindex(b'{"startedDateTime"')
+    whole, reached = 2, last
+    if harm == "cut":
+        data = data[: last + 300]
+    elif harm == "within a letter":
+        data = data[: data.rindex("\u00e9".encode()) + 1]
+    elif harm == "other bytes":
+        data = data[: last + 40] + b"\0\xff" + data[last + 40 :]
+    else:
+        data, whole, reached = data[:-2], 3, len(data) - 3
+    path.write_bytes(data)
+    with Snapshot.open(path) as snapshot:
+        assert [c.url[-1] for c in snapshot.captures()] == [str(n) for n in range(whole)]
+        assert {snapshot.read(c).body.decode() for c in snapshot.captures()} == {"hell\u00e9"}
+        (note,) = left_out(snapshot)
+    assert f"what follows {whole} whole entries is left out" in note
+    (problem,) = verify(path)
+    assert (problem.check, problem.file, problem.offset) == ("record", str(path), reached)
+    report = import_files([path], tmp_path / "s")
+    assert (report.captures, report.damaged) == (whole, [note])
+    assert verify(tmp_path / "s") == []
+
+
 def zipped(path: Path, **files: bytes) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         for name, data in files.items():

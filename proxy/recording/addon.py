@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,7 @@ from proxy.recording.flows import (
     site_of,
 )
 from proxy.recording.held import hold
+from proxy.recording.outliving import SECONDS, outlive
 from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
@@ -31,6 +33,7 @@ from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_n
 from proxy.wire.grpc import is_grpc, merged
 from proxy.wire.silence import Said
 
+POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
 
 
@@ -102,8 +105,24 @@ class RecordingAddon:
             place = host_port(host, port).removesuffix(":443")
             self._failed(f"https://{place}/", flow.server_conn.error or "can't connect")
 
-    def client_disconnected(self, client: Client) -> None:
-        """Forgets a connection, and whatever was still under way on it."""
+    def client_disconnected(self, client: Client) -> Awaitable[None] | None:
+        """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
+        if any(draft.left for draft in self._drafts.values() if draft.client == client.id):
+            return self._outlive(client)
+        self._forget(client)
+        return None
+
+    async def _outlive(self, client: Client | None) -> None:
+        """Waits for answers whose client (None: each client) has left."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and any(
+            draft.left for draft in self._drafts.values() if client is None or draft.client == client.id
+        ):
+            await asyncio.sleep(POLL_SECONDS)
+        if client is not None:
+            self._forget(client)
+
+    def _forget(self, client: Client) -> None:
         self._names.pop(client.id, None)
         self._tunnels.discard(client.id)
         for key in [key for key, (draft, _) in self._early.items() if draft.client == client.id]:
@@ -193,6 +212,7 @@ class RecordingAddon:
             hold(flow, stream)
         elif length is None or length > BUFFERED_BYTES or not draft.counted:
             stream()
+            outlive(flow, length, lambda: self._leave(draft))
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """An answer is complete. What is returned is awaited before its last bytes go to the client."""
@@ -271,8 +291,9 @@ class RecordingAddon:
 
             self._archivist.put(write)
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
+        await self._outlive(None)
         for early in self._early.values():
             self._keep_early(*early)
         for key, draft in list(self._drafts.items()):
@@ -299,6 +320,11 @@ class RecordingAddon:
             draft.url, f"answered before its body was whole: kept with the {sent} bytes that were sent"
         )
         self._complete(draft, flow)
+
+    def _leave(self, draft: Draft) -> None:
+        """The client has left within an answer that goes on: no page waits for it."""
+        draft.left = True
+        self._uncount(draft)
 
     def _left(self, draft: Draft, reason: str) -> None:
         """The client broke off: of what may have no end it has seen what there was to see."""

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import cast
@@ -34,6 +35,7 @@ from proxy.recording.master import RecordingMaster, complaints_to, without_self_
 from proxy.recording.mended import mended
 from proxy.recording.mended_h2 import mended_h2
 from proxy.recording.mended_ws import mended_ws
+from proxy.recording.outliving import outliving
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.resolving import Place, new_loop
 from proxy.recording.retrying import retrying
@@ -295,11 +297,8 @@ class Recorder(Proxied):
         asyncio.set_event_loop(loop)
         self._loop = loop
         try:
-            complaints = complaints_to(lambda words: self._failed("mitmproxy", words))
-
-            def heard(words: str) -> None:
-                self._failed("client", words)
-
+            complaints = complaints_to(partial(self._failed, "mitmproxy"))
+            heard = partial(self._failed, "client")
             with (
                 without_self_checks(),
                 hooks_at_once(),
@@ -308,6 +307,7 @@ class Recorder(Proxied):
                 endings(),
                 early_ends(),
                 half_closed(),
+                outliving(),
                 mended(heard),
                 mended_h2(heard),
                 mended_ws(),
@@ -345,7 +345,7 @@ class Recorder(Proxied):
             await master.run()
         finally:
             await master.server.servers.update([])
-            self._addon.finish()
+            await self._addon.finish()
 
     def _ready(self) -> None:
         assert self._master is not None

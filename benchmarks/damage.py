@@ -12,8 +12,8 @@ to the proxy of a replay: malformed and smuggled HTTP/1.1, spoilt frames of HTTP
 
 HAR, flows and the heads of records in plain WARC and Zstandard frames have no check sums: a flipped bit can't be told
 there, and answers that stand on such places are not counted. Nor are: whole records missing or exchanged in archives of
-others, which are sound without them (an answer whose request is gone is taken for that to a GET, as docs/snapshot.md
-says); a zip, HAR or flow file that is refused whole (`refused`); and another recorded answer of a site with states, where
+others, which are sound without them (an answer whose request is gone may be taken for that to a GET, as
+docs/snapshot.md says); a zip, HAR or flow file that is refused whole (`refused`); and another recorded answer of a site with states, where
 the records that told them apart are gone (`other of its site`). A case is made of its name and seed alone.
 """
 

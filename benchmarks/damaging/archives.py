@@ -273,9 +273,8 @@ def _expected(
             whole = False  # a damaged block is told by what stands on it
         if whole and (question.request is not None or not archive):
             must.add(question.name)
-        # what others wrote may be whole without a record, and an answer whose request is gone is that to a GET
-        unseen = case.harm in WHOLE_RECORDS or question.name.startswith("never ")
-        if unseen and not (whole or by_offset or case.form in OWN):
+        # what others wrote may be whole without a record
+        if case.harm in WHOLE_RECORDS and not (whole or by_offset or case.form in OWN):
             continue
         if (whole or case.form in GUARDED) or (
             case.form not in IMPORTED and all(_same_head(before[a:b], after[a:]) for a, b in mine)

@@ -17,7 +17,7 @@ from snapshots.dates import timestamp_of
 from snapshots.identity.sites import site_of
 from snapshots.index.cdxj import line_of
 from snapshots.index.indexing import Findings
-from snapshots.index.pairing import Answer, Asked, Question
+from snapshots.index.pairing import Answer, Asked, Question, Surroundings
 from snapshots.profile import Profile
 from snapshots.request import Headers
 from snapshots.states.conditions import ANY
@@ -129,12 +129,13 @@ class Part:
     settings: dict[str, Any] = field(default_factory=dict)
     reached: int = 0
     cut: bool = False
+    around: Surroundings = field(default_factory=Surroundings)
 
     def take(self, answers: Iterable[Answer]) -> None:
         """Makes lines of paired answers; revisits wait."""
         for answer in answers:
             # ours always have a request; taken for the answer to a GET it could be that to a POST
-            lost = bool(answer.session) and answer.request_offset < 0
+            lost = answer.lost or (bool(answer.session) and answer.request_offset < 0)
             if lost:
                 where = f"{answer.filename}: offset {answer.offset}"
                 self.notes.append(f"{where}: the request of this response of {answer.url} is missing")
@@ -232,5 +233,6 @@ def gathered(found: Findings, part: Part) -> Part:
     part.settings = found.settings
     part.reached = found.reached
     part.cut = found.cut
+    part.around = found.around
     part.take(found.answers)
     return part

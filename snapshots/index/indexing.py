@@ -18,7 +18,7 @@ from snapshots.archives.scan import Damage, Scanned, Wanted, scan
 from snapshots.dates import timestamp_of
 from snapshots.identity.keys import request_key
 from snapshots.index.cdxj import entry_line
-from snapshots.index.pairing import Answer, Pairing, Question, identity_of
+from snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
 from snapshots.machine.places import Place
 from snapshots.profile import Profile
 
@@ -28,6 +28,7 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
 ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
+KINDS = frozenset({*ANSWERS, *PLAIN, "warcinfo", "continuation"})  # beside requests
 _MEDIA = re.compile(r"[^;\s]*")
 _NO_HASH: tuple[tuple[str, str], ...] = ()
 _PAYLOAD = (("payload", "sha256"),)
@@ -46,6 +47,7 @@ class Findings:
     settings: dict[str, Any] = field(default_factory=dict)
     reached: int = 0  # where the last record ends
     cut: bool = False  # the file ends within a record
+    around: Surroundings = field(default_factory=Surroundings)
 
 
 def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
@@ -87,6 +89,7 @@ def find(
         if not swift(pairing, offset, one, two):
             return False
         found.reached = offset + one[1] + two[1]
+        found.around.asked = True
         advance(offset)
         return True
 
@@ -100,14 +103,21 @@ def find(
         found.cut = isinstance(item, Damage) and item.truncated
         if isinstance(item, Damage):
             found.reached = item.end
+            found.around.unread.append((item.offset, item.end))
             found.notes.append(f"{name}: offset {item.offset}: {item.message}")
             continue
         found.reached = item.offset + item.length
         if item.note:
             found.notes.append(f"{name}: offset {item.offset}: {item.note}")
         if item.kind == "request":
+            found.around.asked = True
             pairing.ask(_question(item))
-        elif item.kind == "warcinfo":
+            continue
+        if item.kind not in KINDS:
+            found.around.unread.append((item.offset, item.offset + item.length))
+        elif item.kind not in ANSWERS and (record_id := item.fields.get("warc-record-id")):
+            found.around.ids.add(record_id)
+        if item.kind == "warcinfo":
             _learn(found, item)
         elif (answer := _answer(item, name)) is not None:
             pairing.answer(answer)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from snapshots.identity.keys import Key, request_key
 from snapshots.request import Headers, Request
 
 Asked = tuple[str, str, Headers, bytes]  # method, URL, headers and body of a request
 
+BESIDE = 8  # bytes of line breaks between two records that stand side by side
 SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
 
 _NO_KEY = Key("", "", "")
@@ -45,6 +46,7 @@ class Answer:
     request_length: int = 0
     asked: Asked | None = None  # without a body that is large; None where there was none
     whole: bool = True  # whether `asked` is all there is to know of it
+    lost: bool = False  # whether it had a request that can't be read, and so is no answer to a plain GET
 
 
 @dataclass(slots=True)
@@ -132,10 +134,41 @@ class Pairing:
             self.waiting[answer.concurrent] = answer
 
 
-def settle(parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]]) -> list[Answer]:
+@dataclass(slots=True)
+class Surroundings:
+    """What is in a file, or a part of it, beside its pairs: it tells whether an answer without request has lost it."""
+
+    asked: bool = False  # whether there are requests
+    ids: set[str] = field(default_factory=set)  # of records that it may name and that are no requests
+    unread: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # from where to where nothing can be made of it
+
+    def merge(self, other: Surroundings) -> None:
+        """Takes over what is in another part."""
+        self.asked = self.asked or other.asked
+        self.ids |= other.ids
+        self.unread += other.unread
+
+    def lost(self, answer: Answer) -> bool:
+        """Whether the answer names a record that is not there, or what can't be read lies beside it."""
+        if not self.asked or not (answer.revisit is not None or answer.head.startswith(b"HTTP/")):
+            return False
+        if answer.concurrent and answer.concurrent not in self.ids:
+            return True
+        return any(
+            0 <= answer.offset - end <= BESIDE or 0 <= start - answer.offset - answer.length <= BESIDE
+            for start, end in self.unread
+        )
+
+
+def settle(
+    parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]], around: Surroundings | None = None
+) -> list[Answer]:
     """Pairs what is left over in the parts of one file, and gives answers that stay alone a plain request.
 
-    By record id first; then a request right beside an answer for the same URI, or of the same instant.
+    By record id first; then a request right beside an answer for the same URI, or of the same instant. An answer is
+    `lost` where the surroundings say that it had another one.
     """
     pairing = Pairing()
     for questions, answers in parts:
@@ -147,12 +180,21 @@ def settle(parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]]) -> list
     for question in pairing.questions.values():
         if not question.concurrent:
             by_uri.setdefault(question.uri, []).append(question)
+    alone: list[Answer] = []
     for answer in pairing.alone.values():
         rivals = [] if answer.concurrent else by_uri.get(answer.url, [])
         near = [q for q in rivals if _beside(q, answer)] or [q for q in rivals if q.date == answer.date]
         if near:
             rivals.remove(near[0])
-        pairing.pairs.append(join(answer, near[0] if near else None))
+            pairing.questions.pop(near[0].record_id, None)
+            pairing.pairs.append(join(answer, near[0]))
+        else:
+            alone.append(answer)
+    if around is not None:
+        around.unread += [(q.offset, q.offset + q.length) for q in pairing.questions.values()]
+    for answer in alone:
+        answer.lost = around is not None and around.lost(answer)
+        pairing.pairs.append(join(answer, None))
     return pairing.pairs
 
 
@@ -160,4 +202,4 @@ def _beside(question: Question, answer: Answer) -> bool:
     """Whether nothing but line breaks lies between two records."""
     after = answer.offset - question.offset - question.length
     before = question.offset - answer.offset - answer.length
-    return 0 <= after <= 8 or 0 <= before <= 8
+    return 0 <= after <= BESIDE or 0 <= before <= BESIDE

@@ -19,7 +19,7 @@ from snapshots.identity.keys import Key
 from snapshots.identity.sites import site_of
 from snapshots.index.gathering import Part, Site, Waiting, gathered
 from snapshots.index.indexing import find
-from snapshots.index.pairing import Answer, Question, settle
+from snapshots.index.pairing import Answer, Question, Surroundings, settle
 from snapshots.index.swift_pairs import SwiftPairs
 from snapshots.machine.forks import can_fork, run_all
 from snapshots.machine.places import FilePlace, Place, hash_place
@@ -155,7 +155,11 @@ def _finish(
 def settled(parts: list[Part]) -> list[Part]:
     """The parts of a file, with one more for what found its partner only now."""
     late = Part(parts[0].name)
-    answers = settle((part.questions, part.alone) for part in parts)
+    around = Surroundings()
+    for part in parts:
+        around.merge(part.around)
+        around.ids.update(part.ids if any(one.alone for one in parts) else ())
+    answers = settle(((part.questions, part.alone) for part in parts), around)
     late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
         part.questions, part.alone = [], []
@@ -182,13 +186,15 @@ def to_plain(part: Part) -> list[Any]:
         part.settings,
         part.reached,
         part.cut,
+        (part.around.asked, part.around.ids, part.around.unread),
     ]
 
 
 def from_plain(value: list[Any]) -> Part:
     """The inverse of `to_plain`."""
     (
-        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, notes, profile, *rest,
+        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, notes, profile, settings,
+        reached, cut, around,
     ) = value  # fmt: skip
     return Part(
         name,
@@ -204,7 +210,10 @@ def from_plain(value: list[Any]) -> Part:
         [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
         notes,
         Profile.from_json(profile) if profile else None,
-        *rest,
+        settings,
+        reached,
+        cut,
+        Surroundings(*around),
     )
 
 

@@ -222,10 +222,10 @@ class _Check:
             inspect=inspect,
             hashes=declared_digests,
         )
-        found.answers += settle([(found.questions, found.alone)])
+        found.answers += settle([(found.questions, found.alone)], found.around)
         found.questions, found.alone = [], []
         for answer in found.answers:
-            if answer.session and answer.request_offset < 0:
+            if answer.lost or (answer.session and answer.request_offset < 0):
                 self.found("pair", name, answer.offset, "the request of this response is missing")
         return [gathered(found, Part(name))]
 

@@ -305,7 +305,7 @@ class Attempt:
             raise Stopped(stop)
 
     def settle(self) -> None:
-        """The agent's part is over. Where calls overlapped, its trace is put in an order that hangs on no clock."""
+        """The agent's part is over. Where calls overlapped, or could have, its trace is put in an order that hangs on no clock."""
         self.over = True
         if self.models is not None:
             self.models.end(self.session)

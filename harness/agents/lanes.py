@@ -58,10 +58,18 @@ class Lanes:
         self._lock = threading.Lock()
         self._moment = 0
         self.root = Lane(self, 0)
-        self.overlapped = False  # whether two calls were ever under way at once
         self._under_way = 0
+        self._overlapped = False  # whether two calls were ever under way at once
+        self._since = 0  # when the root last called something itself
         # lanes without a context of ours: what runs in them -> the lane, and whether it still runs
         self._loose: dict[Any, tuple[Lane, Callable[[], bool]]] = {}
+
+    @property
+    def overlapped(self) -> bool:
+        """Whether calls could have come in another order: of lanes that were alive at once, whether or not two calls were
+        ever under way at once.
+        """
+        return self._overlapped or _at_once(self.root)
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -87,8 +95,10 @@ class Lanes:
         if lane is self.root:
             self.look(everyone=True)  # a pool of threads that lives on begins anew after it
         call = Call(self.tick())
+        if lane is self.root:
+            self._since = call.begin
         lane.calls.append(call)
-        self.overlapped = self.overlapped or self._under_way > 0
+        self._overlapped = self._overlapped or self._under_way > 0
         self._under_way += 1
         return call
 
@@ -101,20 +111,59 @@ class Lanes:
         if lane is not None and lane.lanes is self:
             return lane
         here, task = threading.current_thread(), asyncio.current_task()
-        what: Any = thread
-        runs: Callable[[], bool] = thread.is_alive
         if thread is here and task is not None:
-            what, runs = task, lambda: not task.done()
-        if what not in self._loose:
-            self._loose[what] = self.root.fork(), runs
-        return self._loose[what][0]
+            if task not in self._loose:
+                self._loose[task] = self.root.fork(), lambda: not task.done()
+            return self._loose[task][0]
+        if thread not in self._loose:
+            # nobody knows when it was begun, and another one may have ended before its first call
+            lane = Lane(self, self._since)
+            self.root.forked.append(lane)
+            self._loose[thread] = lane, lambda: True
+        return self._loose[thread][0]
 
     def look(self, *, everyone: bool = False) -> None:
-        """Sees which threads have ended."""
+        """Sees what has ended."""
         for what, (lane, runs) in list(self._loose.items()):
             if everyone or not runs():
                 lane.over()
                 del self._loose[what]
+
+
+def bunches(lane: Lane) -> list[list[Lane]]:
+    """What a lane began, as far as it called something: together what was alive at once."""
+    found: list[list[Lane]] = []
+    until = -1.0
+    for one in sorted(lane.forked, key=lambda one: one.begin):
+        if not any(call.n for call in calls_of(one)):
+            continue
+        if one.begin > until:
+            found.append([])
+        found[-1].append(one)
+        until = max(until, _end(one))
+    return found
+
+
+def calls_of(lane: Lane) -> Iterator[Call]:
+    """The calls of a lane and of all that it began."""
+    yield from lane.calls
+    for one in lane.forked:
+        yield from calls_of(one)
+
+
+def _end(lane: Lane) -> float:
+    """When it and all that it began had ended, as far as that called something."""
+    ends = (_end(one) for one in lane.forked if any(call.n for call in calls_of(one)))
+    return max([float("inf") if lane.end is None else lane.end, *ends])
+
+
+def _at_once(lane: Lane) -> bool:
+    """Whether lanes that it began were alive at once, or one of them while it called something itself."""
+    for bunch in bunches(lane):
+        begin, end = bunch[0].begin, _end(bunch[0])
+        if len(bunch) > 1 or any(begin < call.begin < end for call in lane.calls) or _at_once(bunch[0]):
+            return True
+    return False
 
 
 class _Forking:

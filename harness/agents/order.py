@@ -22,7 +22,7 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import Any
 
-from harness.agents.lanes import Call, Lane
+from harness.agents.lanes import Call, Lane, bunches, calls_of
 from harness.agents.retrieval import Standing
 from harness.trace import Event, canonical, hashed_part
 
@@ -98,41 +98,15 @@ def rearranged(events: Sequence[Event], root: Lane, traced: Mapping[int, Traced]
 
 def _walk(lane: Lane, traced: Mapping[int, Traced]) -> Iterator[int]:
     places: list[tuple[int, Call | list[Lane]]] = [(call.begin, call) for call in lane.calls if call.n]
-    places += [(bunch[0].begin, bunch) for bunch in _bunches(lane)]
+    places += [(bunch[0].begin, bunch) for bunch in bunches(lane)]
     for _, what in sorted(places, key=lambda place: place[0]):
         if isinstance(what, Call):
             yield what.n
         elif len(what) == 1:
             yield from _walk(what[0], traced)
         else:
-            numbers = [call.n for one in what for call in _calls(one) if call.n]
+            numbers = [call.n for one in what for call in calls_of(one) if call.n]
             yield from _by_content(numbers, traced)
-
-
-def _bunches(lane: Lane) -> list[list[Lane]]:
-    """What a lane began, as far as it called something: together what was alive at once."""
-    found: list[list[Lane]] = []
-    until = -1.0
-    for one in lane.forked:
-        if not any(call.n for call in _calls(one)):
-            continue
-        if one.begin > until:
-            found.append([])
-        found[-1].append(one)
-        until = max(until, _end(one))
-    return found
-
-
-def _calls(lane: Lane) -> Iterator[Call]:
-    yield from lane.calls
-    for one in lane.forked:
-        yield from _calls(one)
-
-
-def _end(lane: Lane) -> float:
-    """When it and all that it began had ended, as far as that called something."""
-    ends = (_end(one) for one in lane.forked if any(call.n for call in _calls(one)))
-    return max([float("inf") if lane.end is None else lane.end, *ends])
 
 
 def _by_content(numbers: Iterable[int], traced: Mapping[int, Traced]) -> list[int]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from harness.tools.alike import first_alike
 from snapshots.capture import Capture
 from snapshots.errors import DamagedInput
 from snapshots.http import charsets
@@ -30,7 +31,7 @@ _HIDING = ("hidden", "aria-hidden", "style")
 
 
 class GivenText:
-    """The texts that the client of one ledger was given."""
+    """The texts that the client of one ledger was given, and what stands for them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,6 +49,15 @@ class GivenText:
             return _text(self._store, capture)[:MOST]
         except DamagedInput:  # it was answered with an error, and the ledger says so
             return ""
+
+    def evidence(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Where the first capture lies that says what an entry's answer says; None where it had no capture."""
+        named: Mapping[str, Any] | None = entry.get("capture")
+        capture = self._capture(entry) if named else None
+        if named is None or capture is None:
+            return named
+        first = first_alike(self._store.snapshot, capture)
+        return {**named, "file": first.filename, "offset": first.offset}
 
     def _capture(self, entry: Mapping[str, Any]) -> Capture | None:
         """The capture at the place that an entry names: nearly always one of the very URL, else one of its path."""

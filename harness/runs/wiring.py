@@ -46,27 +46,32 @@ async def program_access(
     with Ledger() as ledger:
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
         store = toolset.store if isinstance(toolset, Toolset) else Store(snapshot)
-        text_of = GivenText(store)
+        given = GivenText(store)
         gateway = Gateway(snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts)
         await asyncio.to_thread(gateway.start)
         try:
             address = gateway.proxy_url(session)
             environment = client_environment(address, gateway.ca_path, base={})
             if not isinstance(toolset, Toolset) or tools is None:
-                yield environment, lambda: request_events(ledger.entries(), text_of)
+                yield environment, lambda: request_events(ledger.entries(), given, given.evidence)
                 return
             async with serve_program(toolset, tools) as server:
                 environment["STILLWEB_MCP_URL"] = server.url
                 environment["NO_PROXY"] = environment["no_proxy"] = server.no_proxy
-                yield environment, lambda: [*request_events(ledger.entries(), text_of), *server.calls()]
+                yield (
+                    environment,
+                    lambda: [*request_events(ledger.entries(), given, given.evidence), *server.calls()],
+                )
         finally:
             await asyncio.to_thread(gateway.close)
 
 
 def request_events(
-    entries: Sequence[Mapping[str, Any]], text_of: Callable[[Mapping[str, Any]], str] = lambda entry: ""
+    entries: Sequence[Mapping[str, Any]],
+    text_of: Callable[[Mapping[str, Any]], str] = lambda entry: "",
+    evidence: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda entry: entry.get("capture"),
 ) -> list[dict[str, Any]]:
-    """Ledger entries as members of tool calls, with the text that each gave.
+    """Ledger entries as members of tool calls, with the text that each gave and the capture that is named for it.
 
     A program may ask for several things at once, in an order that no two runs share; so they are written in the
     order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
@@ -77,7 +82,11 @@ def request_events(
     ordered = sorted(
         settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])
     )
-    events = [_request_event(entry, text_of(entry)) for entry in ordered if not entry.get("irrelevant")]
+    events = [
+        _request_event(entry, text_of(entry), evidence(entry))
+        for entry in ordered
+        if not entry.get("irrelevant")
+    ]
     beside = [
         {n: e[n] for n in ("method", "url", "verdict", "status")} for e in ordered if e.get("irrelevant")
     ]
@@ -86,15 +95,14 @@ def request_events(
     return events
 
 
-def _request_event(entry: Mapping[str, Any], text: str) -> dict[str, Any]:
-    capture = entry.get("capture")
+def _request_event(entry: Mapping[str, Any], text: str, capture: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "tool": "http",
         "contract": "proxy",
         "arguments": {"method": entry["method"], "url": entry["url"]},
         "verdict": entry["verdict"],
         "address": entry["url"],
-        "captures": [capture] if capture else [],
+        "captures": [dict(capture)] if capture else [],
         "nearest": list(entry.get("nearest") or ()),
         "output": {"digest": str((capture or {}).get("digest") or ""), "text": text},
         "error": entry["verdict"] == "miss",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from harness.tools.alike import first_alike
 from harness.tools.cookies import Cookies
 from harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
 from snapshots.capture import PARTIAL, Capture, Response
@@ -195,7 +196,7 @@ class Visit:
                 ]
                 return found
             self._session.answered(lookup)
-        found.chain.append(lookup.capture)
+        found.chain.append(first_alike(self.store.snapshot, lookup.capture))
         found.ambiguous = bool(lookup.ambiguous)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -202,6 +203,49 @@ class Packaged(_Asks):
     async def run(self, attempt: Attempt) -> str | None:
         agents = (OpenAIAgent("m", system=f"You are {name}.") for name in ("one", "two"))
         return " ".join(map(str, await asyncio.gather(*(agent.run(attempt) for agent in agents))))
+
+
+def turns() -> list[int]:
+    """The order in which the lanes of the agents below come to call: what a clock would decide."""
+    return [int(n) for n in os.environ["STILLWEB_TEST_TURNS"]]
+
+
+class TasksInTurn(_Asks):
+    """Tasks that are alive at once and never call at once."""
+
+    async def run(self, attempt: Attempt) -> str | None:
+        order = turns()
+        due = [asyncio.Event() for _ in order]
+
+        async def one(number: int) -> str:
+            place = order.index(number)
+            if place:
+                await due[place - 1].wait()
+            page = await attempt.call("fetch", {"url": PAGE.format(number)})
+            due[place].set()
+            return str(page.content[0]["text"])
+
+        return "; ".join(await asyncio.gather(*map(one, sorted(order))))
+
+
+class ThreadsInTurn(_Asks):
+    """The same of threads, each of which has ended before the next one calls."""
+
+    async def run(self, attempt: Attempt) -> str | None:
+        order, loop = turns(), asyncio.get_running_loop()
+        told: dict[int, str] = {}
+
+        def one(number: int) -> None:
+            if place := order.index(number):
+                threads[order[place - 1]].join()
+            asked = attempt.call("fetch", {"url": PAGE.format(number)})
+            told[number] = asyncio.run_coroutine_threadsafe(asked, loop).result().content[0]["text"]
+
+        threads = {number: threading.Thread(target=one, args=(number,)) for number in order}
+        for thread in threads.values():
+            thread.start()
+        await asyncio.to_thread(threads[order[-1]].join)
+        return "; ".join(told[number] for number in sorted(order))
 
 
 class Every(_Asks):

@@ -108,6 +108,22 @@ def test_the_order_in_which_answers_come_changes_no_trace(tmp_path: Path) -> Non
     assert {"Gathers", "Queues", "Threads", "SubAgents"} <= set(shuffled)
 
 
+@pytest.mark.parametrize("agent", ["TasksInTurn", "ThreadsInTurn"])
+def test_lanes_that_call_in_any_turn_have_one_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
+    """Whose calls never overlap: that they could have come in another order is enough."""
+    hashes = set()
+    for order in ("123", "321", "213"):
+        monkeypatch.setenv("STILLWEB_TEST_TURNS", order)
+        trace = trace_of(run(tmp_path / order, [agent], says), agent)
+        assert (trace.last("answer") or {})["end"] == "answered"
+        asked = [event["aside"]["order"] for event in trace.of("tool_call")]
+        assert len(asked) == 3
+        hashes.add(trace.hash)
+    assert len(hashes) == 1
+
+
 def test_repetitions_are_the_same(tmp_path: Path) -> None:
     slow = {"document 0": 0.4, "document 1": 0.2}
     names = [*STEADY, "Races", "Tolerant", "Broken"]

@@ -29,6 +29,10 @@ _BODILESS = frozenset({101, 204, 205, 304})
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _decode = json.JSONDecoder().raw_decode
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)  # by the charset that is named
+NOT_SENT = "the body of its request is not in the HAR"
+NO_BODY = "its body is not in the HAR"
 _MOMENT = timedelta(microseconds=1)
 Read = Callable[[str], bytes | str]  # the bytes of a file beside the HAR, or why they can't be had
 
@@ -113,6 +117,12 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     if not 100 <= status <= 599:
         return f"got no answer (status {status}): {url}"
     body = _body(answer, read, str(asked["method"]).upper(), status)
+    extra = {}
+    if body == NO_BODY and status in _REDIRECTS and any(n.lower() == "location" for n, _ in _headers(answer)):
+        body, extra = (
+            b"",
+            {"WARC-Truncated": "unspecified"},
+        )  # browsers give none of it, and it leads where it led
     if isinstance(body, str):
         return f"{body}: {url}"
     sent = _sent(asked, read)
@@ -120,6 +130,8 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
         return f"{sent}: {url}"
     dropped = {"transfer-encoding", "content-encoding"} if body else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
+    if body and _is_text(answer, body):
+        headers = _read_as_utf8(headers, body)
     version = str(answer.get("httpVersion") or asked.get("httpVersion") or "").lower()
     return Exchange(
         Request(str(asked["method"]).upper(), url.partition("#")[0], _headers(asked), sent),
@@ -130,6 +142,7 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
         _time(entry.get("startedDateTime")),
         protocol="h2" if version in ("h2", "http/2", "http/2.0") else "http/1.1",
         ip=str(entry.get("serverIPAddress") or "").strip("[]") or None,
+        extra=extra,
     )
 
 
@@ -170,7 +183,7 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         # the size on the wire is that of an encoded body, which may be of nothing
         size = max(int(content.get("size") or 0), int(answer.get("bodySize") or 0) if text is None else 0)
         if size > 0 and method != "HEAD" and status not in _BODILESS:
-            return "its body is not in the HAR"
+            return NO_BODY
         return b""
     if content.get("encoding") == "base64":
         try:
@@ -195,7 +208,42 @@ def _encoded(text: str, media: str | None) -> bytes | str:
         return plain
 
 
+def _is_text(answer: dict[str, Any], body: bytes) -> bool:
+    """Whether the HAR has the text of an answer, not its bytes, and it is kept as UTF-8."""
+    content = answer["content"]
+    if "_file" in content or content.get("encoding") == "base64":
+        return False
+    return body == str(content["text"]).encode(errors="surrogatepass")
+
+
+def _read_as_utf8(headers: Headers, body: bytes) -> Headers:
+    """The fields of a text that is kept as UTF-8: where they and the page don't say so, it would be read otherwise."""
+    media = next((v for n, v in headers if n.lower() == "content-type"), "")
+    said = codec(header_charset(media)) or codec(meta_charset(body))
+    if body.isascii() or said == "utf-8" or not _READ.match(media):
+        return headers
+    told = media.partition(";")[0].strip() + "; charset=utf-8"
+    return tuple((n, told if n.lower() == "content-type" else v) for n, v in headers)
+
+
 def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
+    sent = _sent_data(asked, read)
+    fields = {n.lower(): v for n, v in _headers(asked)}
+    told = fields.get("content-length", "")
+    if isinstance(sent, str) or not told.isdecimal() or "content-encoding" in fields:
+        return sent
+    if not sent and int(told):
+        return NOT_SENT
+    # of parameters only what they are is known, not how they were written
+    written = (asked.get("postData") or {}).get("text") is not None
+    return (
+        "the body of its request has another length than was sent"
+        if written and len(sent) != int(told)
+        else sent
+    )
+
+
+def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
     data = asked.get("postData") or {}
     if name := data.get("_file"):
         return read(str(name))
@@ -206,7 +254,7 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
         return str(text).encode(errors="surrogatepass")
     params = data.get("params") or ()
     if not params:
-        return b"" if int(asked.get("bodySize") or 0) <= 0 else "the body of its request is not in the HAR"
+        return b"" if int(asked.get("bodySize") or 0) <= 0 else NOT_SENT
     if "multipart" in str(data.get("mimeType", "")):
         return "the parts of its request are in the HAR without their boundary"
     return urlencode([(str(p["name"]), str(p.get("value") or "")) for p in params]).encode()

@@ -53,16 +53,6 @@
     return answer;
   });
 
-  // ---- chance: sfc32, seeded from the profile's seed and the address (FNV-1a), one stream for each kind of use
-  const place = () => { // of a frame among its parent's, from the top
-    const path = [];
-    for (let w = G; w !== w.parent; w = w.parent) {
-      let at = 0;
-      while (at < w.parent.length && w.parent[at] !== w) at++;
-      path.unshift(at);
-    }
-    return path.join(".");
-  };
   // A window begins with an empty document. Who looks at it then makes us run in that one, and its next document, which
   // has the same window, is come upon when something of ours is called: the driver asks, a timer is set, a number drawn.
   let shown = isWindow ? document : null;
@@ -74,61 +64,7 @@
     shown = document;
     for (const again of renewals) again(before);
   };
-  // What has no address of its own (about:srcdoc, blob:) is told by its place; a blob's address is another each time.
-  const addressed = () => {
-    const where = unmarked(G.location ? G.location.href : "").split("#")[0];
-    return config.address || (isWindow && !/^https?:/.test(where) ? `${where.replace(/:.*/s, ":")} ${place()}` : where);
-  };
-  let address = addressed();
-  renewals.push(() => { address = addressed(); });
-  // A secret in it is no part of the seed: in replay a pseudonym stands there, another one in each snapshot.
-  const [strong, weak, never] = config.secrets.map((pattern) => new RegExp(pattern, "i"));
-  const isSecret = (name, value) => /^stillweb-secret-/.test(value) || (!never.test(name) && (strong.test(name) || /^(pass|otp)$/i.test(name) ||
-    (weak.test(name) && value.length > 7 && /\d/.test(value) && /[a-z]/i.test(value))));
-  const withoutSecrets = (where) => where.replace(/([?&;])([^=&;]+)=([^&;]+)/g, (all, mark, name, value) => isSecret(name, value) ? `${mark}${name}=` : all);
-  const stream = (kind) => {
-    let a, b, c, d;
-    const next = () => {
-      const t = (((a + b) | 0) + d) | 0;
-      d = (d + 1) | 0; a = b ^ (b >>> 9); b = (c + (c << 3)) | 0; c = (c << 21) | (c >>> 11); c = (c + t) | 0;
-      return t >>> 0;
-    };
-    const seed = () => {
-      let h = 0x811c9dc5;
-      for (const one of `${config.seed}|${kind}|${withoutSecrets(address)}`) h = Math.imul(h ^ one.codePointAt(0), 0x01000193);
-      a = h >>> 0; b = (h ^ 0x9e3779b9) >>> 0; c = (h ^ 0x243f6a88) >>> 0; d = 1;
-      for (let i = 0; i < 15; i++) next();
-    };
-    seed();
-    renewals.push(seed);
-    return mayChange ? () => { renew(); return next(); } : next;
-  };
-  const forMath = stream("math"), forValues = stream("values"), forUuid = stream("uuid"), forKeys = stream("keys");
-  stand(Math, "random", () => ((forMath() >>> 5) * 67108864 + (forMath() >>> 6)) / 9007199254740992);
-  if (G.Crypto) {
-    stand(G.Crypto.prototype, "getRandomValues", (target, self, args) => {
-      const array = Reflect.apply(target, self, args); // checks its arguments as always
-      const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-      for (let i = 0; i < bytes.length; i++) bytes[i] = forValues() >>> 24;
-      return array;
-    });
-    stand(G.Crypto.prototype, "randomUUID", () => {
-      const hex = Array.from({ length: 16 }, () => forUuid() >>> 24);
-      hex[6] = (hex[6] & 15) | 64; hex[8] = (hex[8] & 63) | 128;
-      return hex.map((v, i) => ([4, 6, 8, 10].includes(i) ? "-" : "") + v.toString(16).padStart(2, "0")).join("");
-    });
-  }
-
-  if (G.SubtleCrypto) stand(SubtleCrypto.prototype, "generateKey", (f, self, args) => {
-    const [given, extractable, usages] = args;
-    const name = String((given && given.name) || given).toUpperCase();
-    const blocks = { "SHA-1": 512, "SHA-256": 512, "SHA-384": 1024, "SHA-512": 1024 };
-    const hash = given && String((given.hash && given.hash.name) || given.hash).toUpperCase();
-    const bits = /^AES-/.test(name) ? given.length : name === "HMAC" ? given.length || blocks[hash] : 0;
-    if (!bits || bits % 8) return Reflect.apply(f, self, args); // a pair of keys can't be made from a seed here
-    const raw = Uint8Array.from({ length: bits / 8 }, () => forKeys() >>> 24);
-    return self.importKey("raw", raw, given, extractable, usages);
-  });
+  //= freeze_chance.js
 
   // ---- time
   let clock = config.start; // virtual ms since 1970

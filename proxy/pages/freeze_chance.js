@@ -1,0 +1,98 @@
+// Part of freeze.js.
+// ---- chance: sfc32, seeded (FNV-1a) from the profile's seed, the address, the kind of use and the code that asks. Each such
+// code has a stream of its own: in which order the network brings modules that draw while they load changes nothing.
+const place = () => { // of a frame among its parent's, from the top
+  const path = [];
+  for (let w = G; w !== w.parent; w = w.parent) {
+    let at = 0;
+    while (at < w.parent.length && w.parent[at] !== w) at++;
+    path.unshift(at);
+  }
+  return path.join(".");
+};
+// What has no address of its own (about:srcdoc, blob:) is told by its place; a blob's address is another each time.
+const addressed = () => {
+  const where = unmarked(G.location ? G.location.href : "").split("#")[0];
+  return config.address || (isWindow && !/^https?:/.test(where) ? `${where.replace(/:.*/s, ":")} ${place()}` : where);
+};
+let address = addressed();
+renewals.push(() => { address = addressed(); });
+// A secret in it is no part of the seed: in replay a pseudonym stands there, another one in each snapshot.
+const [strong, weak, never] = config.secrets.map((pattern) => new RegExp(pattern, "i"));
+const isSecret = (name, value) => /^stillweb-secret-/.test(value) || (!never.test(name) && (strong.test(name) || /^(pass|otp)$/i.test(name) ||
+  (weak.test(name) && value.length > 7 && /\d/.test(value) && /[a-z]/i.test(value))));
+const withoutSecrets = (where) => where.replace(/([?&;])([^=&;]+)=([^&;]+)/g, (all, mark, name, value) => isSecret(name, value) ? `${mark}${name}=` : all);
+const stream = (seed) => {
+  let h = 0x811c9dc5;
+  for (const one of seed) h = Math.imul(h ^ one.codePointAt(0), 0x01000193);
+  let a = h >>> 0, b = (h ^ 0x9e3779b9) >>> 0, c = (h ^ 0x243f6a88) >>> 0, d = 1;
+  const next = () => {
+    const t = (((a + b) | 0) + d) | 0;
+    d = (d + 1) | 0; a = b ^ (b >>> 9); b = (c + (c << 3)) | 0; c = (c << 21) | (c >>> 11); c = (c + t) | 0;
+    return t >>> 0;
+  };
+  for (let i = 0; i < 15; i++) next();
+  return next;
+};
+// The code that asks, by its scripts and functions: where in them it stands is left out, for it moves with the length of a
+// pseudonym before it. A page may have made errors its own.
+const NativeError = G.Error, CALLERS = 12;
+const named = new Map(); // a script's address -> its name here
+const nameOf = (script) => {
+  if (!named.has(script)) named.set(script, withoutSecrets(unmarked(script.split("#")[0].replace(/^(blob|data):.*/s, "$1:"))));
+  return named.get(script);
+};
+const asking = () => {
+  const { stackTraceLimit, prepareStackTrace } = NativeError, own = Object.hasOwn(NativeError, "prepareStackTrace");
+  let called = "";
+  try {
+    NativeError.stackTraceLimit = CALLERS;
+    NativeError.prepareStackTrace = (error, calls) =>
+      calls.map((one) => `${nameOf(String(one.getScriptNameOrSourceURL() || ""))} ${one.getFunctionName() || ""}`).join("\n");
+    called = new NativeError().stack;
+  } catch { /* they can't be changed: one stream for all */ }
+  try {
+    NativeError.stackTraceLimit = stackTraceLimit;
+    if (own) NativeError.prepareStackTrace = prepareStackTrace; else delete NativeError.prepareStackTrace;
+  } catch { /* as they were */ }
+  return typeof called === "string" ? called : "";
+};
+const LOOKS_BACK = 1000; // draws in one go after which who asks is taken to be in a loop: looking takes time
+const streams = new Map(), latest = new Map();
+let draws = 0;
+const forget = () => { draws = 0; latest.clear(); };
+renewals.push(() => { streams.clear(); forget(); });
+const chanceOf = (kind) => {
+  renew();
+  if (draws++ === 0) native.soon(forget);
+  if (draws > LOOKS_BACK && latest.has(kind)) return latest.get(kind);
+  const seed = `${config.seed}|${kind}|${withoutSecrets(address)}|${asking()}`;
+  if (!streams.has(seed)) streams.set(seed, stream(seed));
+  latest.set(kind, streams.get(seed));
+  return latest.get(kind);
+};
+stand(Math, "random", () => { const next = chanceOf("math"); return ((next() >>> 5) * 67108864 + (next() >>> 6)) / 9007199254740992; });
+if (G.Crypto) {
+  stand(G.Crypto.prototype, "getRandomValues", (target, self, args) => {
+    const array = Reflect.apply(target, self, args); // checks its arguments as always
+    const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength), next = chanceOf("values");
+    for (let i = 0; i < bytes.length; i++) bytes[i] = next() >>> 24;
+    return array;
+  });
+  stand(G.Crypto.prototype, "randomUUID", () => {
+    const next = chanceOf("uuid"), hex = Array.from({ length: 16 }, () => next() >>> 24);
+    hex[6] = (hex[6] & 15) | 64; hex[8] = (hex[8] & 63) | 128;
+    return hex.map((v, i) => ([4, 6, 8, 10].includes(i) ? "-" : "") + v.toString(16).padStart(2, "0")).join("");
+  });
+}
+
+if (G.SubtleCrypto) stand(SubtleCrypto.prototype, "generateKey", (f, self, args) => {
+  const [given, extractable, usages] = args;
+  const name = String((given && given.name) || given).toUpperCase();
+  const blocks = { "SHA-1": 512, "SHA-256": 512, "SHA-384": 1024, "SHA-512": 1024 };
+  const hash = given && String((given.hash && given.hash.name) || given.hash).toUpperCase();
+  const bits = /^AES-/.test(name) ? given.length : name === "HMAC" ? given.length || blocks[hash] : 0;
+  if (!bits || bits % 8) return Reflect.apply(f, self, args); // a pair of keys can't be made from a seed here
+  const next = chanceOf("keys"), raw = Uint8Array.from({ length: bits / 8 }, () => next() >>> 24);
+  return self.importKey("raw", raw, given, extractable, usages);
+});

@@ -1,0 +1,78 @@
+"""Chance hangs on the code that asks for it: not on which module the network brought first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.sites import Answer, serve
+from tests.support.waiting import HANG, until
+
+SHARED = """export const name = () => [Math.random(), crypto.randomUUID(), ...crypto.getRandomValues(new Uint8Array(4))].join(" ");"""
+PAGE = """<!DOCTYPE html><script>const token = "{{TOKEN}}"; window.seen = {inline: Math.random()};
+const stack = () => typeof new Error("x").stack; const limit = Error.stackTraceLimit;</script>
+<script>seen.kept = [stack(), Error.stackTraceLimit === limit, "prepareStackTrace" in Error];
+Error.prepareStackTrace = () => "the page's own"; seen.own = [Math.random(), new Error("x").stack]; delete Error.prepareStackTrace;
+seen.loop = new Set(Array.from({length: 5000}, () => Math.random())).size;
+for (const name of ["a", "b"]) import(`/${name}.js`);</script>"""
+PARTS = """import { name } from "/shared.js"; seen.NAME = [name(), Math.random()];"""
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[list[dict[str, Any]]]:
+    """A page loaded twice; the second time its modules come in the other order, and its secret is longer."""
+    visits = itertools.count()
+    answered: list[str] = []
+    later = ""
+
+    def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        nonlocal later
+        if path == "/":
+            visit = next(visits)
+            answered.clear()
+            later = ("/a.js", "/b.js")[visit % 2]
+            return 200, {"Content-Type": "text/html"}, PAGE.replace("{{TOKEN}}", "x" * (9 * visit)).encode()
+        if path == later:
+            until(lambda: "done" in answered, HANG)
+        if path == "/done":
+            answered.append("done")
+        text = SHARED if path == "/shared.js" else PARTS.replace("NAME", path[1:2])
+        if path in ("/a.js", "/b.js") and path != later:
+            text += "fetch('/done');"
+        return 200, {"Content-Type": "text/javascript"}, text.encode()
+
+    async def look(browser: Browsing, url: str) -> dict[str, Any]:
+        driver = await browser.driver()
+        await driver.open(url)
+        await driver.page.wait_for_function("() => seen.a && seen.b", timeout=HANG * 1000)
+        seen: dict[str, Any] = await driver.page.evaluate("() => ({...seen, order: Object.keys(seen)})")
+        await driver.context.close()
+        return seen
+
+    with serve(handle) as url, browsing() as browser:
+        yield [browser.run(look(browser, f"{url}/")) for _ in range(2)]
+
+
+def test_the_order_in_which_modules_come_changes_no_chance(runs: list[dict[str, Any]]) -> None:
+    one, other = runs
+    assert one["order"][-2:] == ["b", "a"]
+    assert other["order"][-2:] == ["a", "b"]
+    assert (one["a"], one["b"]) == (other["a"], other["b"])
+    assert one["a"][0] != one["b"][0]  # of one function, asked by two
+
+
+def test_what_stands_before_it_in_a_script_changes_no_chance(runs: list[dict[str, Any]]) -> None:
+    assert runs[0]["inline"] == runs[1]["inline"]
+
+
+def test_what_a_page_does_with_its_errors_stays_its_own(runs: list[dict[str, Any]]) -> None:
+    assert runs[0]["kept"] == ["string", True, False]
+    assert runs[0]["own"] == [runs[1]["own"][0], "the page's own"]
+
+
+def test_a_loop_draws_other_numbers_each_time(runs: list[dict[str, Any]]) -> None:
+    assert runs[0]["loop"] == 5000

@@ -52,22 +52,40 @@ class Found:
 def found_at(snapshot: Snapshot, url: str) -> Found:
     """The conversations of an address, also if it was stored with pseudonyms."""
     plain = conversations(snapshot, url)
+    if plain or "?" not in url:
+        return Found(plain)
     asked = Request("GET", url)
     masked = mask(asked)
-    if plain or masked is asked:
-        return Found(plain)
     others: list[Conversation] = []
     for address in snapshot.metadata_addresses(url.partition("?")[0]):
         stored = Request("GET", address)
-        if PSEUDONYM_TEXT.search(address) is None or not alike(mask(stored), masked):
+        if PSEUDONYM_TEXT.search(address) is None:
             continue
         recogniser = Recogniser()
         recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+        # One that is a secret by another place, as a header, has a name here that may say nothing.
+        for value in _asked_for(address, url):
+            recogniser.learn(value)
         told = recogniser.request(asked)
         if alike(told, stored):
             return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
-        others += conversations(snapshot, address)
+        if masked is not asked and alike(mask(stored), masked):
+            others += conversations(snapshot, address)
     return Found(others, sure=not others)
+
+
+def _pairs(url: str) -> list[tuple[str, str]]:
+    pairs = (one.partition("=") for one in urlsplit(url).query.split("&"))
+    return [(name, unquote(value)) for name, _, value in pairs]
+
+
+def _asked_for(stored: str, asked: str) -> list[str]:
+    """The values in a query where the stored one has pseudonyms, if all names are the same."""
+    theirs, mine = _pairs(stored), _pairs(asked)
+    if sorted(name for name, _ in theirs) != sorted(name for name, _ in mine):
+        return []
+    names = {name for name, value in theirs if PSEUDONYM_TEXT.fullmatch(value)}
+    return [value for name, value in mine if name in names]
 
 
 def _values(stored: str, asked: str) -> dict[str, str]:

@@ -63,6 +63,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
+def test_a_secret_whose_name_here_says_nothing_is_recognised(tmp_path: Path) -> None:
+    stored = Redactor(b"key").learn("s_rhohcn")
+    with Writer.open(tmp_path / "s") as writer:
+        address = f"http://h.example/talk?room=1&session_id={stored}"
+        writer.metadata(address, {"url": address, "session": "s", "begin": 1, "messages": []})
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        mine = found_at(snapshot, "http://h.example/talk?session_id=s_rhohcn&room=1")
+        assert (len(mine.conversations), mine.sure) == (1, True)
+        assert mine.secrets.hidden("I am s_rhohcn") == f"I am {stored}"
+        assert found_at(snapshot, "http://h.example/talk?room=1&session_id=s_other").conversations == []
+
+
 @pytest.mark.parametrize(
     ("query", "count", "sure"),
     [

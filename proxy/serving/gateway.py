@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from proxy.serving.answering import CACHE_BYTES, Answerer
 from proxy.serving.connection import Connection
+from proxy.serving.entrance import Entrance
 from proxy.serving.hosting import MadeHosts, VirtualHost
 from proxy.serving.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
 from proxy.serving.ledger import Ledger
@@ -196,7 +197,7 @@ class Gateway(Proxied):
         sweeper = loop.create_task(sweep(hub))
         server: asyncio.Server | Reception
         if self._workers is None:
-            server = await loop.create_server(lambda: Connection(hub), sock=self._socket, backlog=BACKLOG)
+            server = await loop.create_server(lambda: Entrance(hub), sock=self._socket, backlog=BACKLOG)
         else:
             server = self._receive(self._socket, self._workers)
         started.set()

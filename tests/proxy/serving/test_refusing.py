@@ -35,7 +35,6 @@ def told(gateway: Gateway, session: str) -> list[tuple[str, str, int, str]]:
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (b"\x16\x03\x01\x00\x05abcde", ("?", "?", 400, "this is no HTTP request")),
         (b"GET nowhere HTTP/1.1\r\n%b\r\n", ("GET", "?", 400, "neither a URL nor a path")),
         (b"GET http://a/x y HTTP/1.1\r\n%b\r\n", ("?", "?", 400, "malformed request line")),
         (b"GET http://a/ HTTP/2.0\r\n%b\r\n", ("GET", "http://a/", 505, "only HTTP/1.0 and")),

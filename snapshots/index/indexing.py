@@ -22,7 +22,7 @@ from snapshots.index.pairing import Answer, Pairing, Question, Surroundings, ide
 from snapshots.machine.places import Place
 from snapshots.profile import Profile
 
-VERSION = 17  # of the lines; a change makes indexes on disk be built again
+VERSION = 18  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`

@@ -29,9 +29,9 @@ from snapshots.states.acceptance import accepts
 from snapshots.states.conditions import read
 from snapshots.states.groups import Group, group_prefix
 from snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
-from snapshots.states.pasts import Trail
 from snapshots.states.senders import SIGNED, SILENT, bearing
 from snapshots.states.slots import telling_of
+from snapshots.states.trails import Trail
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
 HOT = 1 << 15  # decisions remembered

@@ -11,9 +11,9 @@ from snapshots.http.fragments import asks_for_page
 from snapshots.identity.sites import site_of
 from snapshots.request import Request
 from snapshots.states.conditions import ANY, Held, SiteState, read
-from snapshots.states.pasts import Trail
 from snapshots.states.plain import static_mime
 from snapshots.states.slots import has_session, logins_of
+from snapshots.states.trails import Trail
 
 if TYPE_CHECKING:
     from snapshots.matching.recognising import Recogniser

@@ -16,8 +16,8 @@ from snapshots.secrets.proofs import split
 from snapshots.secrets.redact import MASK
 from snapshots.states.answers import by_head, spoken_of
 from snapshots.states.conditions import SiteState, read, short
-from snapshots.states.pasts import Trail
 from snapshots.states.slots import CREDENTIALS, choices_of, has_session, logins_of
+from snapshots.states.trails import Trail
 
 
 @dataclass(slots=True)
@@ -55,10 +55,10 @@ class Situation:
 
     def followed_all(self, capture: Capture) -> bool:
         """Whether just that was asked before which a capture was recorded after, where that counts."""
-        told = read(capture.state)
-        if not told.past:
+        past = read(capture.state).past
+        if past is None:
             return True
-        return self.trail is not None and self.trail.before(capture, told.spared) == told.past
+        return self.trail is not None and self.trail.before(capture, past.spared, past.anew) == past.told
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""

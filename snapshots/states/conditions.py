@@ -17,6 +17,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     #K.n/S    the n-th answer (from 0) to key K, which changes by itself, since S was last written ("*": anything; "-": ever)
     #K.0/.    the answer to key K, which was never asked twice and may then have said something else
     %H:K|L    after what was asked before, as a hash, without K and L (the first 8 digits of keys); after else only presumed
+    %*H:K|L   likewise, but since anything was written
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
     any       the same in every state;    never   it can't be told in which state this was recorded
@@ -87,6 +88,14 @@ class Sequence(NamedTuple):
     since: str = "*"
 
 
+class Past(NamedTuple):
+    """What was asked before: a hash, without what is spared; `anew`: since anything was written."""
+
+    told: str
+    spared: frozenset[str] = frozenset()
+    anew: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """A `Capture.state`, read."""
@@ -103,8 +112,7 @@ class Conditions:
     chosen: tuple[tuple[str, frozenset[str]], ...] = ()  # cookies that make no difference with these values
     sets: frozenset[str] = frozenset()
     sequence: Sequence | None = None
-    past: str = ""  # a hash of what was asked before
-    spared: frozenset[str] = frozenset()  # of that, what makes no difference
+    past: Past | None = None
     issued: frozenset[str] = frozenset()
     during: bool = False
     any: bool = False
@@ -154,8 +162,9 @@ def write(conditions: Conditions) -> str:
         items.append("@")
     if conditions.sequence:
         items.append("#{}.{}/{}".format(*conditions.sequence))
-    if conditions.past:
-        items.append(f"%{conditions.past}:{'|'.join(sorted(conditions.spared))}".removesuffix(":"))
+    if conditions.past is not None:
+        told, spared, anew = conditions.past
+        items.append(f"%{'*' if anew else ''}{told}:{'|'.join(sorted(spared))}".removesuffix(":"))
     items += [f"${quote(item, safe=':')}" for item in sorted(conditions.issued)]
     if conditions.during:
         items.append(DURING)
@@ -183,7 +192,7 @@ def read(text: str) -> Conditions:
     flags = dict.fromkeys(("@", DURING, ANY, NEVER, LITERAL, KEYED, BEGINS, BROUGHT, UNBROUGHT), False)
     sequence: Sequence | None = None
     effect: Effect | None = None
-    past, spared = "", frozenset[str]()
+    past: Past | None = None
     for item in text.split(" "):
         kind = item[8:9]
         if item in flags:
@@ -197,8 +206,9 @@ def read(text: str) -> Conditions:
             place, _, since = item[10:].partition("/")
             sequence = Sequence(item[1:9], int(place) if place.isdecimal() else 0, since)
         elif item.startswith("%"):
-            past, _, listed = item[1:].partition(":")
-            spared = frozenset(listed.split("|")) if listed else frozenset()
+            told, _, listed = item[1:].partition(":")
+            spared = frozenset(listed.split("|")) if listed else frozenset[str]()
+            past = Past(told.removeprefix(ANY_WRITE), spared, told.startswith(ANY_WRITE))
         elif item.startswith("!"):
             sets.add(item[1:])
         elif item.startswith("$"):
@@ -234,7 +244,6 @@ def read(text: str) -> Conditions:
         frozenset(sets),
         sequence,
         past,
-        spared,
         frozenset(issued),
         flags[DURING],
         flags[ANY],

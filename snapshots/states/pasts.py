@@ -2,73 +2,28 @@
 
 A GET may change what its server says next (a list of what was seen last, a basket that is filled by links). Where the
 recording shows it, an answer is sure only after the very requests that it was recorded after; those that were seen to
-make no difference to such answers are left out.
+make no difference to such answers are left out. A page that was seen to change by its being asked alone may change by
+other requests, too: it is sure only after those that it was recorded after since anything was written.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 
 from snapshots.capture import PARTIAL, Capture
 from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.conditions import UNSET, added, read
+from snapshots.states.conditions import Effect, Past
 from snapshots.states.learning import Item, Model, Recording, States, clean
+from snapshots.states.slots import SAFE_METHODS
+from snapshots.states.trails import AT_ONCE, KEY, Trail, told_of
 
 LISTED = 40  # requests that make no difference, of which a capture names no more
 # times that an answer was seen to change by itself, before its staying the same is put down to others
 TESTS = 2
-AT_ONCE = 50  # visits among which those are that were under way with the next
-KEY = 8  # hex digits of a request's key, by which it is named
-
-
-def is_visit(capture: Capture) -> bool:
-    """Whether an exchange may have changed something by its being asked alone, for all that its state tells."""
-    found = read(capture.state)
-    return not found.any and found.effect is None and not irrelevant_url(capture.url.partition("?")[0])
-
-
-def overlap(one: Capture, other: Capture) -> bool:
-    """Whether two exchanges of a recorded session were under way at once."""
-    apart = one.place != other.place and one.session == other.session
-    return apart and one.begin < other.end and other.begin < one.end
-
-
-class Trail:
-    """What was asked of a site, in order. What was recorded at once has no order, wherever it is asked again."""
-
-    def __init__(self, visits: Iterable[Capture] = ()) -> None:
-        self.visits = list(visits)
-        self._known: dict[Collection[str], list[tuple[str, tuple[Capture, ...]]]] = {}
-
-    def told(self, spared: frozenset[str], count: int | None = None) -> str:
-        """A hash of the first so many visits without those that are spared."""
-        count = len(self.visits) if count is None else count
-        # after each number of visits, with what is at its end at once
-        known = self._known.setdefault(spared, [(UNSET, ())])
-        for visit in self.visits[len(known) - 1 : count]:
-            before, together = known[-1]
-            if visit.key[:KEY] not in spared and is_visit(visit):
-                if any(overlap(visit, one) for one in together):
-                    together = (*together, visit)
-                else:
-                    before, together = _hash(before, together), (visit,)
-            known.append((before, together))
-        return _hash(*known[count])
-
-    def before(self, capture: Capture, spared: frozenset[str]) -> str:
-        """As `told`, of what was not recorded at once with a capture."""
-        if any(overlap(visit, capture) for visit in self.visits[-AT_ONCE:]):
-            return Trail(v for v in self.visits if not overlap(v, capture)).told(spared)
-        return self.told(spared)
-
-
-def _hash(before: str, together: tuple[Capture, ...]) -> str:
-    return reduce(added, sorted(visit.key for visit in together), before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +41,34 @@ class Step:
 class Pasts:
     """The requests of a site whose answers changed with what was asked before: `keys`.
 
-    `changes` says of an exchange whether it is known, or suspected, to change something.
+    Those of `alone` may only have, since anything was written: pages that changed by being asked for again. `effect` is
+    what an exchange is known, or suspected, to write; `ordered` are keys of which it is known what begins their order.
     """
 
     def __init__(
-        self, recording: Recording, model: Model, states: States, changes: Callable[[Item], bool]
+        self,
+        recording: Recording,
+        model: Model,
+        states: States,
+        effect: Callable[[Item], Effect | None],
+        ordered: Collection[str],
     ) -> None:
         self.recording = recording
         self._model = model
         self._states = states
-        self._changes = changes
+        self._writes = {
+            item.place: told_of(written)
+            for events in recording.events.values()
+            for item in events
+            if (written := effect(item)) is not None
+        }
         self._visits: dict[str, list[Item]] = {}
+        self._told: dict[str, list[Item]] = {}  # visits, and what wrote something
         self._trails: dict[str, Trail] = {}
         # keys of which it was seen that they don't change their own answers
         self._idempotent: set[str] = set()
         self.keys: set[str] = set()
+        self.alone: set[str] = set()
         self.spared: frozenset[str] = frozenset()
         volatile = sorted(key for key in recording.volatile if self._may_hang(key))
         if not volatile:
@@ -114,7 +82,10 @@ class Pasts:
             for line, visits in self._visits.items():
                 self._visits[line] = [v for v in visits if v.key not in polls]
             steps = {key: list(self._steps(key)) for key in volatile if key not in polls}
-        self._trails = {line: Trail(v.capture for v in visits) for line, visits in self._visits.items()}
+        for line, items in recording.lines.items():
+            places = {visit.place for visit in self._visits[line]}
+            self._told[line] = [i for i in items if i.place in places or self._changes(i)]
+            self._trails[line] = Trail([i.capture for i in self._told[line]], self._written)
         self._idempotent = {
             key
             for key, found in steps.items()
@@ -125,21 +96,41 @@ class Pasts:
             hangs = _by_others(found) if key in itself else self._by_past(key, found)
             if hangs:
                 self.keys.add(key)
+            elif key in itself and key not in ordered and self._may_hang_on_others(key):
+                self.alone.add(key)
         self._weigh(steps, itself)
+        # what only sessions differ in, and is not told by what they asked, each has of its own
+        self.keys -= {
+            key for key in self.keys - itself if not (_changed(steps[key]) or self._told_apart(key))
+        }
+        self.alone -= self.keys
         told = {item.capture.key for key in self.keys for item in recording.groups[key]}
         for key, items in recording.groups.items():
             if items[0].capture.status in PARTIAL and items[0].capture.key in told:
                 self.keys.add(key)
 
-    def of(self, item: Item) -> tuple[str, frozenset[str]]:
-        """The hash of what was asked before an exchange, and what of it makes no difference."""
+    def of(self, item: Item) -> Past | None:
+        """What was asked before an exchange, where its answer hangs on that."""
+        if item.key not in self.keys and item.key not in self.alone:
+            return None
         spared = self.spared if item.key in self._idempotent else self.spared - {_name(item)}
-        visits = self._visits[item.line]
-        count = bisect_left(visits, item.begin, key=_begin)
-        under_way = [v for v in visits[max(0, count - AT_ONCE) : count] if v.end > item.begin]
-        if not under_way:
-            return self._trails[item.line].told(spared, count), spared
-        return Trail(v.capture for v in visits[:count] if v not in under_way).told(spared), spared
+        return self._past(item, spared, item.key in self.alone)
+
+    def _past(self, item: Item, spared: frozenset[str] = frozenset(), anew: bool = False) -> Past:
+        told = self._told[item.line]
+        count = bisect_left(told, item.begin, key=_begin)
+        trail = self._trails[item.line]
+        under_way = [v for v in told[max(0, count - AT_ONCE) : count] if v.end > item.begin]
+        if under_way:
+            trail = Trail([v.capture for v in told[:count] if v not in under_way], self._written)
+            count -= len(under_way)
+        return Past(trail.told(spared, anew, count), spared, anew)
+
+    def _written(self, capture: Capture) -> str:
+        return self._writes.get(capture.place, "")
+
+    def _changes(self, item: Item) -> bool:
+        return item.place in self._writes
 
     def _may_tell(self, item: Item) -> bool:
         return (
@@ -183,33 +174,48 @@ class Pasts:
                 yield Step(one.label, other.label, _name(one), between, fresh, back)
 
     def _by_past(self, key: str, steps: list[Step]) -> bool:
-        """Whether what was asked between may be why answers differ that don't change by themselves."""
-        within = [step for step in steps if step.before]
-        if any(step.before != step.after for step in within):
+        """Whether what was asked before may be why answers differ that don't change by themselves."""
+        if _changed(steps):
             return True
-        if any(step.fresh - {step.own} for step in within):
-            return False  # each session has its own, and it stayed the same
         found: dict[object, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for item in self.recording.groups[key]:
-            found[self._state(item)][item.label].add(self.of(item)[0])
+            found[self._state(item)][item.label].add(self._past(item).told)
         return any(
             len({p for pasts in labels.values() for p in pasts}) > 1
             for labels in found.values()
             if len(labels) > 1
         )
 
+    def _may_hang_on_others(self, key: str) -> bool:
+        """Whether pages that changed by themselves may have changed by others, too: none differs with the same past."""
+        members = self.recording.groups[key]
+        if any(m.capture.method not in SAFE_METHODS or m.sender.overridden for m in members):
+            return False
+        if len({(m.capture.exact, m.sender.chosen) for m in members}) > 1:
+            return False  # they may differ because of that
+        return self._told_apart(key, anew=True)
+
+    def _told_apart(self, key: str, *, anew: bool = False) -> bool:
+        """Whether all that had the same past, and the same state, were answered alike."""
+        said: dict[object, set[str]] = defaultdict(set)
+        for item in self.recording.groups[key]:
+            past = self._past(item, anew=True) if anew else self.of(item)
+            said[self._states[item.line][item.before], past].add(item.label)
+        return all(len(labels) == 1 for labels in said.values())
+
     def _weigh(self, steps: dict[str, list[Step]], itself: set[str]) -> None:
         """Finds what makes no difference, and of what changes by `itself` that which changes others, too."""
         named = {key: {step.own for step in steps[key]} for key in itself}
         while True:
             told = [(key in itself, steps[key]) for key in sorted(self.keys)]
-            spared = set[str]().union(*(names for key, names in named.items() if key not in self.keys))
+            hanging = self.keys | self.alone
+            spared = set[str]().union(*(names for key, names in named.items() if key not in hanging))
             for alone, found in told:
                 for step in found:
                     usual = _usual(found, step.before) if alone else [step.before]
                     if step.before and set(usual) == {step.after}:
                         spared |= step.fresh
-            spared -= set[str]().union(*(names for key, names in named.items() if key in self.keys))
+            spared -= set[str]().union(*(names for key, names in named.items() if key in hanging))
             guilty: set[str] = set()
             for alone, found in told:
                 for step in found:
@@ -241,6 +247,11 @@ def _begin(item: Item) -> int:
 
 def _name(item: Item) -> str:
     return item.capture.key[:KEY]
+
+
+def _changed(steps: list[Step]) -> bool:
+    """Whether an answer changed within a session."""
+    return any(step.before and step.before != step.after for step in steps)
 
 
 def _by_itself(steps: list[Step]) -> bool:

@@ -32,6 +32,7 @@ from snapshots.states.pasts import Pasts
 from snapshots.states.slots import APPEND, cookies_of, is_choice
 from snapshots.states.suspicion import Suspicion
 
+NOTHING = "-"  # begins the order of answers anew: it goes on whatever is written
 MANY = 6  # so many values of a slot that made no difference show that none does
 # so many values of a slot must have been seen to make no difference before others may be thought alike
 SEEN = 3
@@ -104,8 +105,9 @@ class _Site:
         # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
         self.doubted = strong if foreign and not self.recording.telling else set()
         self.states = self.recording.states(self.model)
-        self.pasts = Pasts(self.recording, self.model, self.states, lambda i: self._effect(i) is not None)
-        for key in self.pasts.keys & self.orders.keys():
+        begun = {key for key, (since, _) in self.orders.items() if since not in (ANY_WRITE, NOTHING)}
+        self.pasts = Pasts(self.recording, self.model, self.states, self._effect, begun)
+        for key in (self.pasts.keys | self.pasts.alone) & self.orders.keys():
             self.orders[key] = self._any_order(self.recording.groups[key])
 
     def results(self) -> Iterable[tuple[Item, Conditions, tuple[tuple[str, str], ...]]]:
@@ -202,7 +204,6 @@ class _Site:
                 sequence = Sequence(short(key), 0, ONCE)
             during = not clean(item, self.model)
             named = {s for s, _ in held} | set(one_of)
-            past, spared = self.pasts.of(item) if key in self.pasts.keys else ("", frozenset[str]())
             relevant = during and any(s in self.model.modes and s not in dropped for s in item.during)
             out.append(
                 Conditions(
@@ -226,8 +227,7 @@ class _Site:
                     chosen=chosen,
                     sets=self._sets(item),
                     sequence=sequence,
-                    past=past,
-                    spared=spared,
+                    past=self.pasts.of(item),
                     issued=self.evidence.issued.get(item.place, frozenset()),
                     during=relevant,
                     never=relevant and not constant and len(members) > 1,
@@ -325,7 +325,7 @@ class _Site:
         """
         slots = sorted(set(self.model.modes) & {e.slot for m in members for e in self._before(m)})
         near = self.recording.near(members[0].key)
-        for since in [*sorted(slots, key=lambda s: s not in near), "-"]:
+        for since in [*sorted(slots, key=lambda s: s not in near), NOTHING]:
             runs = [self._run(m, since) for m in members]
             places = _counted(runs)
             labels: dict[tuple[str, int], set[str]] = defaultdict(set)

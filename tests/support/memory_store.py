@@ -34,6 +34,11 @@ def html(text: str, status: int = 200, *more: tuple[str, str]) -> Response:
     return Response(status, "OK", headers, body)
 
 
+def plain(text: str) -> Response:
+    """Text that is no page, as scripts ask for it again and again."""
+    return Response(200, "OK", (("Content-Type", "text/plain"),), text.encode())
+
+
 def redirect(location: str, *more: tuple[str, str]) -> Response:
     """A redirect that says nothing else."""
     return Response(303, "See Other", (("Location", location), *more), b"")

@@ -11,7 +11,7 @@ from snapshots.matching.ladder import Matcher
 from snapshots.matching.situation import Situation
 from snapshots.request import Request
 from snapshots.states.conditions import read
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, plain, post
 
 A = "http://a.test"
 
@@ -107,10 +107,13 @@ def test_what_recorded_sessions_saw_differently_is_unsure_for_a_new_one() -> Non
 
 @pytest.mark.parametrize("order", [("ann", "bob"), ("bob", "ann"), ("bob",), ("ann", "new", "bob")])
 def test_a_session_follows_the_recorded_one_of_its_name_whoever_came_before(order: tuple[str, ...]) -> None:
-    recorded = [Recorded(get(f"{A}/alone.css"), html("alone"), "ann")]
+    def style(text: str) -> Response:
+        return Response(200, "OK", (("Content-Type", "text/css"),), text.encode())
+
+    recorded = [Recorded(get(f"{A}/alone.css"), style("alone"), "ann")]
     for name in ("ann", "bob"):
         recorded += [
-            Recorded(get(f"{A}/both.css"), html("both"), name),
+            Recorded(get(f"{A}/both.css"), style("both"), name),
             Recorded(get(f"{A}/now"), html(f"{name} 1"), name),
             Recorded(get(f"{A}/now"), html(f"{name} 2"), name),
         ]
@@ -150,7 +153,7 @@ def test_what_came_between_two_answers_may_be_why_the_second_differs(
     between: list[Request], asked: list[Request], unsure: list[bool]
 ) -> None:
     style = Response(200, "OK", (("Content-Type", "text/css"),), b"a{}")
-    first, second = (P, html("en")), (P, html("de"))
+    first, second = (P, plain("en")), (P, plain("de"))
     others = [(r, style if r is STYLE else html("ok")) for r in between]
     over = matcher(first, *others, second, *([] if Q in between else [(Q, html("ok"))]))
     replay = Replay(over)
@@ -162,7 +165,7 @@ def test_what_came_between_two_answers_may_be_why_the_second_differs(
 
 
 def test_what_came_between_two_answers_that_say_the_same_does_not_matter() -> None:
-    over = matcher((P, html("1")), (Q, html("ok")), (P, html("1")), (P, html("2")))
+    over = matcher((P, plain("1")), (Q, html("ok")), (P, plain("1")), (P, plain("2")))
     replay = Replay(over)
     assert [(replay.ask(P), bool(replay.last.ambiguous)) for _ in range(2)] == [("1", False)] * 2
 

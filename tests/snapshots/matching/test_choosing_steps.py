@@ -11,7 +11,7 @@ import pytest
 from snapshots.matching import choosing
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
-from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import Recorded, Replay, get, html, matcher, plain, post, redirect
 
 A = "http://a.test"
 
@@ -79,7 +79,7 @@ def _same_cookies() -> tuple[Matcher, list[Request], str]:
 
 
 def _next_in_order() -> tuple[Matcher, list[Request], str]:
-    over = matcher(*[(get(f"{A}/p"), html(text)) for text in ("10%", "50%", "done")])
+    over = matcher(*[(get(f"{A}/p"), plain(text)) for text in ("10%", "50%", "done")])
     return over, [get(f"{A}/p")] * 3, "done"
 
 

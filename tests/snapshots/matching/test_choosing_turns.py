@@ -13,6 +13,7 @@ from tests.support.memory_store import (
     get,
     html,
     matcher,
+    plain,
     post,
     redirect,
 )
@@ -23,11 +24,11 @@ Said = tuple[Request, str]
 
 
 def sessions(*each: Iterable[Said]) -> Matcher:
-    """What several recorded sessions asked and were told."""
+    """What several recorded sessions asked and were told: pages where they asked for one, else data."""
     return Matcher(
         MemoryStore(
             [
-                Recorded(request, html(text), f"s{number}")
+                Recorded(request, (html if request.header("accept") else plain)(text), f"s{number}")
                 for number, said in enumerate(each)
                 for request, text in said
             ]

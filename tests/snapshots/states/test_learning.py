@@ -96,7 +96,8 @@ def test_a_beacon_explains_no_change() -> None:
 
     over = matcher((PAGE, html("a")), (beacon(1), Response(204, "", (), b"")), (PAGE, html("b")))
     assert answers(over, PAGE, beacon(1), PAGE) == ["a", "", "b"]
-    assert answers(over, PAGE, beacon(2), PAGE) == ["a", "miss", "b?"]  # it may be why, which nothing tells
+    assert answers(over, PAGE, beacon(2), PAGE) == ["a", "miss", "b"]
+    assert answers(over, PAGE, get(f"{A}/else"), PAGE) == ["a", "miss", "b?"]
 
 
 def test_which_answer_says_that_nothing_was_changed_is_learnt_from_what_follows() -> None:

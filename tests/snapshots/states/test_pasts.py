@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from snapshots.capture import Response
 from snapshots.request import Request
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"
 ONE, TWO, THREE, RECENT, ABOUT = (get(f"{A}/{name}") for name in ("p/1", "p/2", "p/3", "recent", "about"))
@@ -132,6 +133,17 @@ def test_an_answer_of_each_session_that_stayed_the_same_in_it_hangs_on_nothing_t
     assert (replay.ask(RECENT), replay.ask(ONE), replay.ask(RECENT)) == ("A", "p1", "A")
 
 
+def test_sessions_that_differ_by_what_they_asked_first_are_told_by_that() -> None:
+    """A count of what was asked: in each session it stayed the same, as nothing counts that came between."""
+    recorded = [(r, data(t), "one") for r, t in ((RECENT, 0), (ABOUT, "about"), (RECENT, 0))]
+    recorded += [(r, data(t), "two") for r, t in ((ONE, "p1"), (RECENT, 1), (ABOUT, "about"), (RECENT, 1))]
+    for asked, count in (([], "0"), ([ABOUT], "0"), ([ONE], "1"), ([ABOUT, ONE, ABOUT], "1")):
+        replay = Replay(matcher(*recorded), "new")
+        for request in asked:
+            replay.ask(request)
+        assert (replay.ask(RECENT), replay.last.ambiguous) == (count, False)
+
+
 @pytest.mark.parametrize("before", [[], [RECENT]])
 def test_what_changes_itself_and_others_is_told_by_the_past(before: list[Request]) -> None:
     """A step through a list: `next` was seen to change what `here` shows, so it hangs on the other steps, too."""
@@ -178,7 +190,7 @@ def test_archives_that_do_not_say_whose_requests_were_whose_prove_no_past() -> N
 
 
 @pytest.mark.parametrize("said", ["1 2 1", "1 2 3"])
-def test_what_goes_on_by_itself_goes_back_by_another_request(said: str) -> None:
+def test_what_goes_on_by_itself_may_go_back_by_another_request(said: str) -> None:
     """`next`, which `reset` takes back to its beginning, or does not."""
     forth, back = get(f"{A}/next"), get(f"{A}/reset")
     first, second, third = (html(text) for text in said.split())
@@ -187,11 +199,72 @@ def test_what_goes_on_by_itself_goes_back_by_another_request(said: str) -> None:
     assert (replay.ask(forth), replay.last.ambiguous) == ("1", False)
     replay.ask(back)
     replay.ask(forth)
-    assert bool(replay.last.ambiguous)
+    assert replay.last.ambiguous
     replay = Replay(over)
-    replay.ask(back)
-    replay.ask(forth)
-    assert bool(replay.last.ambiguous) is (said == "1 2 1")
+    for request, text in ((forth, "1"), (forth, "2"), (back, "ok"), (forth, said[-1]), (forth, "4")):
+        assert (replay.ask(request), replay.last.ambiguous) == (text, False)
+
+
+def recorded_walk(*said: tuple[Request, Response]) -> Callable[..., list[bool]]:
+    """Which of the answers to other requests are unsure after this recording."""
+    over = matcher(*said)
+
+    def asked(*requests: Request) -> list[bool]:
+        replay = Replay(over)
+        found = []
+        for request in requests:
+            replay.ask(request)
+            found.append(bool(replay.last.ambiguous))
+        return found
+
+    return asked
+
+
+def test_a_page_that_changed_by_itself_may_change_by_other_requests_too() -> None:
+    """A list of what was seen last in each of its pages: nothing tells that one changed because of another."""
+    unsure = recorded_walk((TWO, html("")), (ONE, html("2")), (ONE, html("2 1")), (THREE, html("2 1 1")))
+    assert unsure(TWO, ONE, ONE, THREE) == [False] * 4
+    assert unsure(ONE) == [True]
+    assert unsure(TWO, THREE, ONE) == [False, False, True]
+
+
+def test_what_was_asked_before_anything_was_written_is_no_past_of_a_page_that_changed_by_itself() -> None:
+    save, done = post(f"{A}/save", "x=1"), redirect("/recent")
+    unsure = recorded_walk(
+        (ONE, html("p1")), (RECENT, html("1")), (RECENT, html("2")), (save, done), (RECENT, html("saved"))
+    )  # fmt: skip
+    assert unsure(save, RECENT) == [False, False]
+    assert unsure(ONE, save, RECENT) == [False, False, False]
+    assert unsure(save, ONE, RECENT) == [False, False, True]
+
+
+def test_what_differs_with_the_same_past_does_not_hang_on_it() -> None:
+    """A clock, say: two sessions that asked alike saw different times."""
+    sessions = [(name, [*said]) for name, said in (("one", "ab"), ("two", "cd"))]
+    over = matcher(*[(RECENT, html(text), name) for name, said in sessions for text in said])
+    replay = Replay(over, "one")
+    replay.ask(ABOUT)
+    assert [(replay.ask(RECENT), bool(replay.last.ambiguous)) for _ in "ab"] == [("a", False), ("b", False)]
+
+
+@pytest.mark.parametrize("word", ["order", "cookie"])
+def test_what_may_differ_because_of_its_own_text_or_cookies_does_not_hang_on_others(word: str) -> None:
+    one, other = get(f"{A}/l?a=1&b=2"), get(f"{A}/l?b=2&a=1")
+    if word == "cookie":
+        one, other = get(f"{A}/l", cookie="size=1"), get(f"{A}/l", cookie="size=2")
+    unsure = recorded_walk((ABOUT, html("about")), (one, html("1")), (one, html("2")), (other, html("3")))
+    assert unsure(one) == [False]
+
+
+def test_writes_have_their_place_among_what_was_asked() -> None:
+    """Though just the same was asked for, and the same written."""
+    save, done = post(f"{A}/clear", "x=1"), redirect("/about")
+    walk = [RECENT, ONE, RECENT, save, RECENT, ONE, RECENT]
+    said = [html(text) for text in ("", "p1", "1", "", "", "p1", "1")]
+    said[3] = done
+    unsure = recorded_walk(*zip(walk, said, strict=True))
+    assert unsure(*walk) == [False] * len(walk)
+    assert unsure(RECENT, ONE, RECENT, RECENT, ONE, save, RECENT)[-1]
 
 
 def test_a_write_that_was_refused_hangs_on_its_condition_and_not_on_what_was_asked_before() -> None:

@@ -67,6 +67,7 @@ _ON_LABEL = """(e) => {
 }"""
 # What a person reads of each option, what stands in it, and its value.
 _OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
+MOST_TABS = 20  # that follow from each other after one step
 MOST_SCROLLS = 40  # screens that a page is scrolled down at once
 
 
@@ -119,15 +120,17 @@ class Driver:
         return self._page
 
     async def rest(self) -> Calm:
-        """Wait until the page is quiet; follow it to a new tab if it opened one."""
-        calm = await settle(self.page, self.traffic, self.patience)
-        newer = [page for page in self._opened if page is not self._page and not page.is_closed()]
-        self._opened.clear()
-        if newer:
-            self._page = newer[-1]
+        """Wait until the page is quiet; follow it to a new tab if it opened one, and back from one that closed itself."""
+        for _ in range(MOST_TABS):
             calm = await settle(self.page, self.traffic, self.patience)
-        elif self.page.is_closed() and self.context.pages:
-            self._page = self.context.pages[-1]
+            newer = [page for page in self._opened if page is not self._page and not page.is_closed()]
+            self._opened.clear()
+            if newer:
+                self._page = newer[-1]
+            elif self.page.is_closed() and self.context.pages:
+                self._page = self.context.pages[-1]
+            else:
+                break
         return calm
 
     async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, Calm]:

@@ -273,6 +273,8 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         span = min(patience.virtual - since, max(STRIDE, since, ahead), max(0.0, patience.total - spent))
         state = await step(page, traffic, span, patience, f"through: {through}")
         if state is None:
+            if page.is_closed():
+                return Calm(True, spent, rounds)
             await asyncio.sleep(0.01)
             continue
         ahead = 1 + (state["next"] or 0)

@@ -36,6 +36,7 @@ button("framed", () => frames[1].later());
 button("again", () => { open("/two", "named"); say("opened"); });
 button("shut", () => { const w = open("/two"); w.close(); say(`closed ${w.closed}`); });
 button("none", () => { open("mailto:a@example.org"); frames[0].frameElement.sandbox = "allow-scripts"; open("/two", "inner"); say("none"); });
+button("signs", () => { open("/signs", "_blank", "width=300"); onmessage = ({ data }) => setTimeout(() => say(data), 500); });
 button("clocked", () => { const began = Date.now(); setTimeout(() => { const w = open("/two"); const at = Date.now();
   setTimeout(() => say(`${at - began} ${Date.now() - began} ${w.document.title}`), 1); }, 5); });
 </script>"""
@@ -43,7 +44,15 @@ WITHIN = "<script>var later = () => setTimeout(() => open('/two'), 50)</script>"
 BOXED = """<!DOCTYPE html><title>Boxed</title><p id=out></p><iframe sandbox="allow-scripts" srcdoc="<script>
 onmessage = () => parent.postMessage(String(open('/two')) + open('/two', '_blank', 'noopener'), '*')</script>"></iframe>
 <button id=boxed onclick="frames[0].postMessage(1, '*')">x</button><script>onmessage = (e) => { out.textContent = e.data; }</script>"""
-PAGES = {"/": PAGE, "/within": WITHIN, "/boxed": BOXED, "/two": "<!DOCTYPE html><title>Two</title><p>two"}
+SIGNS = """<!DOCTYPE html><title>Signs</title><p>One moment<script>
+setTimeout(() => { opener.postMessage("signed in", "*"); setTimeout(close, 50); }, 200)</script>"""
+PAGES = {
+    "/": PAGE,
+    "/signs": SIGNS,
+    "/within": WITHIN,
+    "/boxed": BOXED,
+    "/two": "<!DOCTYPE html><title>Two</title><p>two",
+}
 
 
 def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
@@ -96,6 +105,11 @@ def test_each_of_two_tabs_is_waited_for(browser: Browsing, site: str) -> None:
 @pytest.mark.usefixtures("late")
 def test_the_page_s_time_stands_until_its_tab_is_there(browser: Browsing, site: str) -> None:
     assert browser.run(opened(browser, f"{site}/", click("clocked")))[1] == "5 6 Two"
+
+
+@pytest.mark.usefixtures("late")
+def test_a_tab_that_closes_itself_leads_back_to_the_page_that_it_told(browser: Browsing, site: str) -> None:
+    assert browser.run(opened(browser, f"{site}/", click("signs"))) == ("Opener", "signed in", 1)
 
 
 @pytest.mark.usefixtures("late")

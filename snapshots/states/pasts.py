@@ -22,6 +22,7 @@ from snapshots.states.slots import SAFE_METHODS
 from snapshots.states.trails import AT_ONCE, KEY, Trail, told_of
 
 LISTED = 40  # requests that make no difference, of which a capture names no more
+TOO_MANY = 429  # RFC 6585, 4
 # times that an answer was seen to change by itself, before its staying the same is put down to others
 TESTS = 2
 
@@ -70,6 +71,8 @@ class Pasts:
         self.keys: set[str] = set()
         self.alone: set[str] = set()
         self.spared: frozenset[str] = frozenset()
+        # those that were refused for having been asked too often: how often, each request may count
+        self.limited = {key for key, items in recording.groups.items() if any(map(_is_limit, items))}
         volatile = sorted(key for key in recording.volatile if self._may_hang(key))
         if not volatile:
             return
@@ -103,6 +106,7 @@ class Pasts:
         self.keys -= {
             key for key in self.keys - itself if not (_changed(steps[key]) or self._told_apart(key))
         }
+        self.keys |= self.limited & recording.volatile
         self.alone -= self.keys
         told = {item.capture.key for key in self.keys for item in recording.groups[key]}
         for key, items in recording.groups.items():
@@ -114,6 +118,8 @@ class Pasts:
         if item.key not in self.keys and item.key not in self.alone:
             return None
         spared = self.spared if item.key in self._idempotent else self.spared - {_name(item)}
+        if item.key in self.limited:
+            spared = frozenset()
         return self._past(item, spared, item.key in self.alone)
 
     def _past(self, item: Item, spared: frozenset[str] = frozenset(), anew: bool = False) -> Past:
@@ -243,6 +249,10 @@ class Pasts:
 
 def _begin(item: Item) -> int:
     return item.begin
+
+
+def _is_limit(item: Item) -> bool:
+    return item.capture.status == TOO_MANY
 
 
 def _name(item: Item) -> str:

@@ -256,6 +256,18 @@ def test_what_may_differ_because_of_its_own_text_or_cookies_does_not_hang_on_oth
     assert unsure(one) == [False]
 
 
+def test_what_is_refused_for_being_asked_too_often_hangs_on_all_that_was_asked() -> None:
+    """Also on what was seen once to make no difference."""
+    one, two = get(f"{A}/api/1"), get(f"{A}/api/2")
+    refused = html("too many", 429)
+    walk = [(one, data(1)), (one, data(1)), (two, data(2)), (one, refused), (two, refused)]
+    unsure = recorded_walk(*walk)
+    assert unsure(*[request for request, _ in walk]) == [False] * len(walk)
+    assert unsure(two) == [True]
+    assert unsure(one, two, one)[1:] == [True, True]
+    assert unsure(one, one, one, one)[2:] == [True, True]
+
+
 def test_writes_have_their_place_among_what_was_asked() -> None:
     """Though just the same was asked for, and the same written."""
     save, done = post(f"{A}/clear", "x=1"), redirect("/about")

@@ -22,6 +22,7 @@ class Asked:
     method: str
     path: str
     told: dict[str, Any]  # of its query, form or JSON
+    match: str = ""  # its If-Match
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def asked_of(request: Request) -> Asked:
     if request.body:
         json_body = "json" in (request.header("content-type") or "")
         told |= json.loads(request.body) if json_body else dict(parse_qsl(request.body.decode()))
-    return Asked(request.method, parts.path, told)
+    return Asked(request.method, parts.path, told, request.header("if-match") or "")
 
 
 def get(*paths: str) -> tuple[Request, ...]:
@@ -285,6 +286,88 @@ def made_again(memory: Memory, asked: Asked) -> Response:
     if asked.path not in items:
         return data("none", 404)
     return data(items[asked.path] if asked.method == "GET" else items.pop(asked.path))
+
+
+@site(
+    *(form(f"/checkout/{step}", with_=with_) for step in "12" for with_ in "xy"),
+    *get("/checkout", "/checkout/back", "/checkout", "/about"),
+)
+def checkout(memory: Memory, asked: Asked) -> Response:
+    """Steps one after the other, with a link back."""
+    told = memory.setdefault("told", [])
+    if asked.path == "/about":
+        return page("about")
+    if asked.path.endswith("/back"):
+        del told[-1:]
+    elif asked.method == "POST" and asked.path.endswith(str(len(told) + 1)):
+        told.append(asked.told["with_"])
+    return page(f"step {len(told) + 1} {told}") if asked.path == "/checkout" else away("/checkout")
+
+
+@site(*get("/api/a", "/api/b", "/api/a", "/about"))
+def limited(memory: Memory, asked: Asked) -> Response:
+    """So many questions and no more."""
+    if asked.path == "/about":
+        return page("about")
+    memory["asked"] = memory.get("asked", 0) + 1
+    return data(asked.path) if memory["asked"] <= 4 else data("too many", 429)
+
+
+@site(form("/invite"), *get("/join?t=1", "/join?t=2", "/members", "/about"))
+def one_time_links(memory: Memory, asked: Asked) -> Response:
+    """Links that work once, and not before they were made."""
+    sent, used = memory.setdefault("sent", []), memory.setdefault("used", [])
+    if asked.path == "/invite":
+        sent.append(str(len(sent) + 1))
+        return away("/members")
+    if asked.path == "/join":
+        token = asked.told["t"]
+        if token not in sent or token in used:
+            return page("not valid", 410)
+        used.append(token)
+        return page("welcome")
+    return page(f"{len(used)} of {len(sent)}" if asked.path == "/members" else "about")
+
+
+@site(*get("/", "/offer", "/p/1", "/about"))
+def parted(memory: Memory, asked: Asked) -> Response:
+    """Visitors who are shown one of two designs, by where they came in."""
+    design = memory.setdefault("design", "ab"[asked.path == "/offer"])
+    return page(f"{asked.path} {design if asked.path != '/about' else ''}")
+
+
+@site(form("/buy", id="a"), form("/buy", id="b"), *get("/shop", "/shop", "/orders"))
+def stock(memory: Memory, asked: Asked) -> Response:
+    """Things of which there are a few."""
+    left = memory.setdefault("left", {"a": 2, "b": 1})
+    if asked.method == "POST":
+        if not left[asked.told["id"]]:
+            return page("sold out", 409)
+        left[asked.told["id"]] -= 1
+        return away("/orders")
+    return page(left if asked.path == "/shop" else 3 - sum(left.values()))
+
+
+@site(
+    *(
+        Request("PUT", f"{HOST}/doc", (("If-Match", f'"v{n}"'),), text)
+        for n in (1, 2)
+        for text in (b"text=x", b"text=y")
+    ),
+    *get("/doc", "/doc", "/about"),
+)
+def tagged(memory: Memory, asked: Asked) -> Response:
+    """A document that is only written with the tag of its version."""
+    if asked.path == "/about":
+        return page("about")
+    number = memory.get("version", 1)
+    if asked.method == "PUT":
+        if asked.match != f'"v{number}"':
+            return page("changed meanwhile", 412)
+        memory |= {**asked.told, "version": number + 1}
+        return Response(204, "", (("ETag", f'"v{number + 1}"'),), b"")
+    text = page(f"{number} {memory.get('text')}")
+    return Response(200, "OK", (*text.headers, ("ETag", f'"v{number}"')), text.body)
 
 
 @site(form("/filter", by="x"), form("/filter", by="y"), *get("/list", "/list", "/about"))

@@ -1,7 +1,7 @@
 """HAR 1.2, as browsers, Playwright, mitmproxy and others write it: http://www.softwareishard.com/blog/har-12-spec/
 
 A HAR holds bodies decoded, so the headers lose their content encoding, and texts get back the charset that their
-pages name. Entries without the body that they had are left out: an empty page would be a wrong answer. Bodies in files of their
+pages name, or the bytes that their size tells. Entries without the body that they had are left out: an empty page would be a wrong answer. Bodies in files of their
 own (`_file`, as Playwright writes them) are read from beside the HAR, in its folder or zip, and nowhere else.
 """
 
@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -191,21 +191,45 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         except (binascii.Error, ValueError):
             return "its body is no base64"
     media = next((v for n, v in _headers(answer) if n.lower() == "content-type"), None)
-    return _encoded(str(text), media)
+    size = int(content.get("size") or 0)
+    return _encoded(str(text), media, {size, size + int(content.get("compression") or 0)})
 
 
-def _encoded(text: str, media: str | None) -> bytes | str:
-    """Decoded text in the charset that its page is read by; or why it can't be had."""
-    plain = text.encode(errors="surrogatepass")
+def _encoded(text: str, media: str | None, sizes: Collection[int]) -> bytes | str:
+    """Decoded text in the charset that its page is read by; or why it can't be had.
+
+    `sizes`: one of them is that of the bytes before they were decoded, as most tools tell it.
+    """
+    plain = _utf8(text)
     named = codec(header_charset(media)) or codec(meta_charset(plain))
+    if named is None and len(plain) not in sizes and (bare := _byte_by_byte(text)) and len(bare) in sizes:
+        return bare
     if plain.isascii() or named in (None, "utf-8"):
         return plain
     if "\ufffd" in text:
         return f"its text was not read as {named}, and characters are lost"
     try:
-        return text.encode(named)
+        return text.encode(named, "surrogateescape")
     except UnicodeEncodeError:
         return plain
+
+
+def _byte_by_byte(text: str) -> bytes:
+    """The bytes of a text of which each was read as a character, b"" where they can't have been."""
+    for charset in ("latin-1", "cp1252"):
+        try:
+            return text.encode(charset)
+        except UnicodeEncodeError:
+            continue
+    return b""
+
+
+def _utf8(text: str) -> bytes:
+    """Text as UTF-8; bytes that mitmproxy could not decode, and told as lone surrogates, as they were."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogatepass")
 
 
 def _is_text(answer: dict[str, Any], body: bytes) -> bool:
@@ -234,13 +258,13 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
         return sent
     if not sent and int(told):
         return NOT_SENT
-    # of parameters only what they are is known, not how they were written
-    written = (asked.get("postData") or {}).get("text") is not None
-    return (
-        "the body of its request has another length than was sent"
-        if written and len(sent) != int(told)
-        else sent
-    )
+    text = (asked.get("postData") or {}).get("text")
+    if text is None or len(sent) == int(
+        told
+    ):  # of parameters only what they are is known, not how they were written
+        return sent
+    bare = _byte_by_byte(str(text))
+    return bare if len(bare) == int(told) else "the body of its request has another length than was sent"
 
 
 def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
@@ -251,7 +275,7 @@ def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
     if text:
         if data.get("encoding") == "base64":
             return base64.b64decode("".join(str(text).split()), validate=True)
-        return str(text).encode(errors="surrogatepass")
+        return _utf8(str(text))
     params = data.get("params") or ()
     if not params:
         return b"" if int(asked.get("bodySize") or 0) <= 0 else NOT_SENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from harness.rubric.normalise import as_decimal
@@ -97,7 +98,8 @@ def _plain(text: str, fold_case: bool) -> str:
 def _same(given: str, reference: str, options: dict[str, Any]) -> bool:
     a, b = _plain(given, options["fold_case"]), _plain(reference, options["fold_case"])
     if options["numeric"] and (x := as_decimal(a)) is not None and (y := as_decimal(b)) is not None:
-        return bool(abs(x - y) <= options["tolerance"])
+        # fractions: a difference of decimals is rounded to the 28 digits of their context
+        return abs(Fraction(x) - Fraction(y)) <= Fraction(options["tolerance"])
     return a == b
 
 

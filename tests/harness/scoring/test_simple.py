@@ -26,6 +26,8 @@ def test_exact() -> None:
     assert exact("1000", "1,000.0", numeric=True) == 1
     assert exact("1000", "1000.5", numeric=True) == 0
     assert exact("1000", "1000.5", numeric=True, tolerance="0.5") == 1
+    assert exact("1", f"1.5{'0' * 40}1", numeric=True, tolerance="0.5") == 0
+    assert exact(f"{'9' * 60}.5", f"{'9' * 60}", numeric=True, tolerance="0.5") == 1
     assert exact("b", "long\nthought\n\nb\n", last_line=True) == 1
     assert exact(4, "4") == 1
     assert score(Task("t", "?", "x", "exact"), "  ").status == "zero"

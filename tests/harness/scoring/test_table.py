@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import unicodedata
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,76 @@ def test_bounds(pair: tuple[list[Any], list[Any]]) -> None:
         assert result.row_f1 == result.item_f1 == 1
     if result.row_f1 == 1:
         assert result.item_f1 == 1
+
+
+def by_definition(gold: list[Any], predicted: list[Any], key: list[int]) -> tuple[Any, ...]:
+    """item_f1, row_f1, order accuracy and em in order, counted cell by cell and pair by pair as the paper has them."""
+    k, taken, met = len(gold[0]), set(), []
+    for row in predicted:
+        padded = [*row, *[""] * (k - len(row))]
+        own = [padded[i] for i in key]
+        same = [n for n, g in enumerate(gold) if [g[i] for i in key] == own and n not in taken]
+        met.append(same[0] if same and any(own) else None)
+        taken |= {met[-1]} - {None}
+    items = sum(
+        row[i] == gold[n][i] and row[i] != ""
+        for row, n in zip(predicted, met, strict=True)
+        if n is not None
+        for i in range(min(k, len(row)))
+    )
+    whole = [
+        n is not None and list(row) == list(gold[n]) and "" not in row
+        for row, n in zip(predicted, met, strict=True)
+    ]
+    shared = [n for n in met if n is not None]
+    pairs = [a < b for i, a in enumerate(shared) for b in shared[i + 1 :]]
+    counted = len(gold) * k + sum(max(k, len(row)) for row in predicted)
+    return (
+        Fraction(2 * items, counted),
+        Fraction(2 * sum(whole), len(gold) + len(predicted)),
+        Fraction(sum(pairs), len(pairs)) if pairs else Fraction(0),
+        int(all(whole) and len(whole) == len(gold) and all(pairs)),
+    )
+
+
+RAGGED = st.integers(1, 4).flatmap(
+    lambda k: st.tuples(
+        st.lists(st.lists(CELL, min_size=k, max_size=k), min_size=1, max_size=6),
+        st.lists(st.lists(CELL, max_size=k + 2), max_size=7),
+        st.lists(st.integers(0, k - 1), min_size=1, max_size=2, unique=True),
+    )
+)
+
+
+@given(RAGGED)
+def test_scores_are_those_of_the_definition(tables: tuple[list[Any], list[Any], list[int]]) -> None:
+    gold, predicted, key = tables
+    got = compare_tables(gold, predicted, key, True)
+    assert (got.item_f1, got.row_f1, got.order_accuracy, got.em) == by_definition(gold, predicted, key)
+
+
+ODD = st.sampled_from(["NaN", "inf", "-0", "1e400", "9" * 1200, "1" + "0" * 40, "é", "e\u0301", "ﬁ", "Ｆ７", "µg", "μg", "٣", "a,b", "x\u00a0y", "−5", "01", "1e3", "²"])  # fmt: skip
+
+
+@given(st.lists(st.lists(ODD, min_size=2, max_size=2), min_size=1, max_size=5), st.data())
+def test_odd_cells_are_right_in_every_form_and_order_of_columns(rows: list[list[str]], data: Any) -> None:
+    """What a cell is made of changes no score of an answer that says just that, whatever form it comes in."""
+    gold = [[f"k{n}", *row] for n, row in enumerate(rows)]
+    plain = "\n".join("|".join(row) for row in gold)
+    kinds = st.sampled_from(["string", "decimal", "integer", "date", "id_list"])
+    rules = {name: FieldRule(data.draw(kinds)) for name in ("x", "y")}
+    rubric = Rubric(("id", "x", "y"), ("id",), fields=rules)
+    marked = "\n".join("|".join(f"**{cell}**" for cell in row) for row in gold)
+    page = "| id | x | y |\n|---|---|---|\n" + "\n".join(f"| {' | '.join(row)} |" for row in gold)
+    composed = unicodedata.normalize("NFD", plain)
+    for answer in (plain, marked, page, composed, f"id|x|y\n{plain}"):
+        metrics = scored(answer, plain, rubric).metrics
+        assert (metrics["em"], metrics["item_f1"], metrics["row_f1"]) == (1, 1, 1), answer
+    order = data.draw(st.permutations([0, 1, 2]))
+    moved = "\n".join("|".join(row[i] for i in order) for row in [["id", "x", "y"], *gold])
+    assert scored(moved, plain, rubric).metrics["forgiven_em"] == 1
+    doubled = scored(f"{plain}\n{plain}", plain, rubric).metrics
+    assert (doubled["em"], doubled["row_f1"]) == (0, float(Fraction(2, 3)))
 
 
 @given(ROWS, st.randoms(use_true_random=False))

@@ -6,7 +6,7 @@ import json
 
 from snapshots.capture import Response
 from snapshots.request import Request
-from tests.support.memory_store import answers, get, html, matcher, post, redirect
+from tests.support.memory_store import Replay, answers, get, html, matcher, post, redirect
 
 A = "http://a.test"
 PAGE, OTHER = get(f"{A}/page"), get(f"{A}/other")
@@ -122,3 +122,27 @@ def test_which_answer_says_that_nothing_was_changed_is_learnt_from_what_follows(
     over = matcher(*recorded)
     assert answers(over, login("d", "bad"), PAGE)[-1] == "out"
     assert answers(over, login("d", "bad"), login("c", "good"), login("c", "bad"), PAGE)[-1] == "in c"
+
+
+def test_what_one_session_asked_tells_why_another_was_answered_differently() -> None:
+    """Though each of them saw one answer only."""
+    over = matcher(
+        (PAGE, html("a"), "one"), (doing("x"), CONTENT, "two"), (PAGE, html("b"), "two"),
+    )  # fmt: skip
+    for name in ("one", "two"):
+        for asked, text in (([], "a"), ([doing("x")], "b")):
+            replay = Replay(over, name)
+            for request in asked:
+                replay.ask(request)
+            assert (replay.ask(PAGE), replay.last.ambiguous) == (text, False)
+
+
+def test_a_resource_that_is_put_and_patched_is_what_both_made_it() -> None:
+    def write(method: str, text: str) -> Request:
+        return Request(method, PAGE.url, (("Content-Type", "text/plain"),), text.encode())
+
+    put, patch, empty = write("PUT", "x"), write("PATCH", "y"), Response(204, "", (), b"")
+    over = matcher((put, empty), (PAGE, html("x")), (patch, empty), (PAGE, html("x y")))
+    assert answers(over, put, patch, PAGE, put, PAGE) == ["", "", "x y", "", "x"]
+    assert answers(over, put, patch, patch, PAGE)[-1] == "miss"
+    assert answers(over, patch, PAGE)[-1] == "miss"

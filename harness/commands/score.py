@@ -29,6 +29,13 @@ MOST = 10  # attempts that are named
     help="Ask judges what the run did not: by GRADER_MODEL and the other variables of here. Needs -o.",
 )
 @click.option(
+    "--parallel",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Of --ask-judge: attempts whose judges are asked at once.",
+)
+@click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="The run, scored otherwise, as one of its own."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
@@ -40,6 +47,7 @@ def command(
     mode: str | None,
     fold_case: bool | None,
     ask_judge: bool,
+    parallel: int,
     out: Path | None,
     as_json: bool,
 ) -> int:
@@ -58,7 +66,7 @@ def command(
             "-o goes with --tasks, --rubrics, --mode, --fold-case or --ask-judge, and not with --write"
         )
     if out is not None:
-        return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, as_json)
+        return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, parallel, as_json)
     from harness.results.certificate import check_traces, write_certificate
     from harness.results.kept_certificate import differing, kept_hash, short
     from harness.results.left_out import failed_attempts
@@ -89,30 +97,39 @@ def _otherwise(
     mode: str | None,
     fold_case: bool | None,
     ask_judge: bool,
+    parallel: int,
     as_json: bool,
 ) -> int:
     from harness.datasets import load_tasks
     from harness.results.certificate import write_certificate
     from harness.results.left_out import failed_attempts
-    from harness.results.scoring_otherwise import score_otherwise
+    from harness.results.scoring_otherwise import part_of, score_otherwise
     from harness.rubric import load_rubrics
     from harness.runs.workshop import judge_variables
-    from snapshots.errors import GateFailed
+    from snapshots.errors import GateFailed, UsageError
 
     tasks = load_tasks(source) if source is not None else None
     for problem in tasks.problems if tasks is not None else ():
         say(f"left out: {problem}")
-    with progress("scoring") as advance:
-        different = score_otherwise(
-            run,
-            out,
-            tasks=tasks,
-            rubrics=load_rubrics(rubrics) if rubrics is not None else None,
-            mode=mode,  # type: ignore[arg-type]  # click has checked the choice
-            fold_case=fold_case,
-            judges=judge_variables(os.environ) if ask_judge else None,
-            progress=advance,
-        )
+    try:
+        with progress("scoring") as advance:
+            different = score_otherwise(
+                run,
+                out,
+                tasks=tasks,
+                rubrics=load_rubrics(rubrics) if rubrics is not None else None,
+                mode=mode,  # type: ignore[arg-type]  # click has checked the choice
+                fold_case=fold_case,
+                judges=judge_variables(os.environ) if ask_judge else None,
+                parallel=parallel,
+                progress=advance,
+            )
+    except UsageError:
+        raise
+    except BaseException:
+        if ask_judge and (part := part_of(out)).exists():
+            say(f"{part}: holds what judges said so far; the same command goes on from there")
+        raise
     summary = show_summary(out, write_certificate(out), as_json)
     of = counted(summary.owed, "attempt")
     named = f": {', '.join(different[:MOST])}{', …' if len(different) > MOST else ''}" if different else ""

@@ -343,6 +343,8 @@ class Judge:
     def close(self) -> None:
         """Closes connections and ends the thread. Who still waits for an answer gets a ModelError, now and later."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             waiting = list(self._asked)
         for future in waiting:

@@ -17,6 +17,7 @@ import json
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,6 +166,11 @@ class Tape:
         for session in self._sessions.values():
             session.begin()
 
+    @property
+    def generations(self) -> Mapping[str, int]:
+        """Of each session how often it was begun."""
+        return self._generation
+
     def _key(self, call: Call) -> str:
         return call.key_anywhere if self._anywhere else call.key
 
@@ -230,22 +236,23 @@ class Tape:
 
         `everything`: nothing is kept, for answers that nobody could read.
         """
-        old = self._sessions.get(name)
-        if self.mode != "auto" or old is None:
-            return
-        if not everything and all(taped.status < 400 for taped in old.calls):
-            return
-        self._begun.discard(name)
-        self._begin(name)
-        session = self._sessions[name]
-        for taped in old.calls:
-            if taped.status < 400 and not everything:
-                request = self._snapshot.read_request(taped.where)
-                call = Call(name, request.method, request.url, request.body, request.headers)
-                self._write(call, self._read(taped.where), taped.turn.begin, taped.turn.end)
-                turn = Turn(taped.turn.begin, taped.turn.end, due=True)
-                session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
-        session.begin()
+        with self._lock:
+            old = self._sessions.get(name)
+            if self.mode != "auto" or old is None:
+                return
+            if not everything and all(taped.status < 400 for taped in old.calls):
+                return
+            self._begun.discard(name)
+            self._begin(name)
+            session = self._sessions[name]
+            for taped in old.calls:
+                if taped.status < 400 and not everything:
+                    request = self._snapshot.read_request(taped.where)
+                    call = Call(name, request.method, request.url, request.body, request.headers)
+                    self._write(call, self._read(taped.where), taped.turn.begin, taped.turn.end)
+                    turn = Turn(taped.turn.begin, taped.turn.end, due=True)
+                    session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
+            session.begin()
 
     def keep(self, ticket: Ticket, answer: Answer) -> None:
         """Writes a call and its answer; on disk when this returns. What comes when its session has ended is not kept."""

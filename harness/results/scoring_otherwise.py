@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,9 +28,12 @@ from harness.scoring import judging
 from harness.scoring.embeddings import embedder_for
 from harness.scoring.judging import AskedJudge, Evaluator
 from harness.task import Task, TaskSet
-from harness.trace import Trace, hashed_part, replace_events
+from harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
 from snapshots.archives.appending import write_whole
 from snapshots.errors import UsageError
+from snapshots.machine.locking import lock_directory
+
+BEGUN = ".begun"  # of which scoring the directory is the beginning
 
 
 def score_otherwise(
@@ -39,13 +45,16 @@ def score_otherwise(
     mode: Literal["faithful", "fixed"] | None = None,
     fold_case: bool | None = None,
     judges: Mapping[str, str] | None = None,
+    parallel: int = 1,
     embedder: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
     """Writes the run at `out`, scored by what is given and else as `run` was; the attempts whose score is another.
 
     `judges` lets judges be asked what the traces do not hold: the variables that name them, over those of the run. What
-    they say is added to the tape of `out`, and one that fails is told in the attempt's score.
+    they say is added to the tape of `out`, and one that fails is told in the attempt's score. They are asked about
+    `parallel` attempts at once; where that is broken off, what was said so far lies beside `out` (`part_of`), and the same
+    call goes on from there.
 
     UsageError: `out` is not empty, an attempt is unfinished, a task lacks or asks another question, or the side-cars of
     `run` were not compiled from its tasks and no others are given. StillwebError where a scorer wants to know what the
@@ -88,21 +97,59 @@ def score_otherwise(
         if progress is not None:
             progress(done, len(chosen) * settings.epochs)
 
-    part = out.with_name(f"{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of one that was killed
-    try:
-        new = RunFiles(part)
-        _copy(files, new, tape, to_be_added_to=judges is not None)
-        with _asking(new, settings, chosen if judges is not None else ()) as (judge, anew):
-            evaluator = replace(evaluator, judge=judge)
-            by_id = {task.id: task for task in chosen}
-            different = _write_attempts(files, new, by_id, evaluator, anew, told)
-        _write_rest(new, settings, chosen, side_cars, hashes)
-        os.replace(part, out)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    part = part_of(out)
+    asked = judges is not None
+    begun = digest([settings.deciding(), hashes, [one and one.hash for _, _, one in files.attempts()]])
+    with _claimed(part, begun if asked else "") as goes_on:
+        try:
+            new = RunFiles(part)
+            if not goes_on:
+                _copy(files, new, tape, to_be_added_to=asked)
+                if asked:  # last: what lies there without it is no beginning
+                    write_whole(part / BEGUN, [begun.encode()])
+            with _asking(new, settings, chosen if asked else (), tape) as asking:
+                evaluator = replace(evaluator, judge=asking.judge)
+                by_id = {task.id: task for task in chosen}
+                different = _write_attempts(
+                    files, new, by_id, evaluator, asking, parallel if asked else 1, told
+                )
+            _write_rest(new, settings, chosen, side_cars, hashes)
+            (part / BEGUN).unlink(missing_ok=True)
+            os.replace(part, out)
+        except BaseException:
+            if not (asked and any(new.traces.glob("*"))):
+                shutil.rmtree(part, ignore_errors=True)
+            raise
     return different
+
+
+def part_of(out: Path) -> Path:
+    """Where a run scored otherwise lies until it is whole."""
+    return out.with_name(f"{out.name}.part")
+
+
+@contextmanager
+def _claimed(part: Path, begun: str) -> Iterator[bool]:
+    """Makes the directory, empty unless it holds what was `begun` ("" for what is never gone on with): then True.
+
+    UsageError while another process is at work there, or where judges were paid there for another scoring.
+    """
+    part.mkdir(parents=True, exist_ok=True)
+    handle = lock_directory(part, "another process scores into it; wait until it has ended")
+    try:
+        kept = (part / BEGUN).read_text(encoding="utf-8") if (part / BEGUN).exists() else ""
+        if kept and kept != begun:
+            raise UsageError(
+                f"{part}: holds what judges said for another scoring; go on with that one, remove it, or name another "
+                "directory with -o"
+            )
+        if not kept:
+            for one in part.iterdir():
+                shutil.rmtree(one) if one.is_dir() else one.unlink()
+        yield bool(kept)
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
 def _matching(files: RunFiles, before: Sequence[Task], tasks: Sequence[Task]) -> list[Task]:
@@ -157,24 +204,35 @@ def _check_judges(tasks: Sequence[Task], settings: Settings, tape: Path, *, aske
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """The judge of these tasks, None where they have none; `anew` begins its session on an attempt, `stop` ends its work."""
+
+    judge: AskedJudge | None = None
+    anew: Callable[[str], None] = lambda session: None
+    stop: Callable[[], None] = lambda: None
+
+
 @contextmanager
-def _asking(
-    new: RunFiles, settings: Settings, tasks: Sequence[Task]
-) -> Iterator[tuple[AskedJudge | None, Callable[[str], None]]]:
-    """The judge of these tasks, None where they have none, and what begins a session of it anew."""
+def _asking(new: RunFiles, settings: Settings, tasks: Sequence[Task], before: Path) -> Iterator[_Asking]:
+    """`before` is the tape of the run itself: a session that has gone on since was begun anew by this scoring."""
     endpoints = judge_endpoints(settings.env, tasks)
     if not endpoints:
-        yield None, lambda session: None
+        yield _Asking()
         return
     from harness.models.client import Judge
     from harness.models.tape import Tape
 
+    known = Tape.open(before, "replay").generations if before.exists() else {}
     with Tape.open(new.tape(settings), settings.tape) as tape:
-        judge = Judge(tape, endpoints, prices=settings.prices)
-        try:
-            yield judge, lambda session: tape.ask_again(f"{session}/judge", everything=True)
-        finally:
-            judge.close()
+
+        def anew(session: str) -> None:
+            name = f"{session}/judge"
+            fresh = tape.generations.get(name, 0) == known.get(name, 0)
+            tape.ask_again(name, everything=fresh)
+
+        with closing(Judge(tape, endpoints, prices=settings.prices)) as judge:
+            yield _Asking(judge, anew, judge.close)
 
 
 def _write_attempts(
@@ -182,14 +240,15 @@ def _write_attempts(
     new: RunFiles,
     tasks: Mapping[str, Task],
     evaluator: Evaluator,
-    anew: Callable[[str], None],
+    asking: _Asking,
+    parallel: int,
     told: Callable[[int], None],
 ) -> list[str]:
-    new.traces.mkdir()
-    different: list[str] = []
-    for done, (task, number, trace) in enumerate(files.attempts(), start=1):
-        if trace is None:
-            raise UsageError(f"{files.path}: {task.id}.{number} is unfinished; run it to its end first")
+    """Scores the attempts, `parallel` of them at once, each into its own trace; the names of those scored differently."""
+    new.traces.mkdir(exist_ok=True)
+    stopped = threading.Event()
+
+    def score(task: Task, number: int, trace: Trace) -> str | None:
         now = tasks[task.id]
         rubric = evaluator.rubric(now)
         header = {
@@ -198,20 +257,62 @@ def _write_attempts(
             "rubric": None if rubric is None else as_json(rubric),
             "scoring": evaluator.settings(),
         }
-        lines = judging.score_otherwise(Trace(trace.path, header, trace.events), evaluator, anew)
-        told(done)
-        replace_events(new.trace_path(task.id, number), lines)
+        path = new.trace_path(task.id, number)
+        lines = _kept(path, header, evaluator)
+        if lines is None:
+            wanted = Trace(trace.path, header, trace.events)
+            lines = judging.score_otherwise(wanted, evaluator, asking.anew)[1:]
+            if stopped.is_set():  # its judge was sent away, which is no score
+                return None
+            replace_events(path, [header, *lines])
         old, fresh = (
             next(e for e in reversed(events) if e["event"] == "score") for events in (trace.events, lines)
         )
-        if any(hashed_part(old)[name] != hashed_part(fresh)[name] for name in ("metrics", "status")):
-            different.append(f"{task.id}.{number}")
-    return different
+        differs = any(hashed_part(old)[name] != hashed_part(fresh)[name] for name in ("metrics", "status"))
+        return f"{task.id}.{number}" if differs else None
+
+    found: list[str | None] = []
+    ahead: deque[Future[str | None]] = deque()
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="stillweb-scoring")
+
+    def take() -> None:
+        found.append(ahead.popleft().result())
+        told(len(found))
+
+    try:
+        for task, number, trace in files.attempts():
+            if trace is None:
+                raise UsageError(f"{files.path}: {task.id}.{number} is unfinished; run it to its end first")
+            ahead.append(pool.submit(score, task, number, trace))
+            if len(ahead) > 2 * parallel:
+                take()
+        while ahead:
+            take()
+    except BaseException:
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        asking.stop()
+        raise
+    finally:
+        pool.shutdown()
+    return [name for name in found if name is not None]
+
+
+def _kept(path: Path, header: Event, evaluator: Evaluator) -> list[Event] | None:
+    """The events of an attempt that was scored before this was broken off; None where it must be scored, again if that failed."""
+    if not path.exists():
+        return None
+    trace = read_trace(path)
+    if canonical(hashed_part(trace.header)) != canonical(hashed_part(header)):
+        return None
+    if judging.scoring_failed(trace.last("score")):
+        return None
+    lines = judging.rescore(trace, evaluator)
+    return list(trace.events) if lines == [trace.header, *trace.events] else None
 
 
 def _copy(files: RunFiles, new: RunFiles, tape: Path, *, to_be_added_to: bool) -> None:
     """What certify repeats from, and what is counted. A tape that lies elsewhere stays there, unless it is added to."""
-    new.path.mkdir()
     kept = files.path / "tape"
     for there, name in ((tape if to_be_added_to else kept, "tape"), (files.path / "failed", "failed")):
         if there.is_dir():

@@ -143,7 +143,10 @@ class RunFiles:
         if not (self.path / "run.json").exists() and self.path.exists():
             if not self.path.is_dir():
                 raise UsageError(f"{self.path}: is no directory; name another one with -o")
-            begun = ("tape", *(("traces", "tasks.jsonl", "rubrics.json") if self.traces.is_dir() else ()))
+            begun = (
+                "tape",
+                *(("traces", "failed", "tasks.jsonl", "rubrics.json") if self.traces.is_dir() else ()),
+            )
             if any(one.name not in begun and not one.name.startswith(".") for one in self.path.iterdir()):
                 raise UsageError(f"{self.path}: is not empty and no run; name another directory with -o")
         self.traces.mkdir(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import pytest
 
 from harness.cli import main
 from harness.results.certificate import certify, write_certificate
-from harness.results.scoring_otherwise import score_otherwise
+from harness.results.scoring_otherwise import part_of, score_otherwise
 from harness.results.summary import score_run
 from harness.runs.run_files import RunFiles
 from harness.task import Task
 from harness.trace import read_trace
+from snapshots.errors import UsageError
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import KEY, Asked, Endpoint
+from tests.support.waiting import HANG
 
 
 def by_judge(files: RunFiles, **options: object) -> list[Task]:
@@ -66,6 +69,43 @@ def test_a_judge_is_asked_where_that_is_wanted(
 def failures(path: Path) -> list[str]:
     scores = [trace.last("score") for _, _, trace in RunFiles(path).attempts() if trace is not None]
     return [str(problem) for score in scores for problem in (score or {})["detail"].get("problems", ())]
+
+
+def test_what_judges_said_before_it_was_broken_off_is_not_asked_again(
+    files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several are asked at once; the same call goes on, another one at the same place is refused."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    both, out, whole = threading.Barrier(2), tmp_path / "out", tmp_path / "whole"
+
+    def together(asked: Asked) -> str:
+        if len(endpoint.requests) <= 2:
+            both.wait(HANG)
+        return graded(asked)
+
+    def broken_off(done: int, of: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with Endpoint(together) as endpoint:
+        judges = {"GRADER_MODEL": "m", "OPENAI_BASE_URL": endpoint.url}
+        tasks = by_judge(files)
+        with pytest.raises(KeyboardInterrupt):
+            score_otherwise(files.path, out, tasks=tasks, judges=judges, parallel=2, progress=broken_off)
+        assert not out.exists()
+        assert part_of(out).exists()
+        with pytest.raises(UsageError, match="holds what judges said for another scoring"):
+            score_otherwise(files.path, out, tasks=tasks, judges=judges | {"GRADER_MODEL": "other"})
+        before = len(endpoint.requests)
+        score_otherwise(files.path, out, tasks=tasks, judges=judges, parallel=2)
+        assert len(endpoint.requests) <= 3 + 1, "at most the one that was broken off is asked again"
+        assert before >= 2
+        assert not part_of(out).exists()
+        score_otherwise(files.path, whole, tasks=tasks, judges=judges)
+    assert not (out / ".begun").exists()
+    assert score_run(out) == []
+    assert write_certificate(out)["hash"] == write_certificate(whole)["hash"]
+    assert certify(out, times=1).differences == ()
 
 
 def test_what_a_judge_needs_is_said_before_it_is_asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,3 +119,14 @@ def test_the_command_says_what_changed(
     assert call(capsys, "score", out)[0] == 0
     for words in (["--tasks", tasks], ["-o", out], ["--tasks", tasks, "-o", out, "--write"]):
         assert call(capsys, "score", files.path, *words)[0] == 2
+
+
+def test_a_run_with_attempts_that_were_made_again_is_scored_otherwise(
+    files: RunFiles, tmp_path: Path
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    shutil.copytree(files.path, run)
+    (run / "failed").mkdir()
+    shutil.copy(files.trace_path("wrong", 1), run / "failed" / "wrong.1.failed-1.jsonl")
+    score_otherwise(run, out, fold_case=True)
+    assert RunFiles(out).made_again() == 1

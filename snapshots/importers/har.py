@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -119,12 +120,12 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     body = _body(answer, read, str(asked["method"]).upper(), status)
     extra = {}
     if body == NO_BODY and status in _REDIRECTS and any(n.lower() == "location" for n, _ in _headers(answer)):
-        body, extra = (
-            b"",
-            {"WARC-Truncated": "unspecified"},
-        )  # browsers give none of it, and it leads where it led
+        # browsers give none of it, and it leads where it led
+        body, extra = b"", {"WARC-Truncated": "unspecified"}
     if isinstance(body, str):
         return f"{body}: {url}"
+    if _is_cut(answer.get("content") or {}, body):
+        extra = {"WARC-Truncated": "length"}  # as Firefox keeps what is longer than it is told to
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return f"{sent}: {url}"
@@ -230,6 +231,18 @@ def _utf8(text: str) -> bytes:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
         return text.encode(errors="surrogatepass")
+
+
+def _is_cut(content: dict[str, Any], body: bytes) -> bool:
+    """Whether a HAR tells a larger size than what it has of an answer; a mark at its beginning may be left out."""
+    size = int(content.get("size") or 0)
+    twice = 2 * len(str(content.get("text") or ""))  # of UTF-16
+    return (
+        bool(body)
+        and "_file" not in content
+        and size > len(body) + len(codecs.BOM_UTF8)
+        and size not in (twice, twice + 2)
+    )
 
 
 def _is_text(answer: dict[str, Any], body: bytes) -> bool:

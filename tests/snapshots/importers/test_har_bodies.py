@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from snapshots.http.charsets import codec, header_charset, meta_charset
+from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep.importing import import_files, left_out
 from tests.snapshots.importers.test_har import entry, write
@@ -129,3 +130,27 @@ def test_bytes_that_are_told_as_a_text_are_what_they_were(tmp_path: Path, how: s
     with Snapshot.open(path) as snapshot:
         (put,) = snapshot.captures()
         assert snapshot.read(put).body == snapshot.read_request(put).body == data
+
+
+@pytest.mark.parametrize(
+    ("size", "text", "cut"),
+    [
+        (5, "hello", ""),
+        (9, "hello", "length"),
+        (8, "hello", ""),
+        (42, "<p>utf sixteen \u00e9</p>", ""),
+        (2, "hello", ""),
+    ],
+)
+def test_an_answer_of_which_only_the_first_is_kept_is_unsure(
+    tmp_path: Path, size: int, text: str, cut: str
+) -> None:
+    told = {"content": {"size": size, "mimeType": "text/plain", "text": text}}
+    path = write(tmp_path / "x.har", entry("http://example.test/", response=told))
+    with Snapshot.open(path) as snapshot:
+        (capture,) = snapshot.captures()
+        assert capture.truncated == cut
+        found = snapshot.matcher().lookup(
+            Request("GET", "http://example.test/"), snapshot.matcher().session("x")
+        )
+        assert bool(found.ambiguous) == bool(cut)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.console import progress, say
 from snapshots.words import counted
+
+if TYPE_CHECKING:
+    from harness.prompts import Prompt
 
 
 @click.group("prompts")
@@ -44,7 +49,12 @@ def build(
     from harness.prompts import build as build_prompts
     from harness.runs.run_files import json_line
     from snapshots import Snapshot
+    from snapshots.archives.appending import write_whole
 
+    if out.is_dir() or not out.parent.is_dir():
+        raise click.UsageError(
+            f"{out}: is a directory" if out.is_dir() else f"{out}: there is no directory {out.parent}"
+        )
     rows = load_tasks(source, kind="browsecomp-lc")
     for problem in rows.problems:
         say(f"not a row: {problem}")
@@ -54,19 +64,43 @@ def build(
         value = int(seed) if re.fullmatch(r"-?[0-9]{1,4000}", seed) else seed
         results = build_prompts(rows, snapshot, budget, tokenizer, value, algorithm, advance)  # type: ignore[arg-type]
     failed = [result for result in results if isinstance(result, Failure)]
-    with out.open("w", encoding="utf-8") as file:
-        for task, result in zip(rows, results, strict=True):
-            line = {
-                "state": "failed" if isinstance(result, Failure) else "built",
-                **asdict(result),
-                "digest": result.digest,
-                "problem": task.question,
-                "answer": task.reference,
-            }
-            file.write(json_line(line) + "\n")
+    lines = (
+        {
+            "state": "failed" if isinstance(result, Failure) else "built",
+            **asdict(result),
+            "digest": result.digest,
+            "problem": task.question,
+            "answer": task.reference,
+        }
+        for task, result in zip(rows, results, strict=True)
+    )
+    write_whole(out, (f"{json_line(line)}\n".encode() for line in lines))
     for failure in failed:
         say(f"no prompt for {failure.task_id}: {failure.reason}")
+    for line in _told_of_pages(result for result in results if not isinstance(result, Failure)):
+        say(line)
     say(
         f"{out}: {counted(len(results) - len(failed), 'prompt')}, {len(failed)} failed, {len(rows.problems)} unreadable"
     )
     return 1 if failed or rows.problems else 0
+
+
+def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
+    """What of their pages the prompts lack, and which look wrong: each with how often and the first of its kind."""
+    kinds: dict[str, list[str]] = {
+        "not in the prompts, for want of room": [],
+        "dead": [],
+        "looking wrong": [],
+    }
+    for prompt in prompts:
+        for page in prompt.pages:
+            told = f"{prompt.task_id}: {page.url}{f' ({page.notes[0]})' if page.notes else ''}"
+            if page.state == "cut":
+                kinds["not in the prompts, for want of room"].append(told)
+            elif page.state == "dead":
+                kinds["dead"].append(told)
+            elif page.notes:
+                kinds["looking wrong"].append(told)
+    for kind, pages in kinds.items():
+        if pages:
+            yield f"{counted(len(pages), 'page')} {kind} (first: {pages[0]})"

@@ -184,7 +184,7 @@ def _build_one(
         return Failure(task.id, reason, pages, certificate | {"pages": [_told(page) for page in pages]})
 
     if dead:
-        more = f" and {len(dead) - 1} more" if len(dead) > 1 else ""
+        more = f" (and {len(dead) - 1} more)" if len(dead) > 1 else ""
         why = next(page.notes[0] for _, page, _ in by_role["required"] if page.state == "dead")
         return failure(f"required page {dead[0]}{more} is dead: {why}")
     if fixed > budget:

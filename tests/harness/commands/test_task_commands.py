@@ -94,6 +94,30 @@ def test_prompts_build_says_what_nothing_reads(tmp_path: Path) -> None:
     assert "shade" in done.stderr, (done.output, done.stderr)
 
 
+def test_prompts_build_says_which_pages_are_not_there_or_look_wrong(tmp_path: Path) -> None:
+    from tests.support.command_line import stillweb
+
+    page = "https://a.example/{}"
+    with Writer.open(tmp_path / "snap") as writer:
+        record(writer, page.format("long"), b"<p>" + b"The mole is 291 metres long. " * 400 + b"</p>")
+        record(writer, page.format("short"), b"<p>The mole is 291 metres long.</p>")
+        freeze_texts(writer)
+    urls = [[page.format(name), "additional"] for name in ("gone", "short", "long")]
+    path, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    path.write_text(json.dumps({"id": "t", "problem": "Which?", "answer": "A", "urls": urls}) + "\n")
+    words = ("prompts", "build", tmp_path / "snap", "--tasks", path)
+    done = stillweb(*words, "-o", out, "--budget", "1k")
+    assert done.code == 0
+    assert f"1 page not in the prompts, for want of room (first: t: {page.format('long')})" in done.err
+    assert f"1 page dead (first: t: {page.format('gone')} (not in the snapshot))" in done.err
+    assert f"1 page looking wrong (first: t: {page.format('short')} (short: " in done.err
+    done = stillweb(*words, "-o", tmp_path / "none" / "out.jsonl")
+    assert done.code == 2
+    assert "there is no directory" in done.err
+    assert "building" not in done.err
+    assert stillweb(*words, "-o", tmp_path).code == 2
+
+
 @pytest.mark.parametrize(("seed", "kept"), [("-7", -7), ("--5", "--5"), ("\u00b2", "\u00b2")])
 def test_prompts_build_takes_any_seed_and_any_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: str, kept: int | str

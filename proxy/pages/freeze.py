@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
 # Indents, and lines of comments; no text in quotes spans lines.
 _IDLE = re.compile(r"^[ \t]*//.*\n|^[ \t]+", re.MULTILINE)
+# What a module loads before it runs: `import` that is no call, `export` from elsewhere (or of names, which does no harm).
+_STATIC = re.compile(r"(?<![\w$.])(?:import(?!\s*[(.])|export\s*[*{])")
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
 ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
 # ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
@@ -151,7 +153,7 @@ async def install(
             kept = {
                 k: v for k, v in answer.headers.items() if k not in ("content-length", "content-encoding")
             }
-            prelude = _prelude(source, request.url) if answer.is_success else b""
+            prelude = _prelude(source, request.url, answer.text) if answer.is_success else b""
             await _quietly(
                 route.fulfill(status=answer.status_code, headers=kept, body=prelude + answer.content)
             )
@@ -162,10 +164,13 @@ async def install(
     await context.route(WORKER, worker)
 
 
-def _prelude(source: str, marked: str) -> bytes:
-    """What comes before a worker's script. A module's imports run before its first line, so there it is the first."""
+def _prelude(source: str, marked: str, text: str) -> bytes:
+    """What comes before a worker's script. A module's imports run before its first line, so where it has some ours is the first.
+
+    Only there: a policy that lets the page have its worker may forbid it the address of such an import.
+    """
     found = WORKER.search(marked)
-    if found is None or found[2] is None:
+    if found is None or found[2] is None or _STATIC.search(text) is None:
         return source.encode()
     return f'import "data:text/javascript,{quote(source)}";\n'.encode()
 

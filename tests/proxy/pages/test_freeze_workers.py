@@ -29,6 +29,9 @@ Atomics.wait(new Int32Array(buffer), 0, 0, 2500); postMessage("thought"); };"""
 THINKING = """<!DOCTYPE html><script>const seen = []; setInterval(() => {}, 10);
 const w = new Worker("/thinks.js"); w.onmessage = (e) => seen.push(e.data, performance.now()); setTimeout(() => w.postMessage(1), 100);
 const own = []; const x = new Worker("/ends.js"); x.onmessage = (e) => own.push(e.data);</script>"""
+OWN_ONLY = """<!DOCTYPE html><script>const seen = {};
+const w = new Worker("/module.js", {type: "module"}); w.onmessage = (e) => { seen.said = e.data; }; w.onerror = () => { seen.said = "failed"; };
+</script>"""
 
 
 def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
@@ -38,6 +41,9 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     if name in ("thinks.js", "ends.js"):
         code = THINKS if name == "thinks.js" else b"postMessage('last'); close();"
         return 200, {"Content-Type": "text/javascript"}, code
+    if name == "own":
+        policy = "script-src 'self' 'unsafe-inline'"
+        return 200, {"Content-Type": "text/html", "Content-Security-Policy": policy}, OWN_ONLY.encode()
     if name not in PAGES:
         return 200, {"Content-Type": "text/javascript"}, b"postMessage([Date.now(), location.pathname])"
     allowed, made, url = PAGES[name]
@@ -65,6 +71,17 @@ def test_a_worker_under_trusted_types(browser: Browsing, site: str, page: str) -
         return seen
 
     assert browser.run(go()) == {"said": [start_of(Profile()), "/time.js"], "refused": "TypeError"}
+
+
+def test_a_module_where_only_the_site_s_own_scripts_may_be(browser: Browsing, site: str) -> None:
+    async def go() -> Any:
+        driver = await browser.driver()
+        await driver.open(f"{site}/own")
+        seen = await driver.page.evaluate("seen")
+        await driver.context.close()
+        return seen
+
+    assert browser.run(go()) == {"said": [start_of(Profile()), "/module.js"]}
 
 
 def test_a_worker_that_thinks_takes_no_time_and_one_that_ended_is_not_waited_for(

@@ -218,6 +218,8 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
             }
             due = [c for c in due if c.session in agreeing]
             found = own
+        elif own and now.guessed and len({now.said(c) for c in due}) > 1:
+            now.unsure = True  # of the sessions that were answered otherwise, it may be following another one
     if due:
         now.unsure = now.unsure or all(_out_of_turn(c, captures, now) for c in due)
         return due

@@ -46,12 +46,16 @@ class Change(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The recorded session that a replayed one follows on a site, and how far it is. `page`: as a browser's page."""
+    """The recorded session that a replayed one follows on a site, and how far it is.
+
+    `page`: as a browser's page; `guessed`: since an answer that was not sure.
+    """
 
     session: str
     end: int
     timestamp: str
     page: bool = False
+    guessed: bool = False
 
 
 def followed_by(capture: Capture, request: Request) -> Followed:
@@ -102,7 +106,9 @@ class Session:
         if capture is None:
             return
         site = lookup.site or site_of(capture.url)
-        self.repeated(site, capture, followed_by(capture, lookup.request))
+        before, followed = self.following(site), followed_by(capture, lookup.request)
+        guessed = before.guessed if before.session == capture.session else bool(lookup.ambiguous)
+        self.repeated(site, capture, followed._replace(guessed=guessed))
         if lookup.inert:
             return
         conditions = read(capture.state)

@@ -89,6 +89,12 @@ class Situation:
         return followed.session if followed is not None else self.name
 
     @property
+    def guessed(self) -> bool:
+        """Whether that it follows this recorded session rests on an answer that was not sure."""
+        followed = self.page or self.followed
+        return followed is not None and followed.guessed and followed.session != self.name
+
+    @property
     def identified(self) -> bool:
         """Whether the request carries what the server knows its client by."""
         if self._identified is None:

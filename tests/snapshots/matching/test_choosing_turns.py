@@ -112,3 +112,11 @@ def test_what_a_page_brings_in_follows_the_page() -> None:
     drawn = [f"file 123e4567-e89b-12d3-a456-42661417400{letter}" for letter in "ab"]
     over = sessions([(page, "page"), (file, drawn[0])], [(page, "page"), (alone, "alone"), (file, drawn[1])])
     assert answers(over, page, alone, file) == ["page", "alone", drawn[0]]
+
+
+def test_a_session_that_is_followed_by_a_guess_is_followed_unsurely() -> None:
+    """Two visitors who were shown different designs; what only one of them asked for tells which it is."""
+    one, two = get(f"{A}/one"), get(f"{A}/two")
+    over = sessions([*said("a", "a"), (one, "1")], [*said("b", "b"), (two, "2")])
+    assert answers(over, PAGE, PAGE, PAGE) == ["a?", "a?", "a?"]
+    assert answers(over, two, PAGE, PAGE) == ["2", "b", "b"]

@@ -1,9 +1,10 @@
 """`python -m benchmarks.mutations [--only TEXT] [--jobs N] [--keep]`: identity broken in one place after the other.
 
 Each part of the key, each rule and each of its fields, each step of the variant choice, and each condition in the
-code that decides (see `DECIDING`) is taken away in turn in a copy of the sources; a test must fail. Prints a table of
-what was found out and what survived; exits with 1 if anything survived. Conditions are tried with the tests in which
-they are ever true, found by one run of all tests: some 3 CPU seconds each, 10 for anything else.
+code that decides (see `deciding.py`), and each operand of an `and` or `or` there, is taken away in turn in a copy of the
+sources; a test must fail. Prints a table of what was found out and what survived; exits with 1 if anything survived.
+Conditions are tried with the tests in which they are ever true, operands with those in which they ever decide, found by
+one run of all tests: some 3 CPU seconds each, 10 for anything else.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from typing import Any
 
 import click
 
+from benchmarks.deciding import DECIDING, SAME
+
 ROOT = Path(__file__).parent.parent
 TAKEN = ("snapshots", "proxy", "harness", "tests/__init__.py", "tests/conftest.py", "tests/snapshots", "tests/proxy",
          "tests/support", "pyproject.toml")  # fmt: skip
@@ -46,7 +49,7 @@ SLOW = (
 FIRST = [
     *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
                                      "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
-                                     "senders", "answers", "plain", "evidence", "evident", "learning", "remembering",
+                                     "senders", "answers", "plain", "pasts", "evidence", "evident", "learning", "remembering",
                                      "replacing", "suspicion", "choosing_by_link", "slots", "parting",
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "choosing_fields",
                                      "choosing_turns", "sessions",
@@ -59,70 +62,6 @@ THEN = [
     _test("hard_set"), _test("state_walks"), "tests/proxy/serving/test_passwords.py", "tests/proxy/test_walks.py",
     "-k", f"(walks or passwords or {' or '.join(SLOW[1:])}) and not {SLOW[0]}",
 ]  # fmt: skip
-DECIDING = {
-    "snapshots/matching/choosing.py": None,  # all its functions
-    "snapshots/matching/doubts.py": None,
-    "snapshots/matching/situation.py": None,
-    "snapshots/matching/conditional.py": None,
-    "snapshots/matching/preconditions.py": None,
-    "snapshots/matching/kinship.py": None,
-    "snapshots/matching/varying.py": None,
-    "snapshots/states/acceptance.py": None,
-    "snapshots/states/header_fields.py": None,
-    "snapshots/states/operations.py": None,
-    "snapshots/states/evidence.py": None,
-    "snapshots/states/learning.py": None,
-    "snapshots/states/parting.py": None,
-    "snapshots/states/slots.py": None,
-    "snapshots/states/suspicion.py": None,
-    "snapshots/http/weighted.py": None,
-    "snapshots/http/languages.py": None,
-    "snapshots/http/spans.py": {"inside", "is_whole"},
-    "snapshots/identity/keys.py": None,
-    "snapshots/states/conditions.py": {"apply", "_begin_anew", "given", "asked", "fits", "added", "lasting"},
-    "snapshots/matching/sessions.py": {"answered", "_meet", "missed"},
-    "snapshots/matching/ladder.py": {"_by_rule", "_was_given", "_remember"},
-    "snapshots/matching/unrecorded.py": None,
-}
-# Conditions without which the answers stay the same: only quicker, or a text nobody parses.
-SAME = {
-    "choosing.py nearest_time: if len(captures) < 2": "shortcut",
-    "choosing.py own_session: if len(captures) < 2 or now.followed is None": "shortcut, and None has no session",
-    "choosing.py same_cookies: if len({c.cookies for c in captures}) < 2": "shortcut",
-    "choosing.py highest_layer: if len(captures) < 2": "shortcut",
-    "choosing.py same_headers: if not any(told)": "shortcut",
-    "varying.py counted: if peek is None or len(captures) < 2": "shortcut, and every matcher can look",
-    "conditional.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
-    "conditional.py whole_or_asked: if whole and (not now.request.conditional())": "shortcut: a part that nobody asked for aside",
-    "choosing.py same_order: if captures[0].exact == now.key.exact": "shortcut",
-    "choosing.py same_order: if not wanted": "shortcut: captures of one key repeat the same names",
-    "choosing.py same_acquaintance: if not any((read(c.state).keyed for c in captures))": "shortcut",
-    "choosing.py in_state: if known is not None": "remembered",
-    "acceptance.py accepts: if wanted is None and capture.mime == 'text/html'": "shortcut: a page is plainly for who wants anything",
-    "situation.py cookies: if self._cookies is None": "remembered",
-    "situation.py identified: if self._identified is None": "remembered",
-    "exact without _method(parsed)": "the canonical key has it",
-    "exact without _operation(parsed)": "the canonical key has it",
-    "exact without _body_type(parsed)": "the canonical key has it",
-    "keys.py parse: if not request.body and request.method in ('GET', 'HEAD') and (not overridden(request))": "shortcut",
-    "doubts.py other_client: if not any((name.lower() == 'cookie' for name, _ in headers))": "shortcut",
-    "doubts.py other_kind: if accepts(now.request, chosen)": "shortcut",
-    "doubts.py other_type: if not now.request.body": "shortcut: who sends no body sends none of a type",
-    "ladder.py _by_rule: if not found": "shortcut: of nothing nothing is chosen",
-    "ladder.py _remember: if len(self._hot) >= HOT": "bounds memory",
-    "evidence.py __init__: if len(self.requests) > MANY": "bounds memory",
-    "evidence.py _issued: if not telling": "shortcut: of nothing nothing is found",
-    "evidence.py _carried: if not any((item.sender.hashes for item in self.dynamic))": "shortcut, likewise",
-    "evidence.py _label_unmodified: if not unmodified or len(unmodified) == len(members)": "shortcut, likewise",
-    "evidence.py _touch: if safe and (not 300 <= capture.status < 400)": "shortcut: such a read changes nothing, as its answer tells",
-    "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
-    "preconditions.py preconditions_of: if not found": "shortcut",
-    "parting.py _split_by_fields: if len({id(m.sender) for m in members}) < 2": "shortcut",
-    "learning.py states: if known is not None and slot not in self.traces[line]": "shortcut",
-    "learning.py contradictions: if len({i.label for i in items}) < 2": "shortcut: no two of one label differ",
-    "learning.py _refine: if not unexplained": "shortcut: nothing is left to find in the rounds to come",
-    "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,39 +140,74 @@ def _rules() -> Iterator[Mutation]:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What decides: an expression, and which value of it does; `taken` becomes `left` where it is taken away."""
+
+    kind: str
+    name: str
+    told: ast.expr
+    when: bool
+    taken: ast.expr
+    left: str
+
+
 def _conditions(file: str, functions: set[str] | None) -> Iterator[Mutation]:
-    """Each `if` never taken."""
+    """Each `if` never taken, and each `and` or `or` without one of its operands."""
     source = _source(file)
-    for name, test in _tests_of(file, functions, source):
-        yield Mutation("condition", name, file, _replaced(source, test, "False"))
+    for asked in _asked_in(file, functions, ast.parse(source)):
+        yield Mutation(asked.kind, asked.name, file, _replaced(source, asked.taken, asked.left))
 
 
-def _tests_of(file: str, functions: set[str] | None, source: str) -> list[tuple[str, ast.expr]]:
-    """What is asked by each `if` of the functions of a file, with its name."""
-    found = []
-    for function in ast.walk(ast.parse(source)):
+def _asked_in(file: str, functions: set[str] | None, tree: ast.Module) -> list[Asked]:
+    """What is asked in the functions of a file."""
+    found: list[Asked] = []
+    for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef) or (
             functions is not None and function.name not in functions
         ):
             continue
+        where = f"{Path(file).name} {function.name}:"
         for node in ast.walk(function):
             if isinstance(node, ast.If):
-                name = f"{Path(file).name} {function.name}: if {ast.unparse(node.test)}"
-                if name not in SAME:
-                    found.append((name, node.test))
-    return found
+                name = f"{where} if {ast.unparse(node.test)}"
+                found.append(Asked("condition", name, node.test, True, node.test, "False"))
+            elif isinstance(node, ast.BoolOp):
+                for operand in node.values:
+                    others = [f"({ast.unparse(other)})" for other in node.values if other is not operand]
+                    some = isinstance(node.op, ast.Or)
+                    left = f"({(' or ' if some else ' and ').join(others)})"
+                    name = f"{where} {ast.unparse(node)} without {ast.unparse(operand)}"
+                    found.append(Asked("operand", name, operand, some, node, left))
+    return [asked for asked in found if asked.name not in SAME]
+
+
+class _Wrapper(ast.NodeTransformer):
+    """Lets expressions tell their values."""
+
+    def __init__(self, asked: list[Asked]) -> None:
+        self.asked = {id(one.told): one for one in asked}
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """The node, within a call if its value is asked for."""
+        one = self.asked.get(id(node))
+        inner = self.generic_visit(node)
+        if one is None or not isinstance(inner, ast.expr):
+            return inner
+        arguments = [ast.Constant(one.name), ast.Constant(one.when), inner]
+        return ast.Call(ast.Name("heard_by_mutations", ast.Load()), arguments, [])
 
 
 class _Listener:
-    """Told by the conditions themselves when one is true, and by pytest in which test, and how long it took."""
+    """Told by the expressions themselves when one decides, and by pytest in which test, and how long it took."""
 
     def __init__(self) -> None:
         self.tests: dict[str, set[str]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
         self.now = ""
 
-    def heard(self, name: str, value: object) -> object:
-        if value and self.now:
+    def heard(self, name: str, when: bool, value: object) -> object:
+        if bool(value) is when and self.now:
             self.tests[name].add(self.now)
         return value
 
@@ -245,17 +219,15 @@ class _Listener:
 
 
 def _heard(base: str) -> dict[str, list[str]]:
-    """The tests in which each condition is ever true, the quickest first."""
+    """The tests in which each condition or operand ever decides, the quickest first."""
     listener = _Listener()
     builtins.__dict__["heard_by_mutations"] = listener.heard
     with tempfile.TemporaryDirectory(prefix="stillweb-mutation-") as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         for file, functions in DECIDING.items():
-            text = Path(folder, file).read_text()
-            found = _tests_of(file, functions, text)
-            for name, test in sorted(found, key=lambda f: (f[1].lineno, f[1].col_offset), reverse=True):
-                text = _replaced(text, test, f"heard_by_mutations({name!r}, ({ast.unparse(test)}))")
-            Path(folder, file).write_text(text)
+            tree = ast.parse(Path(folder, file).read_text())
+            wrapped = _Wrapper(_asked_in(file, functions, tree)).visit(tree)
+            Path(folder, file).write_text(ast.unparse(ast.fix_missing_locations(wrapped)))
         told = _tested(folder, FIRST, [listener], first=False)
         if told:
             raise click.ClickException(f"the tests fail without any mutation: {told}")
@@ -289,7 +261,7 @@ def _attempt(mutation: Mutation, base: str, heard: dict[str, list[str]]) -> tupl
         shutil.copytree(base, folder, copy_function=os.link, dirs_exist_ok=True)
         Path(folder, mutation.file).unlink()
         Path(folder, mutation.file).write_text(mutation.text)
-        first = heard.get(mutation.name, []) if mutation.kind == "condition" else FIRST
+        first = heard.get(mutation.name, []) if mutation.kind in ("condition", "operand") else FIRST
         for arguments in (first, THEN):
             if arguments and (told := _tested(folder, arguments)):
                 return mutation, told
@@ -348,7 +320,9 @@ def main(only: str, jobs: int, keep: bool) -> None:
         multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool,
     ):
         copied = _copied(base)
-        heard = pool.apply(_heard, (copied,)) if any(m.kind == "condition" for m in chosen) else {}
+        heard = (
+            pool.apply(_heard, (copied,)) if any(m.kind in ("condition", "operand") for m in chosen) else {}
+        )
         attempt = partial(_attempt, base=copied, heard=heard)
         for mutation, by in pool.imap_unordered(attempt, [control, *chosen], chunksize=1):
             if mutation.kind == "control":

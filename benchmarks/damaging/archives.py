@@ -267,8 +267,8 @@ def _expected(
             whole = all(before[a:b] == after[a:b] for a, b in mine)
         else:
             whole = not any(a - margin < y and x < b + margin for a, b in mine for x, y in harmed.touched)
-        if case.form == "flows" and mine and mine[0][1] > first:
-            whole = False  # a flow is found by the lengths of those before it
+        if case.form in IMPORTED and mine and mine[0][1] > first:
+            whole = False  # a flow is found by the lengths of those before it, an entry behind them
         if case.form == LARGE and case.file.startswith("site/indexes/"):
             whole = False  # a damaged block is told by what stands on it
         if whole and (question.request is not None or not archive):

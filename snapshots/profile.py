@@ -10,7 +10,8 @@ from typing import Any
 class Profile:
     """Browser settings, the same while recording and replaying.
 
-    `clock` is the start of the page's time (ISO 8601, UTC); `seed` feeds every source of randomness.
+    `clock` is the start of the page's time (ISO 8601, UTC); `seed` feeds every source of randomness. `chance` is how:
+    2, a stream for each code that draws; 1, as it was before, one for each document.
     """
 
     user_agent: str = ""
@@ -21,17 +22,23 @@ class Profile:
     seed: int = 1
     browser: str = ""  # build, such as "Chromium 140.0.7339.80"
     reduced_motion: bool = True
+    chance: int = 2
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; inverse of `from_json`."""
         value = asdict(self)
+        if self.chance == 1:
+            del value["chance"]  # as it was recorded: it is a part of the snapshot's id
         value["viewport"] = list(self.viewport)
         return value
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Profile:
-        """A profile from a JSON object; unknown members are ignored, missing ones get their defaults."""
-        known = {k: v for k, v in value.items() if k in cls.__dataclass_fields__}
+        """A profile from a JSON object; unknown members are ignored, missing ones get their defaults.
+
+        Without `chance` it is of a recording that was made with 1: its pages must draw the same numbers again.
+        """
+        known = {"chance": 1} | {k: v for k, v in value.items() if k in cls.__dataclass_fields__}
         if "viewport" in known:
             width, height = known["viewport"]
             known["viewport"] = (int(width), int(height))

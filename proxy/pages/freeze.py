@@ -117,10 +117,14 @@ def script(profile: Profile, *, replay: bool = False) -> str:
 
     In `replay` streams are read to their recorded end before the clock moves.
     """
-    config = json.dumps(
-        {"start": start_of(profile), "seed": profile.seed, "replay": replay, "secrets": SECRET_NAMES}
-    )
-    return f"{_source().rstrip()}({config});\n"
+    config = {
+        "start": start_of(profile),
+        "seed": profile.seed,
+        "chance": profile.chance,
+        "replay": replay,
+        "secrets": SECRET_NAMES,
+    }
+    return f"{_source().rstrip()}({json.dumps(config)});\n"
 
 
 async def install(

@@ -1,6 +1,7 @@
 // Part of freeze.js.
 // ---- chance: sfc32, seeded (FNV-1a) from the profile's seed, the address, the kind of use and the code that asks. Each such
 // code has a stream of its own: in which order the network brings modules that draw while they load changes nothing.
+// What was recorded before that was so (`chance` 1) has one stream for each document.
 const place = () => { // of a frame among its parent's, from the top
   const path = [];
   for (let w = G; w !== w.parent; w = w.parent) {
@@ -66,7 +67,7 @@ const chanceOf = (kind) => {
   renew();
   if (draws++ === 0) native.soon(forget);
   if (draws > LOOKS_BACK && latest.has(kind)) return latest.get(kind);
-  const seed = `${config.seed}|${kind}|${withoutSecrets(address)}|${asking()}`;
+  const seed = `${config.seed}|${kind}|${withoutSecrets(address)}` + (config.chance > 1 ? `|${asking()}` : "");
   if (!streams.has(seed)) streams.set(seed, stream(seed));
   latest.set(kind, streams.get(seed));
   return latest.get(kind);

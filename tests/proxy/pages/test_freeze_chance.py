@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from snapshots.profile import Profile
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG, until
@@ -76,3 +77,35 @@ def test_what_a_page_does_with_its_errors_stays_its_own(runs: list[dict[str, Any
 
 def test_a_loop_draws_other_numbers_each_time(runs: list[dict[str, Any]]) -> None:
     assert runs[0]["loop"] == 5000
+
+
+def one_stream(seed: str, count: int) -> list[float]:
+    """Numbers as `Math.random` gave them before: sfc32, seeded by FNV-1a."""
+    mask, h = (1 << 32) - 1, 0x811C9DC5
+    for one in seed:
+        h = (h ^ ord(one)) * 0x01000193 & mask
+    a, b, c, d = h, h ^ 0x9E3779B9, h ^ 0x243F6A88, 1
+    drawn = list[int]()
+    for _ in range(15 + 2 * count):
+        t = (a + b + d) & mask
+        a, b, c, d = b ^ b >> 9, (c + (c << 3)) & mask, ((c << 21 | c >> 11) + t) & mask, (d + 1) & mask
+        drawn.append(t)
+    return [((x >> 5) * 67108864 + (y >> 6)) / 2**53 for x, y in zip(drawn[15::2], drawn[16::2], strict=True)]
+
+
+def test_what_was_recorded_before_draws_the_same_numbers_again() -> None:
+    page = b"<!DOCTYPE html><script>const f = () => Math.random(), g = () => Math.random(); window.seen = [f(), g(), f()];</script>"
+
+    async def look(browser: Browsing, url: str, profile: Profile) -> list[float]:
+        driver = await browser.driver(profile=profile)
+        await driver.open(url)
+        seen: list[float] = await driver.page.evaluate("() => seen")
+        await driver.context.close()
+        return seen
+
+    with serve(lambda *_: (200, {"Content-Type": "text/html"}, page)) as url, browsing() as browser:
+        older = Profile.from_json({"seed": 3})
+        expected = one_stream(f"3|math|{url}/", 3)
+        assert browser.run(look(browser, f"{url}/", older)) == expected
+        now = browser.run(look(browser, f"{url}/", Profile(seed=3)))
+        assert not set(now) & set(expected)

@@ -36,7 +36,8 @@ class Step:
     own: str  # the request itself
     between: frozenset[str]
     fresh: frozenset[str]  # of those and itself, what had not been asked until then
-    back: bool = False  # whether to an answer that its session was given before
+    # whether to an answer that its session was given before, and that was not seen to follow by itself
+    back: bool = False
 
 
 class Pasts:
@@ -163,8 +164,10 @@ class Pasts:
                 told = frozenset(_name(v) for v in visits if v.begin < first.end and v is not first)
                 yield Step("", first.label, _name(first), told, told)
             given: set[str] = set()
+            forth: set[tuple[str, str]] = set()
             for one, other in pairwise(items):
-                back = other.label in given and other.label != one.label
+                way = (one.label, other.label)
+                back = other.label in given and other.label != one.label and way not in forth
                 given.add(one.label)
                 if not (clean(one, self._model) and clean(other, self._model)):
                     continue
@@ -177,6 +180,8 @@ class Pasts:
                 between = frozenset(map(_name, apart))
                 told = between | {_name(one)} if one is first else between
                 fresh = frozenset(name for name in told if since.get(name, one.end) > one.begin)
+                if not between:
+                    forth.add(way)
                 yield Step(one.label, other.label, _name(one), between, fresh, back)
 
     def _by_past(self, key: str, steps: list[Step]) -> bool:

@@ -285,3 +285,37 @@ def test_a_write_that_was_refused_hangs_on_its_condition_and_not_on_what_was_ask
     replay = Replay(over)
     for request, text in ((ONE, "p1"), (first, "stale"), (second, "saved")):
         assert (replay.ask(request), replay.last.ambiguous) == (text, False)
+
+
+STEPPED = {
+    # goes back by another request; the way forth was seen before
+    "1 2 other 1 2 save 3": True,
+    "1 2 3 other 1 save 2": True,
+    # goes back by itself
+    "1 2 1 2 other 1 save 2": False,
+    # goes on otherwise than by itself
+    "1 2 / 1 other 5 save 6": True,
+    "1 2 / 1 other 2 save 3": False,
+    "1 2 / 1 3 / 1 other 5 save 6": False,
+    # stays where it twice went on by itself; once may be a matter of time
+    "1 2 / 1 2 / 1 other 1 save 2": True,
+    "1 2 / 1 other 1 save 2": False,
+}
+
+
+@pytest.mark.parametrize("walk", STEPPED)
+def test_what_changes_by_itself_hangs_on_all_that_was_asked_where_others_were_seen_to_change_it(
+    walk: str,
+) -> None:
+    """Also on what was asked before something was written, of which it is not known that it changes nothing."""
+    forth, other, save = get(f"{A}/next"), get(f"{A}/other"), post(f"{A}/save", "x=1")
+    named = {"other": (other, html("ok")), "save": (save, redirect("/about"))}
+    recorded = [
+        (*named.get(word, (forth, html(word))), f"s{number}")
+        for number, session in enumerate(walk.split(" / "))
+        for word in session.split()
+    ]
+    replay = Replay(matcher(*recorded), "new")
+    replay.ask(save)
+    replay.ask(forth)
+    assert bool(replay.last.ambiguous) == STEPPED[walk]

@@ -286,7 +286,7 @@ def _unusual(steps: list[Step], step: Step, itself: bool) -> bool:
     if step.back and step.between and not any(other.back and not other.between for other in steps):
         return True  # of itself it goes on, and never back
     usual = _usual(steps, step.before)
-    if not step.between or len(set(usual)) != 1 or step.after in usual:
+    if len(set(usual)) != 1 or step.after in usual:
         return False
     # one that stayed the same may only have been asked for sooner
     return step.after != step.before or len(usual) >= TESTS

@@ -322,3 +322,10 @@ def test_what_changes_by_itself_hangs_on_all_that_was_asked_where_others_were_se
     replay.ask(save)
     replay.ask(forth)
     assert bool(replay.last.ambiguous) == STEPPED[walk]
+
+
+def test_what_changes_by_itself_and_changes_another_page_hangs_on_all_that_was_asked() -> None:
+    add, here, save = get(f"{A}/add"), get(f"{A}/here"), post(f"{A}/save", "x=1")
+    asked = [(add, html("1")), (add, html("2")), (here, html("2")), (add, html("3")), (here, html("3"))]
+    unsure = recorded_walk(*asked, (save, redirect("/about")), (add, html("4")))
+    assert unsure(save, add) == [False, True]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.rubric.normalise import as_decimal, decimal_text, normalise_cell
 from harness.rubric.sidecar import FieldRule
 from harness.rubric.spelling import fold, normalise_text
+from tests.support.waiting import HANG
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_number_keeps_its_value(value: Decimal) -> None:
 def test_hostile_cells_take_no_time(text: str, kind: str) -> None:
     start = time.process_time()
     normalise_cell(text, FieldRule(kind, units={"m": {"to": "km", "factor": "0.001"}}), True)
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < HANG
 
 
 def test_conversion_keeps_every_digit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import unicodedata
 from fractions import Fraction
@@ -296,28 +297,41 @@ def test_a_table_is_worth_one_against_itself(rows: list[Any]) -> None:
     assert result.order_accuracy == (1 if len(rows) > 1 else 0)
 
 
-def test_a_hundred_tasks_of_44_rows_within_a_second() -> None:
+def test_what_a_cell_costs() -> None:
+    """Calls in all, of Python and of C: whatever the machine."""
     columns = tuple(f"c{i}" for i in range(10))
     rules = {"c1": FieldRule("decimal"), "c2": FieldRule("date"), "c3": FieldRule(aliases={"yes": "Y"})}
     rubric = Rubric(columns, ("c0",), fields=rules)
     pairs = []
-    for n in range(100):
+    for n in range(5):
         gold = [
             [f"k{n}-{r}", f"{r}.50", "2024-01-05", "Y", *(f"v{n} {r} {c}" for c in range(6))]
             for r in range(44)
         ]
         answer = [[row[0], row[1][:-1], "January 5, 2024", "yes", f"**{row[4]}**", *row[5:]] for row in gold]
         pairs.append(["\n".join("|".join(row) for row in rows) for rows in (gold, answer)])
-    start = time.process_time()
-    results = [scored(answer, gold, rubric) for gold, answer in pairs]
-    spent = time.process_time() - start
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        results = [scored(answer, gold, rubric) for gold, answer in pairs]
+    finally:
+        sys.setprofile(before)
     assert all(result.metrics["em"] == 1 for result in results)
-    assert spent < 1.0, f"{spent:.2f} s"
+    assert calls < 120 * 5 * 44 * len(columns), calls / (5 * 44 * len(columns))  # some 70
 
 
 def test_ten_thousand_rows_are_ordered_without_asking_each_pair() -> None:
-    gold = [(str(n), "x") for n in range(10_000)]
-    start = time.process_time()
-    found = compare_tables(gold, [*gold[5_000:], *gold[:5_000]], [0], True)
-    assert found.ordered_pairs == 2 * (5_000 * 4_999 // 2)
-    assert time.process_time() - start < 1.0
+    spent = []
+    for half in (500, 5_000):
+        gold = [(str(n), "x") for n in range(2 * half)]
+        start = time.process_time()
+        found = compare_tables(gold, [*gold[half:], *gold[:half]], [0], True)
+        spent.append(time.process_time() - start)
+        assert found.ordered_pairs == 2 * (half * (half - 1) // 2)
+    assert spent[1] < 50 * spent[0]  # 10; 100 if each pair were asked

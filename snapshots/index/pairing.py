@@ -150,16 +150,18 @@ class Surroundings:
         self.ids |= other.ids
         self.unread += other.unread
 
-    def lost(self, answer: Answer) -> bool:
-        """Whether the answer names a record that is not there, or what can't be read lies beside it."""
-        if not self.asked or not (answer.revisit is not None or answer.head.startswith(b"HTTP/")):
-            return False
-        if answer.concurrent and answer.concurrent not in self.ids:
-            return True
-        return any(
-            0 <= answer.offset - end <= BESIDE or 0 <= start - answer.offset - answer.length <= BESIDE
-            for start, end in self.unread
-        )
+    def tell_lost(self, answers: Iterable[Answer]) -> None:
+        """Marks those that name a record that is not there, or that have beside them what can't be read."""
+        if not self.asked:
+            return
+        begins, ends = {start for start, _ in self.unread}, {end for _, end in self.unread}
+        for answer in answers:
+            if answer.revisit is None and not answer.head.startswith(b"HTTP/"):
+                continue
+            before, after = answer.offset, answer.offset + answer.length
+            answer.lost = bool(answer.concurrent and answer.concurrent not in self.ids) or any(
+                before - gap in ends or after + gap in begins for gap in range(BESIDE + 1)
+            )
 
 
 def settle(
@@ -192,10 +194,8 @@ def settle(
             alone.append(answer)
     if around is not None:
         around.unread += [(q.offset, q.offset + q.length) for q in pairing.questions.values()]
-    for answer in alone:
-        answer.lost = around is not None and around.lost(answer)
-        pairing.pairs.append(join(answer, None))
-    return pairing.pairs
+        around.tell_lost(alone)
+    return [*pairing.pairs, *(join(answer, None) for answer in alone)]
 
 
 def _beside(question: Question, answer: Answer) -> bool:

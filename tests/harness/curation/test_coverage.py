@@ -207,4 +207,5 @@ def test_a_million_tokens_from_a_sealed_snapshot(tmp_path: Path) -> None:
             spent.append(time.process_time() - start)
     assert isinstance(prompt, Prompt)
     assert prompt.tokens > 1_000_000, prompt.tokens
-    assert spent[1] < spent[0] / 2, spent  # a sixth or less
+    assert spent[0] < 10, spent
+    assert spent[1] < spent[0] / 4, spent

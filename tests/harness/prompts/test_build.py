@@ -223,4 +223,5 @@ def test_what_was_counted_once_is_not_counted_again() -> None:
         spent.append(time.process_time() - start)
     assert isinstance(prompt, Prompt)
     assert prompt.tokens > 1_000_000
-    assert spent[1] < spent[0] / 2  # a sixth or less
+    assert spent[0] < 10, spent
+    assert spent[1] < spent[0] / 4, spent

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from harness.rubric.normalise import as_decimal, decimal_text, normalise_cell
 from harness.rubric.sidecar import FieldRule
 from harness.rubric.spelling import fold, normalise_text
-from tests.support.waiting import HANG
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_a_number_keeps_its_value(value: Decimal) -> None:
 def test_hostile_cells_take_no_time(text: str, kind: str) -> None:
     start = time.process_time()
     normalise_cell(text, FieldRule(kind, units={"m": {"to": "km", "factor": "0.001"}}), True)
-    assert time.process_time() - start < HANG
+    assert time.process_time() - start < 0.5
 
 
 def test_conversion_keeps_every_digit() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from harness.rubric.sidecar import Rubric
 from harness.rubric.tables import LEVELS, parse_table
-from tests.support.waiting import HANG
 
 RUBRIC = Rubric(columns=("id", "site name", "x"), row_key=("id",))
 ROWS = (("1", "a, b", "c"), ("2", "d", "e"))
@@ -141,4 +140,4 @@ def test_hostile_answers_take_no_time(text: str) -> None:
     start = time.process_time()
     for level in LEVELS:
         parse_table(text, RUBRIC, level)
-    assert time.process_time() - start < HANG
+    assert time.process_time() - start < 10  # 1 s for 50,000 lines

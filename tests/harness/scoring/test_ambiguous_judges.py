@@ -9,7 +9,6 @@ import pytest
 from harness.scoring.grading import GradeError, grader_template, parse_grade
 from harness.scoring.sgi.idea import parse_votes
 from harness.scoring.sgi.idea_formulas import DIMENSIONS
-from tests.support.waiting import HANG
 
 VOTED = (*DIMENSIONS, "overall")
 OURS = next(line for line in grader_template()["template"].split("\n") if line.startswith("correct:"))
@@ -61,4 +60,4 @@ def test_a_judge_that_says_nothing_but_line_breaks_is_read() -> None:
     start = time.process_time()
     assert parse_votes("\n" * 20_000) is None
     assert parse_votes("\n" * 20_000 + BALLOT) == parse_votes(BALLOT) is not None
-    assert time.process_time() - start < HANG
+    assert time.process_time() - start < 1.0

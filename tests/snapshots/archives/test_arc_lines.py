@@ -10,7 +10,6 @@ import pytest
 from snapshots.archives.warc import parse_head, starts_record
 from snapshots.errors import DamagedInput
 from snapshots.snapshot import Snapshot
-from tests.support.waiting import HANG
 
 LINE = b"http://example.test/a b 192.0.2.1 20200102030405 text/html 12"
 
@@ -46,4 +45,4 @@ def test_what_is_no_archive_is_told_without_thinking_for_hours(tmp_path: Path) -
     begun = time.process_time()
     with pytest.raises(DamagedInput, match="is no WACZ"):
         Snapshot.open(path)
-    assert time.process_time() - begun < HANG
+    assert time.process_time() - begun < 2

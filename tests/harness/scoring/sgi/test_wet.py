@@ -13,7 +13,6 @@ from harness.scoring import Context, Score, score
 from harness.scoring.sgi.wet import parse_steps, sequence_fixed, sequence_official
 from harness.task import Task
 from tests.harness.scoring.sgi.samples import vector
-from tests.support.waiting import HANG
 
 
 def wet(gold: str, predicted: str | None, mode: Any = "faithful") -> Score:
@@ -91,4 +90,4 @@ def test_a_word_or_blank_lines_without_end_are_read() -> None:
     start = time.process_time()
     for odd in ("a" * 50_000, "a = <Wash>(" + "\n" * 50_000):
         assert parse_steps(odd) == parse_steps(odd, faithful=True) == []
-    assert time.process_time() - start < HANG
+    assert time.process_time() - start < 1.0

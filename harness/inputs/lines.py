@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from snapshots.errors import UsageError
+from snapshots.machine.text_files import read_text
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines that hold something, stripped. UsageError names the file: it can't be read, or nothing is in it."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
+    text = read_text(path, "utf-8-sig")
     if "\0" in text:
         raise UsageError(f"{path}: is no text")
     lines = [line.strip() for line in text.split("\n")]

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from snapshots.errors import UsageError
+from snapshots.machine.text_files import read_text
 from snapshots.view import Step
 
 TARGETS = ("role", "label", "text", "placeholder", "css")
@@ -315,13 +316,7 @@ def _is_flow(item: object) -> bool:
 
 def load_flows(path: Path) -> list[Flow]:
     """`parse_flows` of a file. Raises UsageError when it can't be read."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
-    return parse_flows(text, str(path))
+    return parse_flows(read_text(path), str(path))
 
 
 def to_yaml(steps: Iterable[Step]) -> str:

@@ -1,0 +1,26 @@
+"""A text file is read as UTF-8, or named with what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snapshots.errors import UsageError
+from snapshots.machine.text_files import read_text
+
+
+def test_text_with_and_without_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes("\ufeffgrün".encode())
+    assert read_text(path) == "\ufeffgrün"
+    assert read_text(path, "utf-8-sig") == "grün"
+
+
+def test_what_is_no_text_is_named_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"ab\xff")
+    with pytest.raises(UsageError, match=r"words\.txt: not UTF-8 at byte 2$"):
+        read_text(path)
+    with pytest.raises(UsageError, match="none: No such file or directory$"):
+        read_text(tmp_path / "none")

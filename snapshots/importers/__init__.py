@@ -31,9 +31,8 @@ class ImportReport:
     captures: int = 0
     views: int = 0
     notes: list[str] = field(default_factory=list)
-    damaged: list[str] = field(
-        default_factory=list
-    )  # those of the notes that are of a damaged HAR or flow file
+    # those of the notes that are of a damaged HAR or flow file
+    damaged: list[str] = field(default_factory=list)
 
 
 Beside = Mapping[str, Place]  # the files of the zip that a file is in, by name

@@ -272,9 +272,8 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     if not sent and int(told):
         return NOT_SENT
     text = (asked.get("postData") or {}).get("text")
-    if text is None or len(sent) == int(
-        told
-    ):  # of parameters only what they are is known, not how they were written
+    # of parameters only what they are is known, not how they were written
+    if text is None or len(sent) == int(told):
         return sent
     bare = _byte_by_byte(str(text))
     return bare if len(bare) == int(told) else "the body of its request has another length than was sent"

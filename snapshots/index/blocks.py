@@ -109,9 +109,8 @@ class Blocks:
     def of_key(self, key: bytes) -> list[bytes]:
         """The lines of a key. Raises DamagedInput."""
         wanted = key + b" "
-        number = (
-            bisect_left(self._lines, wanted + b"\xff") - 1
-        )  # the last one that begins with it or before it
+        # the last one that begins with it or before it
+        number = bisect_left(self._lines, wanted + b"\xff") - 1
         if number < 0:
             return []
         data = self._read(number, number + 1)

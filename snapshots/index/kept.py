@@ -48,9 +48,8 @@ def as_written(
     checksum each, and looked at whole only if it is to be `checked`. `steps` are the file of blocks, and what
     datapackage.json says of it.
     """
-    if place.size <= CHECKED or isinstance(
-        place, RemotePlace
-    ):  # from where every block would be a round trip
+    # from a remote place every block would be a round trip
+    if place.size <= CHECKED or isinstance(place, RemotePlace):
         data = place.read(0, place.size)
         if isal_zlib.crc32(data) != crc:
             return None

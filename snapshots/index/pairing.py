@@ -140,9 +140,8 @@ class Surroundings:
 
     asked: bool = False  # whether there are requests
     ids: set[str] = field(default_factory=set)  # of records that it may name and that are no requests
-    unread: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # from where to where nothing can be made of it
+    # from where to where nothing can be made of it
+    unread: list[tuple[int, int]] = field(default_factory=list)
 
     def merge(self, other: Surroundings) -> None:
         """Takes over what is in another part."""

@@ -45,10 +45,12 @@ def command(
     """
     from harness.comparing.comparable import differences, parts_of_sets
     from harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
-    from harness.comparing.gates import check_gates
+    from harness.comparing.gates import check_gates, parse_gate
     from harness.comparing.repeats import errors_by_base, flips
     from snapshots.errors import UsageError
 
+    for gate in gates:
+        parse_gate(gate)  # a misspelt one is told before the work
     first, second = read_outcomes(a), read_outcomes(b) if b is not None else []
     parts = parts_of(first, second, metric)
     found: list[Comparison] = []

@@ -148,6 +148,8 @@ def command(
         from proxy.serving.ledger import read
 
         entries = read(misses)
+        if not entries:
+            raise click.UsageError(f"{misses}: holds no requests")
     places = _places(resolve)
     limits = choices = None
     if explore is not None:

@@ -23,7 +23,10 @@ def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
     """
     from harness.commands.search_ready import search_index
     from snapshots import Snapshot
+    from snapshots.texts.search import parse_query
 
+    if not parse_query(query).finds:
+        raise click.UsageError(f"{query!r} names no word to look for")
     with Snapshot.open(snapshot) as opened:
         say_damage(opened)
         hits = search_index(opened).search(query, limit)

@@ -12,6 +12,36 @@ from snapshots.words import counted
 
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 
+# what a gate can be on; None where it is not known
+_SEEN: dict[str, Callable[[Comparison], float | None]] = {
+    "difference": lambda seen: seen.difference,
+    "worse": lambda seen: float(len(seen.worse)),
+    "better": lambda seen: float(len(seen.better)),
+    "left_out": lambda seen: float(len(seen.left_out)),
+    "p": lambda seen: seen.p,
+    "sign_p": lambda seen: seen.sign_p,
+    "lower": lambda seen: seen.interval[0] if seen.interval else None,
+    "upper": lambda seen: seen.interval[1] if seen.interval else None,
+    "mean_a": lambda seen: seen.mean_a,
+    "mean_b": lambda seen: seen.mean_b,
+}
+
+
+def parse_gate(gate: str) -> tuple[str, str, float] | None:
+    """What a gate is on, how it is compared and with which number; None for `regressed`. UsageError for any other text."""
+    if gate.strip() == "regressed":
+        return None
+    found = _GATE.fullmatch(gate)
+    try:
+        limited = (found[1], found[2], float(found[3])) if found else None
+    except ValueError:
+        limited = None
+    if limited is None or limited[0] not in _SEEN:
+        raise UsageError(
+            f"gate {gate!r}: expected `regressed` or one of {', '.join(_SEEN)} with < or > and a number"
+        )
+    return limited
+
 
 def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     """The gates that a comparison trips, each with what it saw.
@@ -22,35 +52,14 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     run lacks tasks of the first or can't solve them in its snapshot, where judges failed in it so often that it would have
     regressed had they given nothing, and where the mean is worse over so few clusters that no p could be that small; `lower` and `upper` fail where there is no interval.
     """
-    low, high = comparison.interval or (None, None)
-    seen: dict[str, float | None] = {
-        "difference": comparison.difference,
-        "worse": float(len(comparison.worse)),
-        "better": float(len(comparison.better)),
-        "left_out": float(len(comparison.left_out)),
-        "p": comparison.p,
-        "sign_p": comparison.sign_p,
-        "lower": low,
-        "upper": high,
-        "mean_a": comparison.mean_a,
-        "mean_b": comparison.mean_b,
-    }
     failed = []
     for gate in gates:
-        if gate.strip() == "regressed":
+        if (limited := parse_gate(gate)) is None:
             if regressed := _regressed(comparison):
                 failed.append(f"regressed: {regressed}")
             continue
-        found = _GATE.fullmatch(gate)
-        try:
-            name, operator, limit = (found[1], found[2], float(found[3])) if found else ("", "", 0.0)
-        except ValueError:
-            name = ""
-        if name not in seen:
-            raise UsageError(
-                f"gate {gate!r}: expected `regressed` or one of {', '.join(seen)} with < or > and a number"
-            )
-        if (value := seen[name]) is None:
+        name, operator, limit = limited
+        if (value := _SEEN[name](comparison)) is None:
             failed.append(f"{gate.strip()}: {comparison.no_interval}")
         elif {"<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit}[operator]:
             failed.append(f"{gate.strip()}: {name} is {value:.4g}")

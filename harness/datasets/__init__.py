@@ -49,7 +49,7 @@ def load_tasks(
 
     `kind` names the set (see KINDS) instead of recognising it; `split` keeps files of that split (a folder of
     SGR-Bench: goal, constraint; the hub: its split); `ids` keeps those ids; `limit` the first n. Other options
-    go to the set's builder (BrowseComp-LC: none; SGI: `task`). UsageError: nothing there, an unknown kind or id.
+    go to the set's builder (BrowseComp-LC: none; SGI: `task`). UsageError: nothing there, no record in it, an unknown kind or id.
     DamagedInput: not one record could be read.
     """
     if kind is not None and kind not in KINDS:
@@ -72,7 +72,9 @@ def load_tasks(
         seen[task.id] = item
         tasks.append(task)
         unread.update((item.file, name) for name in item.data if name not in fields)
-    if problems and not tasks:
+    if not problems and not tasks:
+        raise UsageError(f"{source}: holds no tasks")
+    if not tasks:
         raise DamagedInput(f"{problems[0]} ({counted(len(problems), 'record')}, none could be read)")
     if ids is not None:
         wanted = list(ids)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from snapshots.errors import UsageError
+from snapshots.machine.text_files import read_text
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -18,14 +19,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     numbers as names are taken for texts.
     """
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        value = yaml.safe_load(read_text(path, "utf-8-sig"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise UsageError(f"{place}: not YAML: {problem}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
     if value is None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from snapshots.archives.scan import Damage, scan
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 from snapshots.machine.places import CHUNK, FilePlace
+from snapshots.words import counted
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -115,7 +117,8 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
         if aside:
             os.replace(temporary, place)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             raise full_disk(path, error) from error
         if isinstance(error, OSError) and error.filename is not None:
@@ -139,5 +142,5 @@ def repair(path: Path) -> str | None:
     os.truncate(path, damage.offset)
     return (
         f"{path.name}: the last record was not written to its end:"
-        f" {size - damage.offset} bytes cut off at offset {damage.offset}"
+        f" {counted(size - damage.offset, 'byte')} cut off at offset {damage.offset}"
     )

@@ -293,6 +293,11 @@ class Query:
     musts: tuple[tuple[str, str], ...] = ()
     nots: tuple[tuple[str, list[str]], ...] = ()
 
+    @property
+    def finds(self) -> bool:
+        """Whether it names anything to look for; nothing fits one that doesn't."""
+        return bool(self.words or self.phrases or self.musts)
+
 
 _QUERY_PART = re.compile(r'(-?)(?:(site|intitle|inurl|filetype):)?(?:"([^"]*)"|(\S+))')
 

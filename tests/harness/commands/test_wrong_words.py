@@ -40,14 +40,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["recrod", "https://a.test/0"], 2, "No such command 'recrod'. Did you mean 'record'?"),
         (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
         (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
+        (["search", "SITE", ""], 2, "'' names no word to look for"),
+        (["search", "SITE", "... -page"], 2, "'... -page' names no word to look for"),
+        (["search", "SITE", "nothingofthekind"], 0, ""),
+        (
+            ["compare", "SITE", "SITE", "--fail-on", "bogus"],
+            2,
+            "gate 'bogus': expected `regressed` or one of",
+        ),
+        (["record", "--misses", "EMPTY", "-o", "more"], 2, "empty.jsonl: holds no requests"),
+        (["coverage", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
+        (["diff", "SITE", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
     ],
 )
 def test_words_in_a_wrong_place_are_told(
     site: Path, tmp_path: Path, words: list[str], code: int, says: str
 ) -> None:
-    done = stillweb(*[str(site) if word == "SITE" else word for word in words], cwd=tmp_path)
+    (tmp_path / "empty.jsonl").touch()
+    given = {"SITE": str(site), "EMPTY": "empty.jsonl"}
+    done = stillweb(*[given.get(word, word) for word in words], cwd=tmp_path)
     assert done.code == code
     assert says in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.jsonl"]
 
 
 def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:

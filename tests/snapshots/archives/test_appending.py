@@ -39,3 +39,10 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     reader.join(HANG)
     assert read == [b"words"]
     assert pipe.is_fifo()
+
+
+def test_a_place_below_a_file_is_told_as_it_was_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory") as told:
+        write_whole(tmp_path / "file" / "x", [b"words"])
+    assert told.value.filename == str(tmp_path / "file" / "x")

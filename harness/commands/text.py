@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.console import print_json, progress, say, table
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.upkeep.upgrading import TextUpgrade
@@ -99,4 +100,4 @@ def _list(path: str, as_json: bool) -> None:
         [f"{t.extractor}/{t.version}", str(len(t.markdown)), t.address, "; ".join(t.warnings)] for t in texts
     ]
     click.echo(table(["extractor", "characters", "address", "warnings"], rows))
-    click.echo(f"{len(texts)} texts")
+    click.echo(counted(len(texts), "text"))

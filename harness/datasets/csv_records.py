@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.inputs.strict_json import strict_json
 from harness.task import Problem
+from snapshots.words import counted
 
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 SUFFIXES = tuple(_DELIMITERS)
@@ -49,7 +50,9 @@ def read_csv(path: Path, text: str) -> Iterator[tuple[dict[str, Any], int] | Pro
                 return
             continue
         if len(row) > len(names) and any(cell.strip() for cell in row[len(names) :]):
-            yield Problem(str(path), begin, "", f"has {len(row)} cells, and the first row {len(names)}")
+            yield Problem(
+                str(path), begin, "", f"has {counted(len(row), 'cell')}, and the first row {len(names)}"
+            )
             continue
         if unnamed := next(
             (cell for name, cell in zip(names, row, strict=False) if not name and cell.strip()), None

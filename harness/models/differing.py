@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from harness.trace import canonical
+from snapshots.words import counted
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
@@ -35,7 +36,7 @@ def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
                 more, text = difference(old, new, f"{path}[{i}]")
                 return same + more, text
             same += len(str(old))
-        return same, f"{path} has {len(taped)} entries on the tape, now {len(now)}"
+        return same, f"{path} has {counted(len(taped), 'entry')} on the tape, now {len(now)}"
     if isinstance(taped, str):
         at = next(
             (i for i, (a, b) in enumerate(zip(taped, now, strict=False)) if a != b), min(len(taped), len(now))

@@ -56,7 +56,7 @@ def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
         if old != new:
             place, was, now = differing(old, new)
             return Difference(name, before.get("n", 0), before["event"], place, was, now, _why(one, two))
-    return f"{name}: {len(mine) - 1} events, repeated {len(theirs) - 1}"
+    return f"{name}: {counted(len(mine) - 1, 'event')}, repeated {len(theirs) - 1}"
 
 
 def _why(one: Trace, two: Trace) -> str:

@@ -142,7 +142,7 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
     unseen = [c for row in rows for c in row if _is_wrong(c) and not c.get("reference_seen")]
     if unseen:
         names = ", ".join(dict.fromkeys(str(cell["column"]) for cell in unseen))
-        text = f"{len(unseen)} right values were never in a tool's output (columns {names})"
+        text = f"{counted(len(unseen), 'right value')} never in a tool's output (columns {names})"
         hints.append(Hint("retrieval dependency not closed", text))
     return hints
 

@@ -26,6 +26,7 @@ from proxy.pages.sight import Sight, shows_pdf
 from proxy.pages.steps import describe
 from proxy.pages.storing import Recording
 from snapshots.view import Step
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from proxy.exploring.moves import Choices
@@ -140,7 +141,7 @@ class Exploration:
 
     def _over(self) -> bool:
         if self.claimed >= self.limits.views:
-            self.graph.ended = f"{self.limits.views} views"
+            self.graph.ended = counted(self.limits.views, "view")
         elif time.monotonic() > self.deadline:
             self.graph.ended = f"{self.limits.seconds:g} s"
         return bool(self.graph.ended)

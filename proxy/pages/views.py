@@ -27,6 +27,7 @@ from snapshots.capture import Capture
 from snapshots.errors import StillwebError, UsageError
 from snapshots.profile import Profile
 from snapshots.view import Step
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from playwright.async_api import Response
@@ -361,7 +362,7 @@ class Fetcher(Visitor):
                 result.notes.append(self._reason(f"{url}: {document.error}", url))
             tell(result.url, f"document {url}")
         if len(wanted) > MAX_LINKED:
-            result.notes.append(f"{len(wanted) - MAX_LINKED} linked PDFs left out")
+            result.notes.append(f"{counted(len(wanted) - MAX_LINKED, 'linked PDF')} left out")
 
 
 def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Flow]:

@@ -26,6 +26,7 @@ from proxy.recording.chunks import Chunks
 from proxy.recording.flows import REFUSED
 from proxy.recording.heads import Refused, mended_head
 from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
+from snapshots.words import counted
 
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
 _READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[01]\r\n")
@@ -59,7 +60,7 @@ def _read_headers(original: Wrapped) -> Wrapped:
                 yield commands.CloseConnection(self.conn)
                 yield ReceiveHttp(_broken(self.stream_id, str(why), _broken.code))
                 return
-        broken = f"the head of its answer breaks off after {len(self.buf)} bytes"
+        broken = f"the head of its answer breaks off after {counted(len(self.buf), 'byte')}"
 
         def told(command: Any) -> list[Any]:
             error = command.event if isinstance(command, ReceiveHttp) else None

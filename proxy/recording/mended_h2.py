@@ -23,6 +23,7 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
 from proxy.recording.heads import Refused
 from proxy.recording.patching import Wrap, Wrapped, wrapped
+from snapshots.words import counted
 
 MOST_HEAD = 1 << 18  # bytes, as Chromium takes
 
@@ -177,7 +178,7 @@ def _event(original: Wrapped) -> Wrapped:
                 left = self.stillweb_left.pop(event.stream_id, 0)
                 if left:
                     raise Refused(
-                        f"its body has {abs(left)} bytes {'less' if left > 0 else 'more'} than it says"
+                        f"its body has {counted(abs(left), 'byte')} {'less' if left > 0 else 'more'} than it says"
                     )
             elif isinstance(event, h2.events.StreamReset):
                 if event.error_code == _REFUSED:
@@ -210,7 +211,7 @@ def _expect(self: Any, event: h2.events.ResponseReceived) -> None:
     if length is None or status in (b"204", b"304") or stream is None or stream.request_method == b"HEAD":
         return
     if event.stream_ended is not None and int(length):
-        raise Refused(f"its body has {int(length)} bytes less than it says")
+        raise Refused(f"its body has {counted(int(length), 'byte')} less than it says")
     self.stillweb_left[event.stream_id] = int(length)
 
 

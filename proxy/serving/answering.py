@@ -26,6 +26,7 @@ from snapshots.identity.irrelevant import errand, irrelevant_url
 from snapshots.identity.keys import opens_socket
 from snapshots.identity.sites import site_of
 from snapshots.request import Request
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.matching.ladder import Matcher
@@ -322,7 +323,7 @@ class Answerer:
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""
         self.count(request, line, lookup)
-        why = f"the answer broke off after {sent} bytes: {error}"
+        why = f"the answer broke off after {counted(sent, 'byte')}: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
     def tunnel_failed(self, authority: str, line: Line, why: str, browser: bytes = b"") -> None:

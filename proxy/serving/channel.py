@@ -13,6 +13,7 @@ from proxy.serving.http1 import Message
 from proxy.serving.replies import Reply
 from proxy.serving.tls import ServerTls
 from snapshots.errors import StillwebError
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from proxy.serving.hub import Hub
@@ -147,7 +148,7 @@ class Channel(asyncio.Protocol):
                 sent += len(piece)
                 self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
             if length is not None and sent != length:
-                raise ValueError(f"a body of {length} bytes ended after {sent}")
+                raise ValueError(f"a body of {counted(length, 'byte')} ended after {sent}")
         except (StillwebError, ValueError, OSError) as error:
             self.hub.failed(error)
             if reply.broke is not None:

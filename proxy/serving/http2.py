@@ -23,6 +23,7 @@ from proxy.wire.addresses import target_text
 from proxy.wire.grpc import is_grpc, known_apart, parted
 from snapshots.errors import StillwebError
 from snapshots.request import Headers, Request
+from snapshots.words import counted
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20
@@ -305,7 +306,7 @@ class Http2:
             piece = await self._hub.next_piece(pieces)
             out.sent += len(piece or b"")
             if piece is None and out.length is not None and out.sent != out.length:
-                raise ValueError(f"a body of {out.length} bytes ended after {out.sent}")
+                raise ValueError(f"a body of {counted(out.length, 'byte')} ended after {out.sent}")
         except (StillwebError, ValueError, OSError) as error:
             self._hub.failed(error)
             if out.broke is not None:

@@ -14,6 +14,7 @@ from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
 from snapshots.machine.places import Place, chunks
 from snapshots.request import Request
+from snapshots.words import counted
 
 _CLOSING = b"\r\n\r\n"
 
@@ -162,7 +163,7 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
         if piece:
             yield piece
     if left:
-        raise DamagedInput(f"{name}: the record at offset {offset} ends {left} bytes early")
+        raise DamagedInput(f"{name}: the record at offset {offset} ends {counted(left, 'byte')} early")
 
 
 def _unended(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -32,6 +32,7 @@ from snapshots.upkeep.digests import declared_digests, same_dechunked
 from snapshots.upkeep.signatures import check_signature
 from snapshots.upkeep.zip_entries import faults_of
 from snapshots.upkeep.zipnum import plain_lines
+from snapshots.words import counted
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
@@ -153,7 +154,7 @@ class _Check:
             self.found("package", name, -1, "is listed in datapackage.json but not there")
             return
         if resource.get("bytes") != place.size:
-            self.found("package", name, -1, f"has {place.size} bytes, not {resource.get('bytes')}")
+            self.found("package", name, -1, f"has {counted(place.size, 'byte')}, not {resource.get('bytes')}")
         wanted = str(resource.get("hash", ""))
         if wanted.startswith("sha256:") and wanted != hash_place(place):
             self.found("package", name, -1, "has another hash than datapackage.json says")

@@ -39,6 +39,7 @@ class Container:
     stamp: str = ""  # what identifies the bytes: names, sizes and times of the files
     package: dict[str, Any] = field(default_factory=dict)
     whole: Place | None = None  # the zip itself
+    plain: set[str] = field(default_factory=set)  # archives of which a plain copy is read
     doubted: bool = False  # datapackage.json is not the one of which datapackage-digest.json has the hash
 
     def member(self, name: str) -> bytes | None:
@@ -63,12 +64,15 @@ class Container:
         return sum(place.size for place in self.archives.values())
 
     def make_plain(self, name: str) -> None:
-        """Replaces an archive that can't be read by offset by a plain copy that can."""
+        """Replaces an archive that can't be read by offset by a plain copy that can, unless it was."""
+        if name in self.plain:
+            return
         place = self.archives[name]
         stamp = f"plain 2 {self.stamp} {name} {place.size}"
         copy = derived("plain.warc", stamp, lambda out: unpacked(place, out))
         place.close()
         self.archives[name] = FilePlace(copy, name=name)
+        self.plain.add(name)
 
     def close(self) -> None:
         """Closes all files."""

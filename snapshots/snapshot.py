@@ -281,10 +281,12 @@ class Snapshot:
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was said over web sockets (docs/snapshot.md), with their addresses, each in recorded order."""
-        for uri in self.metadata_addresses("http"):
-            for value in self.all_metadata(uri):
-                if isinstance(value, dict) and isinstance(value.get("messages"), list):
-                    yield uri, value
+        return ((uri, said) for uri in self.metadata_addresses("http") for said in self.said_at(uri))
+
+    def said_at(self, uri: str) -> list[dict[str, Any]]:
+        """What was said over the web sockets of an address, in recorded order."""
+        found = self.all_metadata(uri)
+        return [one for one in found if isinstance(one, dict) and isinstance(one.get("messages"), list)]
 
     def record_of(self, kind: str, uri: str) -> Record | None:
         """The last record of a kind ("resource", "metadata", "conversion") with a target URI."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(files: tuple[Path, ...], out: Path) -> int:
     """Take FILES (HAR, WARC, ARC, WACZ, mitmproxy flows) into the snapshot directory OUT.
 
-    Of a damaged HAR or flow file the whole entries are taken, and the exit code is 3.
+    Of a damaged file all that is whole is taken, and the exit code is 3.
 
     \b
     stillweb import session.har crawl.warc.gz -o site

@@ -24,6 +24,7 @@ AHEAD = 1 << 18  # what of a file is in the buffer, at least
 FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
 KEEP = 1 << 18  # of a block, unless it is a request's
 UNKNOWN = 1 << 62  # for a length that is not told
+EMPTY = "an empty member"
 
 
 class NotSeekable(Exception):
@@ -262,7 +263,7 @@ def _member(place: Place, at: int, hashes: Wanted | None) -> tuple[Scanned | Dam
     length = consumed - len(unpacker.rest)
     if record.fields is None:
         if not record.lead.strip(b"\r\n\0"):  # as some writers leave at the end
-            return Damage(at, at + length, "an empty member"), length
+            return Damage(at, at + length, EMPTY), length
         if _goes_on(place, at + length):
             raise NotSeekable(place.name)
         return Damage(at, 0, "a compressed member that does not hold a record"), 0

@@ -37,6 +37,7 @@ from snapshots.index.cdxj import Index
 from snapshots.index.changing import stamp_of, table_of
 from snapshots.index.kept import Hashes
 from snapshots.machine.places import FilePlace, Place, chunks, hash_place
+from snapshots.notes import Damaged
 from snapshots.profile import Profile
 from snapshots.view import View
 
@@ -133,7 +134,7 @@ def listed_views(container: Container) -> list[View]:
 def page_list_faults(container: Container) -> list[str]:
     """What is said of the page lists of others, which nothing else holds."""
     return [
-        f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged"
+        Damaged(f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged")
         for name in _with_another_hash(container)
     ]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
-from snapshots.importers.notes import Damaged
 from snapshots.machine.cache import cache_dir
 from snapshots.machine.places import Place
+from snapshots.notes import Damaged
 
 # the metadata record of a converted file: what it was, and what was left out of it
 IMPORT = "urn:stillweb:import"
@@ -31,7 +31,7 @@ class ImportReport:
     captures: int = 0
     views: int = 0
     notes: list[str] = field(default_factory=list)
-    # those of the notes that are of a damaged HAR or flow file
+    # those of the notes that are of damage
     damaged: list[str] = field(default_factory=list)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.importers.har import numbered
-from snapshots.importers.notes import Damaged
 from snapshots.machine.places import Place
+from snapshots.notes import Damaged
 from snapshots.request import Headers, Request
 
 MAX_DIGITS = 12

@@ -21,8 +21,8 @@ from urllib.parse import urlencode
 from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.http.charsets import codec, header_charset, meta_charset
-from snapshots.importers.notes import Damaged
 from snapshots.machine.places import Place
+from snapshots.notes import Damaged
 from snapshots.request import Headers, Request
 from snapshots.words import counted
 

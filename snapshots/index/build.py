@@ -29,7 +29,8 @@ from snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index
 from snapshots.index.parallel import scan_file, scan_files
 from snapshots.index.resolving import resolve
 from snapshots.index.stating import final_lines, stated_lines
-from snapshots.machine.places import BytesPlace, FilePlace, Place
+from snapshots.machine.places import BytesPlace, Place
+from snapshots.notes import Damaged
 from snapshots.profile import Profile
 
 
@@ -96,11 +97,14 @@ def open_index(
                 changing=lambda: open_table(container.members.get(CHANGING), stamp.get("changing")),
             )
             return index, known
-    damaged = [f"{INDEX}: is damaged; made anew from the records"] if ours else []
+    damaged: list[str] = []
     if container.doubted:
-        damaged = [
+        what = (
             f"{PACKAGE}: has another hash than {DIGEST} says: no rule is in force, and the index is made anew"
-        ]
+        )
+        damaged = [Damaged(what)]
+    elif ours:
+        damaged = [Damaged(f"{INDEX}: is damaged; made anew from the records")]
     if container.size < SMALL:
         built = build(container, progress)
         built.notes = damaged + built.notes
@@ -130,7 +134,7 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
     parts = scans(container, progress, hashes=hashes)
     folder = Path(container.path) / ARCHIVE
     # a plain copy was made of what can't be read by offset, nor be cut
-    plain = {n for n, p in container.archives.items() if isinstance(p, FilePlace) and p.path != folder / n}
+    plain = container.plain
     cut = {
         name for name, of_file in parts.items() if any(p.cut for p in of_file) and (folder / name).is_file()
     } - plain

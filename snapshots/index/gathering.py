@@ -18,6 +18,7 @@ from snapshots.identity.sites import site_of
 from snapshots.index.cdxj import line_of
 from snapshots.index.indexing import Findings
 from snapshots.index.pairing import Answer, Asked, Question, Surroundings
+from snapshots.notes import Damaged
 from snapshots.profile import Profile
 from snapshots.request import Headers
 from snapshots.states.conditions import ANY
@@ -138,7 +139,9 @@ class Part:
             lost = answer.lost or (bool(answer.session) and answer.request_offset < 0)
             if lost:
                 where = f"{answer.filename}: offset {answer.offset}"
-                self.notes.append(f"{where}: the request of this response of {answer.url} is missing")
+                self.notes.append(
+                    Damaged(f"{where}: the request of this response of {answer.url} is missing")
+                )
             if answer.revisit is not None:
                 if not lost:
                     self.revisits.append(answer)

@@ -14,12 +14,13 @@ from typing import Any
 
 from snapshots.archives import messages, warc
 from snapshots.archives.members import Unpacked
-from snapshots.archives.scan import Damage, Scanned, Wanted, scan
+from snapshots.archives.scan import EMPTY, Damage, Scanned, Wanted, scan
 from snapshots.dates import timestamp_of
 from snapshots.identity.keys import request_key
 from snapshots.index.cdxj import entry_line
 from snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
 from snapshots.machine.places import Place
+from snapshots.notes import Damaged
 from snapshots.profile import Profile
 
 VERSION = 18  # of the lines; a change makes indexes on disk be built again
@@ -104,7 +105,9 @@ def find(
         if isinstance(item, Damage):
             found.reached = item.end
             found.around.unread.append((item.offset, item.end))
-            found.notes.append(f"{name}: offset {item.offset}: {item.message}")
+            note = f"{name}: offset {item.offset}: {item.message}"
+            # a member that holds nothing is odd, but nothing is lost with it
+            found.notes.append(note if item.message == EMPTY else Damaged(note))
             continue
         found.reached = item.offset + item.length
         if item.note:
@@ -140,9 +143,8 @@ def _learn(found: Findings, item: Scanned) -> None:
         if text := info.get("stillweb-settings"):
             found.settings = dict(json.loads(text))
     except (ValueError, TypeError, AttributeError) as error:
-        found.notes.append(
-            f"the warcinfo record at offset {item.offset} has a profile that can't be read: {error}"
-        )
+        what = f"the warcinfo record at offset {item.offset} has a profile that can't be read: {error}"
+        found.notes.append(Damaged(what))
 
 
 def media_of(content_type: str) -> str:

@@ -17,11 +17,13 @@ from snapshots.index.changing import open_table, stamp_of, table_of
 from snapshots.index.indexing import VERSION
 from snapshots.machine.cache import derived
 from snapshots.machine.places import BytesPlace, FilePlace, Place, RemotePlace, chunks
+from snapshots.notes import damage_in, from_plain, to_plain
 from snapshots.profile import Profile
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 # bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
 CHECKED = 1 << 24
+MOST = 1000  # notes that are kept
 
 Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"
 
@@ -95,16 +97,15 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
     # the first line of a cached index holds what else is to be known
     def write(out: BinaryIO) -> None:
         built = build()
-        plain = [
-            n for n, p in container.archives.items() if str(getattr(p, "path", "")).endswith("plain.warc")
-        ]
+        # none of damage is lost to the many that may stand before it
+        told = [*built.notes[:MOST], *damage_in(built.notes[MOST:])[:MOST]]
         crc = 0
         for line in built.lines:
             crc = isal_zlib.crc32(line + b"\n", crc)
         head = {
             "crc32": crc,
-            "notes": built.notes[:1000],
-            "plain": plain,
+            "notes": to_plain(told),
+            "plain": sorted(container.plain),
             "profile": built.profile.to_json() if built.profile else None,
             "settings": built.settings,
         }
@@ -113,13 +114,13 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
             out.write(line + b"\n")
 
     while True:
-        path = derived("index.cdxj", f"index 2 {INDEX_VERSION} {container.stamp}", write)
+        path = derived("index.cdxj", f"index 3 {INDEX_VERSION} {container.stamp}", write)
         place = FilePlace(path)
         first = place.read(0, 1 << 22).partition(b"\n")[0]
         place.close()
         try:
             head = json.loads(first)
-            plain, crc, notes = list(head["plain"]), int(head["crc32"]), list(head["notes"])
+            plain, crc, notes = list(head["plain"]), int(head["crc32"]), from_plain(head["notes"])
             profile, settings = head["profile"], head["settings"]
         except (ValueError, KeyError, TypeError):
             path.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from snapshots import notes
 from snapshots.archives.boundaries import PIECE, boundary_after
 from snapshots.archives.scan import NotSeekable
 from snapshots.identity.keys import Key
@@ -181,7 +182,7 @@ def to_plain(part: Part) -> list[Any]:
         part.others,
         [_plain_answer(a) for a in part.alone],
         [_plain_question(q) for q in part.questions],
-        part.notes,
+        notes.to_plain(part.notes),
         part.profile.to_json() if part.profile else None,
         part.settings,
         part.reached,
@@ -193,7 +194,7 @@ def to_plain(part: Part) -> list[Any]:
 def from_plain(value: list[Any]) -> Part:
     """The inverse of `to_plain`."""
     (
-        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, notes, profile, settings,
+        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, told, profile, settings,
         reached, cut, around,
     ) = value  # fmt: skip
     return Part(
@@ -208,7 +209,7 @@ def from_plain(value: list[Any]) -> Part:
         others,
         [_answer(a) for a in alone],
         [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
-        notes,
+        notes.from_plain(told),
         Profile.from_json(profile) if profile else None,
         settings,
         reached,

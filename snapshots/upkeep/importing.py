@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from snapshots.capture import Capture, Exchange
 from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
 from snapshots.importers import IMPORT, ImportReport
+from snapshots.notes import Damaged, damage_in
 from snapshots.snapshot import Snapshot
 from snapshots.view import RESOURCES, View
 from snapshots.writer import Writer
@@ -53,6 +55,7 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
     """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`."""
     with Snapshot.open(path, checked=True) as source:
         report.notes += source.notes
+        report.damaged += damage_in(source.notes)
         if source.profile is not None and source.profile != writer.profile:
             if writer.profile is None:
                 writer.adopt(source.profile)
@@ -61,16 +64,25 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
         report.notes += left_out(source)
         report.damaged += left_out(source, "damaged")
         shifts = copy_captures(source, sorted(source.captures(), key=in_order), writer, report)
-        for uri, said in source.conversations():
-            session = str(said.get("session", ""))
-            shift = shifts[session] if session in shifts else writer.last_event(session)
-            events = {
-                name: said[name] + shift for name in ("begin", "end") if isinstance(said.get(name), int)
-            }
-            writer.metadata(uri, said | events)
-        for view in source.views():
-            copy_view(source, view, writer)
+        for uri in source.metadata_addresses("http"):
+            with noting_damage(report, uri):
+                copy_conversations(source, uri, writer, shifts)
+        views: list[View] = []
+        with noting_damage(report, f"{path}: views"):
+            views = source.views()
+        for view in views:
+            writer.view(view, readable_parts(source, view, report))
             report.views += 1
+
+
+@contextmanager
+def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
+    """Makes a note of what can't be read, so that it keeps nothing else back."""
+    try:
+        yield
+    except DamagedInput as error:
+        report.notes.append(Damaged(f"{what}: {error}"))
+        report.damaged.append(report.notes[-1])
 
 
 def in_order(capture: Capture) -> tuple[str, int, str, str, int]:
@@ -91,12 +103,9 @@ def copy_captures(
         if session not in before:
             before[session] = writer.last_event(session)
         shift = before[session] if capture.end else 0
-        try:
+        with noting_damage(report, capture.url):
             copy_capture(source, capture, writer, shift)
-        except DamagedInput as error:
-            report.notes.append(f"{capture.url}: {error}")
-            continue
-        report.captures += 1
+            report.captures += 1
     return before
 
 
@@ -122,10 +131,29 @@ def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int 
         )
 
 
+def copy_conversations(source: Snapshot, uri: str, writer: Writer, shifts: dict[str, int]) -> None:
+    """Stores again what was said over the web sockets of an address. Raises DamagedInput."""
+    for said in source.said_at(uri):
+        session = str(said.get("session", ""))
+        shift = shifts[session] if session in shifts else writer.last_event(session)
+        events = {name: said[name] + shift for name in ("begin", "end") if isinstance(said.get(name), int)}
+        writer.metadata(uri, said | events)
+
+
 def copy_view(source: Snapshot, view: View, writer: Writer) -> None:
-    """Stores a view of a snapshot again, with all that belongs to it."""
+    """Stores a view of a snapshot again, with all that belongs to it. Raises DamagedInput."""
     found = {kind: source.resource(kind, view.address) for kind in RESOURCES}
     writer.view(view, {kind: data for kind, data in found.items() if data is not None})
+
+
+def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[str, bytes]:
+    """What belongs to a view and can be read, by kind."""
+    found: dict[str, bytes] = {}
+    for kind in RESOURCES:
+        with noting_damage(report, view.address):
+            data = source.resource(kind, view.address)
+            found |= {} if data is None else {kind: data}
+    return found
 
 
 def left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:

@@ -97,6 +97,9 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
     assert listed.code == 0
     assert f"damaged: {alone.name}" in listed.err
     assert "2 captures" in listed.out
+    taken = stillweb("import", alone, "-o", tmp_path / "taken")
+    assert (taken.code, urls(tmp_path / "taken")) == (3, ["https://a.test/0", "https://a.test/2"])
+    assert f"{alone.name}: offset {middle.offset}: damaged" in taken.err
 
 
 def test_a_truncated_archive(tmp_path: Path) -> None:

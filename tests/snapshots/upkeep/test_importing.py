@@ -1,9 +1,12 @@
 """Archives taken into a snapshot keep what they hold."""
 
+import random
 from pathlib import Path
 
 import pytest
 
+from snapshots.archives.scan import Scanned, scan
+from snapshots.machine.places import FilePlace
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep.importing import import_files
@@ -93,3 +96,65 @@ def test_the_profile_is_taken_too(tmp_path: Path) -> None:
     with Snapshot.open(tmp_path / "s") as s:
         assert s.profile == Profile(locale="en-GB")
     assert verify(tmp_path / "s") == []
+
+
+@pytest.mark.parametrize("form", ["plain", "gz", "not by offset"])
+def test_damage_in_an_archive_is_told_apart_from_what_is_odd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("snapshots.index.build.SMALL", 0)
+    whole, cut = warc_record(http()), other()[:-30]
+    odd = whole[:-2]  # one line break at the end instead of two
+    data = {
+        "plain": (odd + other(), whole + cut),
+        "gz": (packed(odd, other()), packed(whole, other())[:-30]),
+        "not by offset": (packed(odd + other()), packed(whole + cut)),
+    }[form]
+    (tmp_path / "odd.warc.gz").write_bytes(data[0])
+    (tmp_path / "cut.warc.gz").write_bytes(data[1])
+    report = import_files([tmp_path / "odd.warc.gz"], tmp_path / "s")
+    assert (report.captures, len(report.notes), report.damaged) == (2, 1, [])
+    for _ in range(2):  # the second time from the cache
+        report = import_files([tmp_path / "cut.warc.gz"], tmp_path / "s")
+        assert report.captures == 1
+        assert report.damaged
+        assert set(report.damaged) <= set(report.notes)
+
+
+def test_damage_is_not_lost_among_many_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("snapshots.index.build.SMALL", 0)
+    monkeypatch.setattr("snapshots.index.kept.MOST", 3)
+    odd = [warc_record(http(), number=n)[:-2] for n in range(5)]
+    (tmp_path / "x.warc.gz").write_bytes(packed(*odd, other())[:-30])
+    report = import_files([tmp_path / "x.warc.gz"], tmp_path / "s")
+    assert (len(report.notes), len(report.damaged)) == (4, 1)
+
+
+def test_damage_on_the_way_from_other_processes(tmp_path: Path) -> None:
+    body = http(random.Random(1).randbytes(1 << 20))
+    (tmp_path / "x.warc.gz").write_bytes(
+        packed(warc_record(body), warc_record(body, number=2), other())[:-30]
+    )
+    report = import_files([tmp_path / "x.warc.gz"], tmp_path / "s")
+    assert (report.captures, len(report.damaged)) == (2, 1)
+
+
+def test_what_of_a_view_is_damaged_keeps_nothing_else_back(tmp_path: Path) -> None:
+    small_snapshot(tmp_path / "small")
+    sealed = seal(tmp_path / "small").path
+    archive = next((tmp_path / "small" / "archive").iterdir())
+    whole = sealed.read_bytes()
+    base = whole.index(archive.read_bytes())
+    records = [item for item in scan(FilePlace(archive)) if isinstance(item, Scanned)]
+    places = [(r.kind, r.offset, r.length) for r in records if r.kind in ("resource", "metadata")]
+    assert len(places) == 4
+    for number, (kind, offset, length) in enumerate(places):
+        data = bytearray(whole)
+        data[base + offset + length // 2] ^= 0x55
+        sealed.write_bytes(data)
+        report = import_files([sealed], tmp_path / f"s{number}")
+        assert (report.captures, report.views, len(report.damaged)) == (3, 1, 1), kind
+        assert f"offset {offset}" in report.damaged[0]
+        assert verify(tmp_path / f"s{number}") == []

@@ -30,8 +30,8 @@ from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
-from proxy.wire.grpc import is_grpc, merged
 from proxy.wire.silence import Said
+from proxy.wire.trailers import merged
 
 POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -379,8 +379,8 @@ def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
     draft.status = response.status_code
     draft.reason = response.reason
     draft.fields = response.headers.fields
-    # RFC 9110, 6.5.1 lets them be merged
-    if response.trailers and is_grpc(head := text_headers(draft.fields)):
+    if response.trailers:
+        head = text_headers(draft.fields)
         draft.fields = byte_fields(merged(head, text_headers(response.trailers.fields)))
     if draft.response_spool is None:
         draft.content = response.raw_content or b""

@@ -197,7 +197,7 @@ class Answerer:
         made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous)
-        reply = Reply(made.status, made.reason, fields, responses.join(made.parts, body), capture=capture)
+        reply = Reply.of(made, fields, capture, responses.join(made.parts, body))
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded, lookup.ambiguous] = reply
             self.kept.grow(hot, len(reply.body) if decoded else 0)
@@ -237,9 +237,8 @@ class Answerer:
                     yield from cut(stored_pieces(self.snapshot, capture, encoding), *part)
 
         if not made.parts:
-            return Reply(made.status, made.reason, fields, capture=capture), how
-        reply = Reply(made.status, made.reason, fields, pieces=pieces, length=made.length, capture=capture)
-        return reply, how
+            return Reply.of(made, fields, capture), how
+        return Reply.of(made, fields, capture, pieces=pieces), how
 
     # Flags and ledger
 

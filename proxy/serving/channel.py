@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from proxy.serving.http1 import Message
+from proxy.serving.http1 import CHUNKED, Message
 from proxy.serving.replies import Reply
 from proxy.serving.tls import ServerTls
 from snapshots.errors import StillwebError
@@ -102,16 +102,15 @@ class Channel(asyncio.Protocol):
             else b"Connection: close\r\n"
         )
         if reply.pieces is None:
-            self.write(b"".join((reply.wire_head, extra, b"\r\n", reply.body)))
+            self.write(reply.framed(extra, http10=message.http10))
             if not keep:
                 self.close()
             return
-        chunked = reply.length is None and not message.http10
-        if reply.length is None:
-            if chunked:
-                extra += b"Transfer-Encoding: chunked\r\n"
-            else:
-                keep, extra = False, b"Connection: close\r\n"
+        chunked = (reply.length is None or bool(reply.trailers)) and not message.http10
+        if chunked:
+            extra += CHUNKED
+        elif reply.length is None or reply.trailers:
+            keep, extra = False, b"Connection: close\r\n"
         self.write(b"".join((reply.wire_head, extra, b"\r\n")))
         stream = self._stream(reply, reply.pieces(), chunked, keep)
         if within:
@@ -156,6 +155,6 @@ class Channel(asyncio.Protocol):
             self.abort()
             return
         if chunked:
-            self.write(b"0\r\n\r\n")
+            self.write(reply.last_chunk())
         if not keep:
             self.close()

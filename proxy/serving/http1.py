@@ -22,6 +22,7 @@ from snapshots.request import Headers
 MAX_HEAD = 1 << 17
 MAX_BODY = 1 << 26  # of a request; it must be in memory to be matched
 MAX_CHUNK_LINE = 1 << 12
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 _START = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
 _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*)*")
@@ -323,6 +324,11 @@ def head(status: int, reason: str, headers: Headers) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError:  # of a field of ours, such as the name of an archive; the recorded ones stay
         return b"".join(field_bytes(line) + b"\r\n" for line in lines)
+
+
+def field_lines(fields: Headers) -> bytes:
+    """Fields as lines."""
+    return b"".join(field_bytes(f"{name}: {value}") + b"\r\n" for name, value in fields)
 
 
 def field_bytes(text: str) -> bytes:

@@ -20,7 +20,6 @@ from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from proxy.serving.hub import Hub
 from proxy.serving.replies import Line, Reply, failure
 from proxy.wire.addresses import target_text
-from proxy.wire.grpc import is_grpc, known_apart, parted
 from snapshots.errors import StillwebError
 from snapshots.request import Headers, Request
 from snapshots.words import counted
@@ -66,12 +65,12 @@ class _Incoming:
 class _Outgoing:
     """An answer under way: what is left of its body, and what comes behind that."""
 
-    def __init__(self, reply: Reply, trailers: Fields) -> None:
+    def __init__(self, reply: Reply) -> None:
         self.data = memoryview(reply.body)
         self.pieces = reply.pieces() if reply.pieces is not None else None
         self.length = reply.length
         self.broke = reply.broke
-        self.trailers = trailers
+        self.trailers = _spelled(reply.trailers)
         self.sent = 0  # of the pieces
         self.fetching = False
 
@@ -245,20 +244,14 @@ class Http2:
             self._connection.abort()
 
     def _send(self, stream: int, reply: Reply) -> None:
-        head, trailers = reply.fields, None
-        bodiless = reply.pieces is None and not reply.body
-        if is_grpc(head):  # the recorder keeps them with the others
-            head, trailers = parted(head)
-            if trailers is None and not bodiless:
-                head, trailers = known_apart(head)
         status = (b":status", str(reply.status).encode())
-        empty = bodiless and not trailers
+        empty = reply.pieces is None and not reply.body and not reply.trailers
         try:
-            self._h2.send_headers(stream, [status, *_spelled(head)], end_stream=empty)
+            self._h2.send_headers(stream, [status, *_spelled(reply.fields)], end_stream=empty)
         except _GONE:
             return  # the client has given it up
         if not empty:
-            self._outgoing[stream] = _Outgoing(reply, _spelled(trailers or ()))
+            self._outgoing[stream] = _Outgoing(reply)
 
     def pump(self) -> None:
         """Sends as much as the windows and the transport allow."""

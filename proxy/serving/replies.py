@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from proxy.serving.http1 import head
+from proxy.serving.http1 import CHUNKED, field_lines, head
 from proxy.serving.ledger import encode
 from proxy.serving.misses import Missed
 from snapshots.capture import Response
@@ -16,6 +16,7 @@ from snapshots.states.conditions import short
 from snapshots.states.slots import SAFE_METHODS, logins_of
 
 if TYPE_CHECKING:
+    from proxy.serving.responses import Answer
     from snapshots.capture import Capture
     from snapshots.matching.sessions import Session
 
@@ -38,10 +39,12 @@ class Reply:
     """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
 
     `broke(error, sent)` is to be called where the pieces can't be had to the end. `whole` is what `wire` has made.
-    `capture` is what it was made of, if it was of one.
+    `capture` is what it was made of, if it was of one. `trailers` stand behind the body.
     """
 
-    __slots__ = ("body", "broke", "capture", "fields", "length", "pieces", "status", "whole", "wire_head")
+    __slots__ = (
+        "body", "broke", "capture", "fields", "length", "pieces", "status", "trailers", "whole", "wire_head",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Reply:
         pieces: Callable[[], Iterator[bytes]] | None = None,
         length: int | None = 0,
         capture: Capture | None = None,
+        trailers: Headers = (),
     ) -> None:
         self.status = status
         self.fields = fields
@@ -60,15 +64,52 @@ class Reply:
         self.pieces = pieces
         self.length = length if pieces is not None else len(body)
         self.capture = capture
+        self.trailers = trailers
         self.broke: Callable[[Exception, int], None] | None = None
         self.wire_head = head(status, reason, fields)
         self.whole: bytes | None = None
 
+    @classmethod
+    def of(
+        cls,
+        made: Answer,
+        fields: Headers,
+        capture: Capture,
+        body: bytes = b"",
+        *,
+        pieces: Callable[[], Iterator[bytes]] | None = None,
+    ) -> Reply:
+        """What is made of a capture, with these fields."""
+        return cls(
+            made.status,
+            made.reason,
+            fields,
+            body,
+            pieces=pieces,
+            length=made.length,
+            capture=capture,
+            trailers=made.trailers,
+        )
+
     def wire(self) -> bytes:
         """A kept-alive HTTP/1.1 answer as one piece, always the same one; for whole bodies."""
         if self.whole is None:
-            self.whole = b"".join((self.wire_head, b"\r\n", self.body))
+            self.whole = self.framed(b"")
         return self.whole
+
+    def framed(self, extra: bytes, *, http10: bool = False) -> bytes:
+        """An HTTP/1 answer as one piece, with `extra` fields in its head; for whole bodies."""
+        if not self.trailers:
+            return b"".join((self.wire_head, extra, b"\r\n", self.body))
+        if http10:  # which has no place for trailers
+            length = b"Content-Length: %d\r\n" % len(self.body)
+            return b"".join((self.wire_head, extra, length, b"\r\n", self.body))
+        chunk = b"%x\r\n%b\r\n" % (len(self.body), self.body) if self.body else b""
+        return b"".join((self.wire_head, extra, CHUNKED, b"\r\n", chunk, self.last_chunk()))
+
+    def last_chunk(self) -> bytes:
+        """What ends a body that is sent in chunks."""
+        return b"0\r\n%b\r\n" % field_lines(self.trailers)
 
 
 def failure(request: Request, status: int, reason: str, why: str) -> Reply:

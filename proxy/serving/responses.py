@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from proxy.serving import ranges
-from proxy.wire.grpc import TRAILER, is_grpc
+from proxy.wire.trailers import TRAILER, is_grpc, parted
 from snapshots.capture import Response
 from snapshots.dates import not_after
 from snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
@@ -54,7 +54,7 @@ class Answer:
     """What is served. `parts` are literal bytes and spans of the (decoded, if `decoded`) stored body.
 
     `derived` names what was done to the capture: "", "head", "range", "whole", "conditional". `length` is that of the
-    body that is sent, None when only decoding will tell.
+    body that is sent, None when only decoding will tell. `trailers` stand behind it.
     """
 
     status: int
@@ -64,6 +64,7 @@ class Answer:
     length: int | None
     decoded: bool = False
     derived: str = ""
+    trailers: Headers = ()
 
 
 def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
@@ -83,6 +84,26 @@ def plan(
 
     `size` None (a large body that would have to be decoded first) allows the whole only. Raises Refusal.
     """
+    head, trailers = parted(stored.headers, size)
+    if size and is_grpc(head) and not any(n.lower() == "grpc-status" for n, _ in trailers):
+        raise Refusal("what came of this gRPC call was not recorded: it stood in trailers")
+    if not trailers:
+        return _planned(stored, size, request, recorded, decoded)
+    made = _planned(replace(stored, headers=head), size, request, recorded, decoded)
+    if request.method == "HEAD" or made.status in BODILESS or made.derived not in ("", "whole"):
+        return made
+    # who reads chunks is not told their length beforehand
+    told = tuple(f for f in head if f[0].lower() == TRAILER)
+    return replace(
+        made,
+        headers=(*_without_length(made.headers), *told),
+        trailers=clean(trailers, decoded=decoded),
+    )
+
+
+def _planned(
+    stored: Response, size: int | None, request: Request, recorded: Request | None, decoded: bool
+) -> Answer:
     again = _asked_again(request, recorded)
     derived = ""
     if (
@@ -105,8 +126,6 @@ def plan(
         raise Refusal(
             f"the capture answered a condition, or a Range ({status}), and this request has another"
         )
-    if size and is_grpc(headers) and not any(n.lower() == "grpc-status" for n, _ in headers):
-        raise Refusal("what came of this gRPC call was not recorded: it stood in trailers")
     if 100 <= status < 200:
         raise Refusal(f"an interim answer ({status}) was recorded, and none after it")
     if status in BODILESS:
@@ -294,14 +313,12 @@ def clean(headers: Headers, *, decoded: bool = False) -> Headers:
     """The headers that may go to a client: no hop-by-hop fields, nothing that is no header.
 
     Those that `Connection` names for another reason stay: browsers and others heed them (Set-Cookie, too), and the recorder
-    passed them on; so does a gRPC call's Trailer, which says which fields stand behind the body. With `decoded` none that
-    describe the encoded bytes.
+    passed them on. With `decoded` none that describe the encoded bytes.
     """
     kept: list[tuple[str, str]] = []
-    own = HOP_BY_HOP - {TRAILER} if is_grpc(headers) else HOP_BY_HOP
     for name, value in headers:
         lower = name.lower()
-        if lower in own or not _TOKEN.fullmatch(name):
+        if lower in HOP_BY_HOP or not _TOKEN.fullmatch(name):
             continue
         if lower.startswith("stillweb-") or (decoded and lower in OF_ENCODED):
             continue

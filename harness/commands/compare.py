@@ -43,7 +43,7 @@ def command(
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
-    from harness.comparing.comparable import differences, parts_of_sets
+    from harness.comparing.comparable import asked_otherwise, differences, parts_of_sets
     from harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
     from harness.comparing.gates import check_gates, parse_gate
     from harness.comparing.repeats import errors_by_base, flips
@@ -83,7 +83,7 @@ def command(
         within = {"differs": list(differences(a, b))}
         for reason in untold:
             say(str(reason))
-    partial = parts_of_sets(a, b)
+    partial = (*parts_of_sets(a, b), *(asked_otherwise(a, b) if b is not None else ()))
     within["parts"] = list(partial)
     if as_json:
         others = {"others": [one.to_json() for one in found[1:]]} if found[1:] else {}

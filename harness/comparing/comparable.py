@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.task import Task
 from harness.trace import digest
+from snapshots.words import counted
 
 Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
 
@@ -20,7 +21,7 @@ _SCORING: Mapping[str, tuple[str, ...]] = {
     "browsecomp": ("GRADER_MODEL",),
     "sgi-wet-experiment": ("mode",),
 }
-_STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers")
+_STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
 _SETTINGS = ("accept", "epochs", "limits", "synthetic_search", "tool_options", "mode", "fold_case")
 
 
@@ -58,6 +59,22 @@ def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
             both = "; compared are the tasks that both have"
             found.append(f"{name} has {words}{both}" if b is not None else f"the run has {words}")
     return tuple(found)
+
+
+def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
+    """A sentence where tasks of both runs have another question or start URL in the second."""
+    from harness.runs.run_files import RunFiles
+
+    before = {task.id: task for task in RunFiles(a).tasks()}
+    found = [
+        task.id
+        for task in RunFiles(b).tasks()
+        if (was := before.get(task.id)) and (was.question, was.start_url) != (task.question, task.start_url)
+    ]
+    if not found:
+        return ()
+    more = f" (the first: {found[0]})" if found[1:] else f" ({found[0]})"
+    return (f"B asks {counted(len(found), 'task')} in other words or from another start URL{more}",)
 
 
 def differences(a: Path, b: Path) -> tuple[str, ...]:

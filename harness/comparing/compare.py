@@ -29,7 +29,7 @@ from snapshots.words import counted
 
 MOST_LEFT_OUT = 5  # told each by its name, of one reason
 UNJUDGED = "unscored: its judge failed"
-ONLY_FIRST, ONLY_THERE = "only in the first run", ", in the second run only"
+ONLY_FIRST, ONLY_THERE, SCORED_BY = "only in the first run", ", in the second run only", "is scored by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def compare(
         task_id: f"{why}{ONLY_THERE}" if task_id in left and why.startswith("unsolvable") else why
         for task_id, why in right_out.items()
     }
-    out = {**_scored_otherwise(a, b), **left_out, **lacking}
+    out = {**left_out, **lacking, **_scored_otherwise(a, b)}
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
         out[task_id] = ONLY_FIRST if task_id in left or task_id in left_out else "only in the second run"
     pairs = [
@@ -303,7 +303,7 @@ def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, s
     mine = {outcome.task_id: outcome.rules for outcome in a if outcome.rules}
     found = {o.task_id: other_rules(mine.get(o.task_id, ()), o.rules) for o in b}
     return {
-        task_id: f"is scored by {', '.join(map(_other, names))} in the second run"
+        task_id: f"{SCORED_BY}{', '.join(map(_other, names))} in the second run"
         for task_id, names in found.items()
         if names
     }

@@ -21,7 +21,7 @@ def write_comparison(
 ) -> Path:
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
 
-    `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only
+    `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only and what they asked otherwise
     (both from harness.comparing.comparable).
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []

@@ -14,8 +14,9 @@ from harness.comparing.compare import (
     read_outcomes,
 )
 from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
+from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
+from harness.task import Task
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 
@@ -43,6 +44,29 @@ def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.C
     code, out = call(capsys, "compare", one.path, two.path, "--json")
     assert (code, json.loads(out)["differs"]) == (0, ["tasks", "accept"])
     assert "stand on" not in call(capsys, "compare", one.path, one.path)[1]
+
+
+def test_tasks_that_are_asked_otherwise_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under one id the second run may hold a question that gives its answer away."""
+    runs = []
+    for name, question in (("one", "?"), ("two", "? It is 7."), ("three", "?")):
+        (tmp_path / name).mkdir()
+        tasks = [Task("a", question, "7"), Task("b", question, "7"), Task("c", "?", "7")]
+        settings = Settings(agent=write_script(tmp_path / name, {"default": {"answer": "7"}}), contracts=())
+        runs.append(start_run(tmp_path / name / "run", settings, tasks))
+        run_attempts(runs[-1].path, display=SilentDisplay())
+    one, two, three = runs
+    files = RunFiles(three.path)
+    made, stands_on = files.manifest()
+    files.write_manifest(made, {**stands_on, "code": "of another version"})
+    page = tmp_path / "page.html"
+    told = "B asks 2 tasks in other words or from another start URL (the first: a)"
+    assert told in call(capsys, "compare", one.path, two.path, "--html", page)[1]
+    assert told in page.read_text()
+    assert json.loads(call(capsys, "compare", one.path, two.path, "--json")[1])["parts"] == [told]
+    out = call(capsys, "compare", one.path, three.path)[1]
+    assert "the runs stand on different code\n" in out
+    assert "in other words" not in out
 
 
 def test_folded_case_matters_to_tables_only(tmp_path: Path) -> None:

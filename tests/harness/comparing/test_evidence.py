@@ -123,6 +123,39 @@ def test_what_the_second_run_lacks_is_no_pass() -> None:
     assert failed_gates(compare(lacking, lacking), ["regressed"]) == []
 
 
+def test_a_gate_on_a_number_is_passed_by_nothing_that_is_not_there() -> None:
+    """A task that was taken out, failed in its scorer or judge, or was scored otherwise, was in no number and so no worse."""
+    eight = [o for name in "abcdefgh" for o in attempts(name, 1.0)]
+    gates = ["worse>0", "difference<-0.02", "mean_b<0.9", "upper<-0.5"]
+
+    def seconds(*first: Outcome) -> dict[str, str]:
+        result = compare(eight, [*first, *eight[1:]])
+        assert failed_gates(result, ["left_out>1", *gates]) == []
+        assert failed_gates(result, ["left_out>0", *gates]) == ["left_out>0: left_out is 1"]
+        return dict(one.split(": ", 1) for one in failed_gates(result, gates))
+
+    told = "can't be told while "
+    assert seconds() == dict.fromkeys(gates, f"{told}tasks of the first run are not in the second (1)")
+    failed = attempts("a", None, status="unparsable", fault="scorer")
+    assert list(seconds(*failed)) == gates
+    assert list(seconds(*attempts("a", None, status="unfinished"))) == gates
+    # had it given nothing, the mean of eight would be 0.875 and the interval would hold 0
+    judged = seconds(*attempts("a", None, status="unparsable", fault="judge"))
+    assert list(judged) == gates[:3]
+    assert judged["worse>0"].startswith(f"{told}a judge said of 1 task in the second run what can't be read")
+
+
+def test_tasks_that_were_scored_by_other_rules_pass_no_gate() -> None:
+    """A reference that was changed to what the agent says now, or broken, left its task out, and the gate was passed."""
+    rules = (("scorer", "1"), ("reference", "1")), (("scorer", "1"), ("reference", "2"))
+    eight = [replace(o, rules=rules[0]) for name in "abcdefgh" for o in attempts(name, 1.0)]
+    broken = attempts("a", None, status="unparsable", fault="reference")[0]
+    for first in (eight[0], broken):
+        result = compare(eight, [replace(first, rules=rules[1]), *eight[1:]])
+        assert result.left_out == (("a", "is scored by another reference in the second run"),)
+        assert len(failed_gates(result, ["regressed", "worse>0"])) == 2
+
+
 def test_every_task_is_gated_by_the_metric_that_ranks_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +184,9 @@ def test_every_task_is_gated_by_the_metric_that_ranks_it(
     assert "<b>t0</b>" in html
     gate = ("--fail-on", "difference<-0.5")
     assert call(capsys, "compare", *paths, *gate)[0] == 1
-    assert call(capsys, "compare", *paths, *gate, "--metric", "em")[0] == 0
+    # whose scoring failed can't be told, unless somebody says how many may be left out
+    assert call(capsys, "compare", *paths, *gate, "--metric", "em")[0] == 1
+    assert call(capsys, "compare", *paths, *gate, "--metric", "em", "--fail-on", "left_out>8")[0] == 0
     both = json.loads(call(capsys, "compare", *paths, "--json")[1])
     assert (both["metric"], [one["metric"] for one in both["others"]]) == ("em", ["exact"])
     for number in range(7):

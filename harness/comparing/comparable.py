@@ -48,12 +48,16 @@ def other_rules(a: Rules, b: Rules) -> list[str]:
 
 
 def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
-    """A sentence for each of the runs that takes a part of its task set only."""
+    """A sentence for each of the runs that takes a part of its task set only, or has no certificate."""
+    from harness.results.kept_certificate import read_kept
     from harness.results.left_out import part
     from harness.runs.run_files import RunFiles
 
     found = []
     for name, path in (("A", a), ("B", b)):
+        if path is not None and read_kept(path) is None:
+            told = name if b is not None else "the run"
+            found.append(f"{told} has no certificate, so that nothing shows an edited trace")
         if path is not None and (of := RunFiles(path).manifest()[1].get("part_of")):
             words = part(len(RunFiles(path).tasks()), of)
             both = "; compared are the tasks that both have"

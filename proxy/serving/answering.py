@@ -97,8 +97,14 @@ class Answerer:
     # Answers
 
     def remembered(self, memo: Memo, line: Line) -> bytes:
-        """A settled request again: the session moves, its ledger line is written, what to send is given."""
-        line.session.repeated(memo.site, memo.capture, memo.followed)
+        """A settled request again: the session moves, its ledger line is written, what to send is given.
+
+        b"" for a session for which it does not hold. This is all that most requests of a long run cost.
+        """
+        session, site = line.session, memo.site
+        if site in session.sites or (memo.signed and site not in session.given):
+            return b""
+        session.repeated(site, memo.capture, memo.followed, memo.visit)
         self.note(line, memo.tail)
         return memo.wire
 
@@ -344,7 +350,7 @@ class Answerer:
         self.requests += 1
         if line.again:
             tail = line.told_again(tail)
-        self.ledger.write_timed(f"{line.prefix}{seq}{tail}")
+        self.ledger.write_timed(line.prefix, seq, tail)
 
     def tail(
         self,

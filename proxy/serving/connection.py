@@ -136,8 +136,7 @@ class Connection(Channel):
         parser = self.parser
         if self._busy is None and not self._paused and parser.idle:
             memo = self._memos.get(data)
-            if memo is not None and memo.holds(line := self.line or memo.line):
-                wire = self.hub.answerer.remembered(memo, line)
+            if memo is not None and (wire := self.hub.answerer.remembered(memo, self.line or memo.line)):
                 if tls is None:
                     self.write(wire)
                 elif self._transport is not None:

@@ -13,7 +13,6 @@ import os
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 
 DELAY = 0.03
+WHOLE = -1  # the number of a line that is not put together from parts
 KEPT = 64 << 20  # bytes of lines that wait for room on the disk
 MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # without these a line is no ledger line
 UNHASHED = frozenset({"ms"})  # what depends on the machine, not on the replay
@@ -64,7 +64,8 @@ class Ledger:
             os.close(handle)
             os.unlink(name)
         self.started = time.monotonic() if started is None else started
-        self._pending: deque[str] = deque()
+        # beginning, number, and rest up to the time, which is the last; or a line as it is, with number WHOLE
+        self._pending: list[tuple[str, int, str, float]] = []
         self._left = b""  # lines that could not be written yet
         self._begun = 0  # bytes of the first of them that could
         self._lost = False  # whether there were more than are kept
@@ -87,13 +88,13 @@ class Ledger:
 
     def write_line(self, line: str) -> None:
         """Adds an entry that is JSON already (one line, without its line break)."""
-        self._pending.append(line)
+        self._pending.append((line, WHOLE, "", 0.0))
         if not self._awaited:
             self._awake()
 
-    def write_timed(self, line: str) -> None:
-        """Adds an entry that is JSON up to the value of its last member, the time, which is put in here."""
-        self._pending.append(f"{line}{int((_clock() - self.started) * 1000)}}}")
+    def write_timed(self, begin: str, number: int, rest: str) -> None:
+        """Adds an entry whose parts make JSON up to the value of its last member, the time, which is put in here."""
+        self._pending.append((begin, number, rest, _clock()))
         if not self._awaited:
             self._awake()
 
@@ -138,10 +139,17 @@ class Ledger:
 
     def _write_pending(self) -> None:
         pending = self._pending
-        lines = [pending.popleft() for _ in range(len(pending))]
+        # as they are written, so that a request costs no more than to keep its parts; others may add meanwhile
+        lines = pending[: len(pending)]
+        del pending[: len(lines)]
         if not lines and not self._left:
             return
-        data = self._left + "".join([f"{line}\n" for line in lines]).encode()
+        started = self.started
+        texts = [
+            f"{begin}\n" if number == WHOLE else f"{begin}{number}{rest}{int((at - started) * 1000)}}}\n"
+            for begin, number, rest, at in lines
+        ]
+        data = self._left + "".join(texts).encode()
         at = self._begun
         if at and not self._ends_with(data[:at]):
             data, at = b"\n" + data, 0  # another process has written after our half of a line: it begins anew

@@ -10,7 +10,7 @@ from proxy.serving.ledger import encode
 from proxy.serving.misses import Missed
 from snapshots.capture import Response
 from snapshots.identity.sites import site_of
-from snapshots.matching.sessions import Change, followed_by
+from snapshots.matching.sessions import Change, followed_by, visits
 from snapshots.request import Headers, Request
 from snapshots.states.conditions import short
 from snapshots.states.slots import SAFE_METHODS, logins_of
@@ -173,7 +173,7 @@ class Memo:
     that have changed nothing at `site`; with a login's cookie, for those that it gave one.
     """
 
-    __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "wire")
+    __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "visit", "wire")
 
     def __init__(
         self, wire: bytes, tail: str, line: Line, capture: Capture, site: str, request: Request
@@ -183,13 +183,9 @@ class Memo:
         self.line = line
         self.capture = capture
         self.followed = followed_by(capture, request)
+        self.visit = visits(capture)
         self.site = site
         self.signed = bool(logins_of(request.headers))
-
-    def holds(self, line: Line) -> bool:
-        """Whether it answers for a session."""
-        known = line.session
-        return self.site not in known.sites and (not self.signed or self.site in known.given)
 
 
 class Hot:

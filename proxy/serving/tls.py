@@ -31,6 +31,11 @@ class ServerTls:
             context.sni_callback = _choose
         self.ssl = context.wrap_bio(self._in, self._out, server_side=True)
         self.ssl.stillweb_certify = certify  # type: ignore[attr-defined]
+        # Each request needs these; the methods of `ssl` only hand on, as calls of Python, to an object of C.
+        inner = getattr(self.ssl, "_sslobj", self.ssl)
+        self._arrived, self._read, self._write, self._leaving = (
+            self._in.write, inner.read, inner.write, self._out.read,
+        )  # fmt: skip
         self.ready = False
         self.closed = False  # the client has said that it sends nothing more
 
@@ -41,10 +46,10 @@ class ServerTls:
 
     def feed(self, data: bytes) -> bytes:
         """Bytes off the wire; gives what they decrypt to. Raises TlsFailed."""
-        self._in.write(data)
+        self._arrived(data)
         try:
             if self.ready:
-                plain = self.ssl.read(READ)
+                plain: bytes = self._read(READ)
                 if plain and not self._in.pending:  # one record, the usual case: READ has room for all of it
                     return plain
             else:
@@ -52,7 +57,7 @@ class ServerTls:
                 self.ready = True
                 if not self._in.pending:
                     return b""
-                plain = self.ssl.read(READ)
+                plain = self._read(READ)
             if not self._in.pending and not self.ssl.pending():
                 if not plain:
                     self.closed = True
@@ -72,7 +77,7 @@ class ServerTls:
 
     def _more(self) -> bytes:
         try:
-            plain = self.ssl.read(READ)
+            plain: bytes = self._read(READ)
         except ssl.SSLWantReadError:
             return b""
         except ssl.SSLZeroReturnError:
@@ -83,8 +88,8 @@ class ServerTls:
 
     def encrypt(self, data: bytes) -> bytes:
         """What goes over the wire for `data`."""
-        self.ssl.write(data)
-        return self._out.read()
+        self._write(data)
+        return self._leaving()
 
     def outgoing(self) -> bytes:
         """What the layer itself has to say: handshakes, tickets, alerts."""

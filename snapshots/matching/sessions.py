@@ -64,6 +64,11 @@ def followed_by(capture: Capture, request: Request) -> Followed:
     return Followed(capture.session, capture.end, capture.timestamp, page)
 
 
+def visits(capture: Capture) -> bool:
+    """Whether what was asked before may hang on it; not on a plain file's."""
+    return not capture.state.startswith(ANY)
+
+
 class Session:
     """The cursor of one client. Cheap to make; two sessions share nothing.
 
@@ -108,7 +113,7 @@ class Session:
         site = lookup.site or site_of(capture.url)
         before, followed = self.following(site), followed_by(capture, lookup.request)
         guessed = before.guessed if before.session == capture.session else bool(lookup.ambiguous)
-        self.repeated(site, capture, followed._replace(guessed=guessed))
+        self.repeated(site, capture, followed._replace(guessed=guessed), visits(capture))
         if lookup.inert:
             return
         conditions = read(capture.state)
@@ -134,10 +139,10 @@ class Session:
         """Whether a site has known it by a cookie, and surely doesn't where it comes without."""
         return (site in self.given or site in self.brought) and site not in self.lost
 
-    def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
+    def repeated(self, site: str, capture: Capture, followed: Followed, visit: bool) -> None:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
         self.served.append(capture)
-        if not capture.state.startswith(ANY):
+        if visit:
             trail = self.trails.get(site)
             if trail is None:
                 trail = self.trails[site] = Trail()

@@ -191,6 +191,7 @@ class BrowserHost:
         self._headless = headless
         self._executable = executable
         self._playwright: Playwright | None = None
+        self._launching: asyncio.Future[Browser] | None = None
         self._browser: Browser | None = None
         self._starting = asyncio.Lock()
 
@@ -213,34 +214,43 @@ class BrowserHost:
         if self._playwright is None:
             self._playwright = await async_playwright().start()
         try:
-            self._browser = await self._playwright.chromium.launch(
-                executable_path=executable,
-                headless=self._headless,
-                timeout=START_SECONDS * 1000,
-                args=arguments,
-                handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
-                handle_sigterm=False,
-                handle_sighup=False,
-                proxy={"server": "http://127.0.0.1:9"},  # the browser's own traffic goes nowhere
+            self._launching = asyncio.ensure_future(
+                self._playwright.chromium.launch(
+                    executable_path=executable,
+                    headless=self._headless,
+                    timeout=START_SECONDS * 1000,
+                    args=arguments,
+                    handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
+                    handle_sigterm=False,
+                    handle_sighup=False,
+                    proxy={"server": "http://127.0.0.1:9"},  # the browser's own traffic goes nowhere
+                )
             )
+            self._browser = await asyncio.shield(self._launching)
         except Error as error:
             await self.close()
             first = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
             raise MissingCapability(f"{executable} can't be started: {first.strip()}") from None
 
     async def close(self) -> None:
-        """End the browser and Playwright's driver."""
-        browser, self._browser = self._browser, None
+        """End the browser and Playwright's driver. A browser that is beginning is waited for."""
+        launching, self._launching = self._launching, None
+        self._browser = None
         playwright, self._playwright = self._playwright, None
         try:
-            if browser is not None:
-                await browser.close()
+            # killed while it begins, it would leave a directory behind
+            if launching is not None and await _begun(launching):
+                await launching.result().close()
         finally:  # Playwright's driver takes the browser along
             if playwright is not None:
                 await playwright.stop()
 
     async def __aenter__(self) -> BrowserHost:
-        return await self.start()
+        try:
+            return await self.start()
+        except BaseException:
+            await self.close()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -296,6 +306,11 @@ class BrowserHost:
         context = await self._browser.new_context(**(options | more))
         await install(context, full, proxy_url, replay=replay)
         return context
+
+
+async def _begun(launching: asyncio.Future[Browser]) -> bool:
+    await asyncio.wait([launching])
+    return not launching.cancelled() and launching.exception() is None
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from dataclasses import replace
@@ -15,6 +16,7 @@ from snapshots.errors import MissingCapability
 from snapshots.profile import Profile
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
+from tests.support.waiting import STARTS, until
 
 
 def program(path: Path, text: str = "exit 1") -> Path:
@@ -56,11 +58,26 @@ def test_a_browser_that_does_not_start(tmp_path: Path) -> None:
         async with BrowserHost(executable=broken):
             raise AssertionError
 
-    import asyncio
-
     with pytest.raises(MissingCapability, match=f"{broken} can't be started: ") as caught:
         asyncio.run(go())
     assert "\n" not in str(caught.value)
+
+
+def test_a_browser_that_is_given_up_while_it_begins_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def go() -> None:
+        beginning = asyncio.ensure_future(BrowserHost().__aenter__())
+        # Chromium's own, which it makes long before it can be spoken to
+        assert await asyncio.to_thread(until, lambda: any(tmp_path.glob("*org.chromium*")), STARTS)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+
+    asyncio.run(go())
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_context_looks_like_the_profile(browser: Browsing) -> None:

@@ -21,7 +21,7 @@ from harness.console import say, say_damage
 )
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option(
-    "--port", default=0, type=click.IntRange(0, 65535), help="Of --transport http; 0 takes a free one."
+    "--port", type=click.IntRange(0, 65535), help="Of --transport http; a free one by default, or for 0."
 )
 @click.option("--accept", default="rule", show_default=True, help="Lowest verdict served.")
 @click.option(
@@ -37,7 +37,7 @@ def command(
     snapshots: tuple[Path, ...],
     contracts: tuple[str, ...],
     transport: str,
-    port: int,
+    port: int | None,
     accept: str,
     synthetic_search: bool,
     max_requests: int | None,
@@ -57,6 +57,8 @@ def command(
     from harness.tools import Limits, Toolset
     from snapshots import Snapshot
 
+    if port is not None and transport != "http":
+        raise click.UsageError("--port goes with --transport http")
     limits = Limits(requests=max_requests, pages=max_pages, records=max_records)
 
     def ready(url: str) -> None:
@@ -68,7 +70,7 @@ def command(
         if len(snapshots) != 1:
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
         with recording_toolset(snapshots[0], contracts, limits=limits) as recorded:
-            serve(recorded, transport, port, ready=ready)
+            serve(recorded, transport, port or 0, ready=ready)
         return
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
@@ -77,4 +79,4 @@ def command(
         toolset = Toolset(
             snapshot, contracts, accept=accept, synthetic_search=synthetic_search, limits=limits
         )
-        serve(toolset, transport, port, ready=ready)
+        serve(toolset, transport, port or 0, ready=ready)

@@ -7,6 +7,7 @@ name and version. Revisions of the initialize era are the SDK's work; that of 20
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 TRANSPORTS = ("stdio", "http")
 PATH = "/mcp"
 INTERNAL_ERROR = -32603
+GONE = (
+    "ClosedResourceError",
+    "BrokenResourceError",
+    "ClientDisconnect",
+)  # what the SDK meets when a client leaves
 IDLE = 75  # seconds that a connection may rest: more than clients do, so that none is closed while it asks
 
 
@@ -180,6 +186,7 @@ def make_app(toolset: Toolset) -> Any:
 
     from harness.servers.stateless import HttpFront, Stateless
 
+    logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
     manager = StreamableHTTPSessionManager(make_server(toolset), json_response=True)
     stateless = Stateless(toolset)
 
@@ -195,6 +202,12 @@ def make_app(toolset: Toolset) -> Any:
     return Starlette(
         routes=[Route(PATH, endpoint=HttpFront(stateless, manager.handle_request))], lifespan=lifespan
     )
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Whether a line of the SDK's log tells of more than a client that left, for which it has a traceback."""
+    error = record.exc_info[0] if record.exc_info else None
+    return error is None or error.__name__ not in GONE
 
 
 async def _http(toolset: Toolset, host: str, port: int, ready: Callable[[str], None] | None) -> None:

@@ -40,6 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["recrod", "https://a.test/0"], 2, "No such command 'recrod'. Did you mean 'record'?"),
         (["mcp", "SITE", "--accept", "canonicl"], 2, "accept 'canonicl': must be one of"),
         (["replay", "SITE", "--accept", "+unambiguous", "--", "true"], 2, "accept '+unambiguous': must be"),
+        (["mcp", "SITE", "--port", "8931"], 2, "--port goes with --transport http"),
         (["search", "SITE", ""], 2, "'' names no word to look for"),
         (["search", "SITE", "... -page"], 2, "'... -page' names no word to look for"),
         (["search", "SITE", "nothingofthekind"], 0, ""),

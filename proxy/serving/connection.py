@@ -268,8 +268,9 @@ class Connection(Channel):
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
         if not self.base and message.target.startswith("/") and self._transport is not None:
-            own = self._transport.get_extra_info("sockname")[1]
-            if site := site_named(message.named.get("host"), own):
+            own = self._transport.get_extra_info("sockname")
+            # one of a pair of sockets has no port (proxy.serving.bridging)
+            if site := site_named(message.named.get("host"), own[1] if own else 0):
                 message.target = f"http://{site}{message.target}"
         target = message.target
         hub = self.hub

@@ -3,81 +3,144 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
 from proxy.serving import refusing
-from proxy.serving.connection import Connection
-from proxy.serving.http1 import BadRequest
+from proxy.serving.connection import PATIENCE, Connection
+from proxy.serving.hub import Hub
 from proxy.serving.reception import TLS
 from proxy.serving.tls import ServerTls, TlsFailed
 
 
-class Entrance(Connection):
-    """A connection from its first byte, which may be one of TLS. One process of several can't be told whose that is."""
+class Entrance(asyncio.Protocol):
+    """A connection until its first bytes are there: they decide who has it from then on."""
 
-    _outer: ServerTls | None = None
-    _begun = False
-    _inside = False  # what comes has been decrypted already: a tunnel hands on what is its own
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._transport: asyncio.Transport | None = None
+        self._end = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = transport  # type: ignore[assignment]
+        self._hub.connections.add(self)
+        self._end = time.monotonic() + PATIENCE
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._hub.connections.discard(self)
+        self._transport = None
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        if not self._begun:
-            self._begun = True
-            if data[0] == TLS:
-                self._begin()
-        if self._outer is None or self._inside:
-            super().data_received(data)
+        hub, transport = self._hub, self._transport
+        if transport is None:
+            return
+        hub.connections.discard(self)
+        heir: asyncio.Protocol
+        if data[0] == TLS:
+            heir = Sealed(hub, Connection(hub), data, lambda why: refusing.unread(hub, why))
         else:
-            self._through(self._outer, data)
+            heir = Connection(hub, data)
+        transport.set_protocol(heir)
+        heir.connection_made(transport)
 
-    def _begin(self) -> None:
-        assert self._transport is not None
-        authority, alpn = self.hub.authority, ("http/1.1",)
-        own = authority.context_for(str(self._transport.get_extra_info("sockname")[0]), alpn)
-        self._outer = ServerTls(own, lambda name: authority.context_for(name, alpn))
-        self._transport = _Within(self._transport, self._outer)  # type: ignore[assignment]
+    def overdue(self, now: float) -> None:
+        """Called about once a second: ends what does not get on."""
+        if now > self._end:
+            self.abort()
 
-    def _through(self, tls: ServerTls, data: bytes) -> None:
-        way = self._transport
-        if not isinstance(way, _Within):  # it is closed already
+    def abort(self) -> None:
+        """Ends the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Sealed(asyncio.Protocol):
+    """A connection of which `read` was read already and which is TLS with the proxy itself, around what `inner` speaks.
+
+    `failed` hears why there is none.
+    """
+
+    def __init__(self, hub: Hub, inner: asyncio.Protocol, read: bytes, failed: Callable[[str], None]) -> None:
+        self._authority = hub.authority
+        self._inner = inner
+        self._read = read
+        self._failed = failed
+        self._way: _Within | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        authority, alpn = self._authority, ("http/1.1",)
+        own = authority.context_for(str(transport.get_extra_info("sockname")[0]), alpn)
+        tls = ServerTls(own, lambda name: authority.context_for(name, alpn))
+        self._way = _Within(transport, tls)
+        self._inner.connection_made(self._way)  # type: ignore[arg-type]
+        data, self._read = self._read, b""
+        self.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._way = None
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        way = self._way
+        if way is None or way.is_closing():
             return
         try:
-            data = tls.feed(data)
+            plain = way.tls.feed(data)
         except TlsFailed as failure:
             way.tell()
-            self.hub.malformed += 1
-            bad = BadRequest(f"TLS with the proxy itself failed: {failure}")
-            refusing.refuse(self.hub, self.parser.begun(), bad, self.line, self.base)
-            self.abort()
+            if not way.tls.ready:
+                self._failed(f"TLS with the proxy itself failed: {failure}")
+            way.close()
             return
         way.tell()
-        if data:
-            self._inside = True
-            super().data_received(data)
-            self._inside = False
-        if tls.closed and self._busy is None:
-            self.close()
+        if plain:
+            self._inner.data_received(plain)
+        if way.tls.closed and not self._inner.eof_received():
+            way.close()
+
+    def eof_received(self) -> bool | None:
+        """See asyncio.Protocol."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._inner.resume_writing()
 
 
 class _Within:
     """A transport as asyncio's, whose bytes go through TLS."""
 
-    def __init__(self, inner: asyncio.Transport, tls: ServerTls) -> None:
+    def __init__(self, inner: Any, tls: ServerTls) -> None:
         self._inner = inner
-        self._tls = tls
+        self.tls = tls
 
     def write(self, data: bytes) -> None:
         """See asyncio.Transport."""
-        self._inner.write(self._tls.encrypt(data))
+        self._inner.write(self.tls.encrypt(data))
 
     def tell(self) -> None:
         """Sends what TLS has to say itself."""
-        if out := self._tls.outgoing():
+        if out := self.tls.outgoing():
             self._inner.write(out)
+
+    def can_write_eof(self) -> bool:
+        """See asyncio.Transport."""
+        return False
 
     def close(self) -> None:
         """See asyncio.Transport."""
-        if last := self._tls.close():
+        if last := self.tls.close():
             self._inner.write(last)
         self._inner.close()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import socket
 import threading
 from collections import Counter
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from proxy.serving.answering import CACHE_BYTES, Answerer
+from proxy.serving.bridging import bridge
 from proxy.serving.connection import Connection
 from proxy.serving.entrance import Entrance
 from proxy.serving.hosting import MadeHosts, VirtualHost
@@ -27,7 +29,7 @@ from proxy.wire.addresses import DEFAULT_SESSION
 from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
 from proxy.wire.proxied import Proxied
-from snapshots.errors import MissingCapability, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
 from snapshots.matching.ladder import check_accept
 
 if TYPE_CHECKING:
@@ -219,10 +221,26 @@ class Gateway(Proxied):
             except OSError:
                 sock.close()  # the client has gone meanwhile
 
-        def own(sock: socket.socket, data: bytes) -> None:
-            task = loop.create_task(adopt(sock, data))
+        def work(task: asyncio.Task[None]) -> None:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+
+        def own(sock: socket.socket, data: bytes) -> None:
+            work(loop.create_task(adopt(sock, data)))
+
+        def unread(why: str) -> None:
+            with contextlib.suppress(MissingCapability):  # it is gone, which is told
+                workers.of(DEFAULT_SESSION).ask("unread", why=why)
+
+        async def unsealed(sock: socket.socket, data: bytes) -> None:
+            try:
+                reception.take(await bridge(hub, sock, data, unread))
+            except (OSError, StillwebError) as error:
+                hub.failed(error)
+                sock.close()
+
+        def unseal(sock: socket.socket, data: bytes) -> None:
+            work(loop.create_task(unsealed(sock, data)))
 
         def heard(worker: Worker) -> None:
             try:
@@ -238,7 +256,9 @@ class Gateway(Proxied):
 
         for worker in workers.all:
             loop.add_reader(worker.channel, heard, worker)
-        reception = Reception(listener, lambda sock, data: workers.assign(sock, data, own), hub.failed)
+        reception = Reception(
+            listener, lambda sock, data: workers.assign(sock, data, own), unseal, hub.failed
+        )
         reception.open()
         return reception
 

@@ -16,7 +16,7 @@ AT_ONCE = 64  # connections accepted before anything else is looked at
 # seconds without accepting, where the system gives no more sockets; and between looks at who is late
 PAUSE = 1.0
 PIECE = 1 << 16
-TLS = 0x16  # its first byte; a proxy is not spoken to so
+TLS = 0x16  # its first byte
 _WHY = b"stillweb: the request did not arrive in time\n"
 LATE = (
     b"HTTP/1.1 408 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"
@@ -27,17 +27,20 @@ LATE = (
 class Reception:
     """Accepts at a listener; `decide(socket, what was read)` has each connection then, `failed` what went wrong.
 
-    What is read ends anywhere after a head, or is no beginning of a request. Lives on an event loop.
+    What is read ends anywhere after a head, or is no beginning of a request. What begins TLS goes to `unseal` instead,
+    and may come back with what is inside by `take`. Lives on an event loop.
     """
 
     def __init__(
         self,
         listener: socket.socket,
         decide: Callable[[socket.socket, bytes], None],
+        unseal: Callable[[socket.socket, bytes], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         self._listener = listener
         self._decide = decide
+        self._unseal = unseal
         self._failed = failed
         # read so far, and until when it may take
         self._waiting: dict[socket.socket, tuple[bytearray, float]] = {}
@@ -72,12 +75,16 @@ class Reception:
                 self._loop.call_later(PAUSE, self._again)
                 return
             sock.setblocking(False)
-            gathered = bytearray()
-            if (data := _received(sock, gathered)) is not None:  # mostly it is there already
-                self._done(sock, data)
-            else:
-                self._waiting[sock] = (gathered, time.monotonic() + PATIENCE)
-                self._loop.add_reader(sock, self._more, sock)
+            self.take(sock)
+
+    def take(self, sock: socket.socket) -> None:
+        """A connection, of which nothing was read yet."""
+        gathered = bytearray()
+        if (data := _received(sock, gathered)) is not None:  # mostly it is there already
+            self._done(sock, data)
+        else:
+            self._waiting[sock] = (gathered, time.monotonic() + PATIENCE)
+            self._loop.add_reader(sock, self._more, sock)
 
     def _again(self) -> None:
         if self._listener.fileno() >= 0:
@@ -90,10 +97,12 @@ class Reception:
             self._done(sock, data)
 
     def _done(self, sock: socket.socket, data: bytes) -> None:
-        if data:
-            self._decide(sock, data)
-        else:
+        if not data:
             sock.close()
+        elif data[0] == TLS and sock.family != socket.AF_UNIX:  # within TLS there is no more of it
+            self._unseal(sock, data)
+        else:
+            self._decide(sock, data)
 
     def _forget(self, sock: socket.socket) -> None:
         self._loop.remove_reader(sock)

@@ -57,6 +57,13 @@ def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base:
     )
 
 
+def unread(hub: Hub, why: str) -> None:
+    """A connection that came to no request: counted, and its line in the ledger."""
+    hub.malformed += 1
+    line = hub.answerer.line(DEFAULT_SESSION)
+    note(hub.answerer, line, UNREADABLE, UNREADABLE, BadRequest(why), 0, 0)
+
+
 def note(
     answerer: Answerer, line: Line, method: str, url: str, why: Exception, size: int, status: int
 ) -> None:

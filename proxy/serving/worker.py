@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxy.serving import handing
+from proxy.serving import handing, refusing
 from proxy.serving.answering import Answerer
 from proxy.serving.children import leave_signals_to_the_parent
 from proxy.serving.connection import Connection
@@ -156,6 +156,8 @@ def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> N
                 hub.answerer.rename(question["name"], question["session"])
             case "missed":
                 answer = {"missed": hub.answerer.missed(question["session"])}
+            case "unread":
+                refusing.unread(hub, question["why"])
             case "challenge":
                 hub.challenge_all()
         questions.sendall(json.dumps(answer).encode() + b"\n")

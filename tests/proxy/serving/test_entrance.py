@@ -13,7 +13,7 @@ import pytest
 from proxy.serving.gateway import Gateway
 from proxy.wire.certificates import Authority
 from tests.proxy.frozen import Site
-from tests.proxy.gateways import BIG, PAGE, raw
+from tests.proxy.gateways import BIG, PAGE, drained
 from tests.support.waiting import HANG, until
 
 
@@ -68,14 +68,50 @@ def test_a_handshake_that_fails_is_told(gateway: Gateway) -> None:
     assert "refused: TLS with the proxy itself failed" in told[-1]
 
 
-def test_several_processes_refuse_it(tmp_path: Path, authority: Authority) -> None:
-    """It does not say first which session it is of, and so which of them is to answer."""
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+@pytest.mark.parametrize("path", ["http://a.test/", "https://a.test/", "https://a.test/big"])
+def test_several_processes_answer_it(path: str, tmp_path: Path, authority: Authority) -> None:
+    site = Site(tmp_path / "snap")
+    site.add("http://a.test/", b"plain")
+    site.add("https://a.test/", b"within", protocol="h2")
+    site.add("https://a.test/big", BIG, protocol="h2")
+    with site.open() as snapshot, Gateway(snapshot, authority=authority, workers=2) as gateway:
+        status = fetch(gateway, "http://stillweb.local/", tmp_path / "status")
+        got = [fetch(gateway, path, tmp_path / "got") for _ in range(2)]
+        gateway.close()
+        entries = gateway.ledger.entries()
+    assert b'"requests"' in status
+    assert set(got) == {{"http://a.test/": b"plain", "https://a.test/": b"within"}.get(path, BIG)}
+    assert [(e["session"], e["verdict"]) for e in entries] == [("entrance", "exact")] * 2
+
+
+def test_several_processes_tell_a_handshake_that_fails(tmp_path: Path, authority: Authority) -> None:
     site = Site(tmp_path / "snap")
     site.add("http://a/", b"here")
     with site.open() as snapshot, Gateway(snapshot, authority=authority, workers=2) as gateway:
-        assert raw(gateway, b"\x16\x03\x01\x00\x05abcde").startswith(b"HTTP/1.1 400 ")
-        assert until(lambda: gateway.stats.misses == 1)
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
+            sock.sendall(b"\x16\x03\x01\x00\x05abcde")
+            drained(sock)
+        assert until(lambda: (gateway.stats.misses, gateway.stats.malformed) == (1, 1))
         gateway.close()
         (entry,) = gateway.ledger.entries()
-    assert (entry["method"], entry["url"], entry["status"]) == ("?", "?", 400)
-    assert "this is no HTTP request" in entry["why"]
+    assert (entry["method"], entry["url"], entry["status"]) == ("?", "?", 0)
+    assert "refused: TLS with the proxy itself failed" in entry["why"]
+
+
+def test_what_is_left_open_ends(gateway: Gateway, tmp_path: Path, authority: Authority) -> None:
+    site = Site(tmp_path / "snap")
+    site.add("http://a.test/", b"here")
+    ask = b"GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n"
+    with site.open() as snapshot, Gateway(snapshot, authority=authority, workers=2) as several:
+        for one in (gateway, several):
+            context = ssl.create_default_context(cafile=one.ca_path)
+            before = one.stats.connections
+            with (
+                socket.create_connection(("127.0.0.1", one.port), timeout=HANG) as sock,
+                context.wrap_socket(sock, server_hostname="127.0.0.1") as within,
+            ):
+                within.sendall(ask)
+                assert within.recv(1 << 16).startswith(b"HTTP/1.1 ")
+                assert until(lambda one=one, before=before: one.stats.connections > before)
+            assert until(lambda one=one, before=before: one.stats.connections == before)

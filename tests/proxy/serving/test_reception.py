@@ -47,7 +47,7 @@ def run(
         sock.close()
 
     async def serve() -> Any:
-        opened = Reception(own, decide, lambda error: failed.append(str(error)))
+        opened = Reception(own, decide, decide, lambda error: failed.append(str(error)))
         opened.open()
         try:
             return await asyncio.to_thread(client, own.getsockname()[1])

@@ -124,7 +124,14 @@ def test_the_verdict_is_the_group_and_not_the_match() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["**correct:** yes", "- correct: Yes.", "`correct`: YES", "correct : yes", "reasoning: no\ncorrect: yes"],
+    [
+        "**correct:** yes",
+        "- correct: Yes.",
+        "`correct`: YES",
+        "correct : yes",
+        "reasoning: no\ncorrect: yes",
+        "2. reasoning: the same\n3. **correct:** yes\n4. confidence: 80",
+    ],
 )
 def test_forms_of_the_verdict(text: str) -> None:
     assert parse_grade(text).correct

@@ -25,6 +25,8 @@ LISTED = 40  # requests that make no difference, of which a capture names no mor
 TOO_MANY = 429  # RFC 6585, 4
 # times that an answer was seen to change by itself, before its staying the same is put down to others
 TESTS = 2
+# answers that a request at the address of a changing one must not change, to make no difference
+BEFORE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +223,7 @@ class Pasts:
             told = [(key in itself, steps[key]) for key in sorted(self.keys)]
             hanging = self.keys | self.alone
             spared = set[str]().union(*(names for key, names in named.items() if key not in hanging))
-            for alone, found in told:
-                for step in found:
-                    usual = _usual(found, step.before) if alone else [step.before]
-                    if step.before and set(usual) == {step.after}:
-                        spared |= step.fresh
+            spared = _spared(spared, told, self._near(hanging))
             spared -= set[str]().union(*(names for key, names in named.items() if key in hanging))
             guilty: set[str] = set()
             for alone, found in told:
@@ -240,6 +238,17 @@ class Pasts:
                 break
             self.keys |= more
         self.spared = frozenset([*sorted(self._polls), *sorted(spared - self._polls)][:LISTED])
+
+    def _near(self, hanging: Collection[str]) -> set[str]:
+        """The requests to the addresses of those that hang on others, but for what was seen not to change its own answers."""
+        paths = {_path(self.recording.groups[key][0]) for key in hanging}
+        return {
+            _name(item)
+            for key, items in self.recording.groups.items()
+            if key not in hanging or key not in self._idempotent
+            for item in items
+            if _path(item) in paths
+        }
 
     def _may_hang(self, key: str) -> bool:
         """Whether it is known whose the requests were, and no write was refused: that is told by its condition."""
@@ -256,12 +265,40 @@ def _begin(item: Item) -> int:
     return item.begin
 
 
+def _path(item: Item) -> str:
+    return item.capture.url.partition("?")[0]
+
+
 def _is_limit(item: Item) -> bool:
     return item.capture.status == TOO_MANY
 
 
 def _name(item: Item) -> str:
     return item.capture.key[:KEY]
+
+
+def _spared(known: set[str], told: list[tuple[bool, list[Step]]], near: set[str]) -> set[str]:
+    """Requests that make no difference: those known, and what alone was new between two answers that were the same.
+
+    Of two that were new the one may have undone what the other did. One that is `near` may have had nothing to do just then.
+    """
+    same = [
+        step
+        for alone, found in told
+        for step in found
+        if step.before and set(_usual(found, step.before) if alone else [step.before]) == {step.after}
+    ]
+    spared = set(known)
+    while True:
+        tested: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for step in same:
+            left = (step.between - spared) or (step.fresh & {step.own}) - spared
+            if len(left) == 1 and left <= step.fresh:
+                tested[next(iter(left))].add((step.own, step.before))
+        more = {name for name, seen in tested.items() if len(seen) >= (BEFORE if name in near else 1)}
+        if not more:
+            return spared
+        spared |= more
 
 
 def _changed(steps: list[Step]) -> bool:

@@ -145,6 +145,35 @@ def test_sessions_that_differ_by_what_they_asked_first_are_told_by_that() -> Non
         assert (replay.ask(RECENT), replay.last.ambiguous) == (count, False)
 
 
+def after(recorded: dict[str, list[tuple[Request, str]]], *asked: Request) -> tuple[str, bool]:
+    """What a new session is answered at last, and whether that is called unsure."""
+    over = matcher(*[(r, html(t), name) for name, items in recorded.items() for r, t in items])
+    replay = Replay(over, "new")
+    return [(replay.ask(request), bool(replay.last.ambiguous)) for request in asked][-1]
+
+
+def test_a_link_that_had_nothing_to_clear_may_clear_another_time() -> None:
+    basket, clear, add, other = (get(f"{A}/basket{query}") for query in ("", "?clear=1", "?add=1", "?add=2"))
+    recorded = {
+        "one": [(basket, ""), (clear, ""), (basket, "")],
+        "two": [(other, "2"), (basket, "2"), (clear, ""), (add, "1"), (clear, ""), (basket, "")],
+        "three": [(add, "1"), (clear, ""), (basket, "")],
+    }
+    assert after(recorded, add, basket)[1], "it was only recorded after it was cleared"
+    assert after(recorded, add, clear, basket) == ("", False)
+
+
+def test_of_two_requests_that_were_new_one_may_undo_the_other() -> None:
+    fr, de, here = get(f"{A}/set?lang=fr"), get(f"{A}/set?lang=de"), get(f"{A}/here")
+    recorded = {
+        "one": [(fr, "chosen"), (here, "fr"), (de, "chosen"), (fr, "chosen"), (here, "fr")],
+        "two": [(fr, "chosen"), (fr, "chosen"), (de, "chosen"), (here, "de")],
+        "three": [(here, "en")],
+    }
+    assert after(recorded, fr, fr, here)[1], "it was only recorded after another choice"
+    assert after(recorded, fr, fr, de, here) == ("de", False)
+
+
 @pytest.mark.parametrize("before", [[], [RECENT]])
 def test_what_changes_itself_and_others_is_told_by_the_past(before: list[Request]) -> None:
     """A step through a list: `next` was seen to change what `here` shows, so it hangs on the other steps, too."""

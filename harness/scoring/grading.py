@@ -33,7 +33,8 @@ class Grade:
 
 
 # Marks of emphasis and list items around a name, as models write them.
-_FIELD = r"^[ \t]*(?:(?:[-*#>]+|[0-9]{1,2}[.)])[ \t]*)?[*_`\"]{0,3}%s[*_`\"]{0,3}[ \t]*:[ \t]*[*_`\"]{0,3}[ \t]*"
+_MARKS, _ITEM = r"[*_`\"]{0,3}", r"(?:(?:[-*#>]+|[0-9]{1,2}[.)])[ \t]*)?"
+_FIELD = r"^[ \t]*" + _ITEM + _MARKS + "%s" + _MARKS + r"[ \t]*:[ \t]*" + _MARKS + r"[ \t]*"
 _CORRECT = re.compile(_FIELD % "correct" + r"(?P<said>.*)", re.I | re.M)
 # "yes/no", "yes or no", and the prompt's own "yes if they mean the same, …" choose nothing.
 _VERDICT = re.compile(r"(yes|no)\b(?!\W*?[/|]|\W+(?:or|if)\b)", re.I)

@@ -32,7 +32,7 @@ from snapshots.errors import UsageError
 from snapshots.identity.keys import request_key
 from snapshots.identity.sites import site_of
 from snapshots.index.build import fits, join_lines, open_index
-from snapshots.index.cdxj import Index, parse_line, to_capture
+from snapshots.index.cdxj import Index, parse_line, target_of, to_capture
 from snapshots.index.changing import changing_lines
 from snapshots.index.indexing import Progress, other_key
 from snapshots.index.kept import Built
@@ -277,7 +277,7 @@ class Snapshot:
         """The URIs of metadata records that begin with `start`, each once."""
         wanted = other_key("metadata", start)
         lines = (line for layer in self._layers for line in layer.index.lines(wanted, prefix=True))
-        return list(dict.fromkeys(json.loads(line.split(b" ", 2)[2])["url"] for line in lines))
+        return list(dict.fromkeys(target_of(json.loads(line.split(b" ", 2)[2])) for line in lines))
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was said over web sockets (docs/snapshot.md), with their addresses, each in recorded order."""

@@ -39,7 +39,7 @@ from snapshots.dates import iso_date, parse_timestamp
 from snapshots.errors import UsageError
 from snapshots.index import indexing
 from snapshots.index.build import fits, join_lines, mend, open_index
-from snapshots.index.cdxj import parse_line
+from snapshots.index.cdxj import parse_line, target_of
 from snapshots.index.kept import Hashes
 from snapshots.machine.locking import lock_directory
 from snapshots.machine.places import FilePlace
@@ -152,7 +152,7 @@ class Writer:
                 if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
                     place = entry["filename"], int(entry["offset"]), int(entry["length"])
                     block = Archives(container.archives).record(*place).block
-                    self._views[entry["url"]] = view_from_json(json.loads(block))
+                    self._views[target_of(entry)] = view_from_json(json.loads(block))
             self._settings = {**known.settings, **self._settings}
             self.rules = container.own.get("rules")
             if self.profile is None:

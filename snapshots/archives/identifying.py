@@ -50,7 +50,7 @@ def check_entry(fields: Fields, filename: str, entry: Mapping[str, Any]) -> None
     digest = _digest(fields)
     if (
         fields.get("warc-type", "").lower() != entry.get("kind")
-        or clean_uri(fields.get("warc-target-uri", "")) != entry.get("url")
+        or clean_uri(fields.get("warc-target-uri", "")) != entry.get("target", entry.get("url"))
         or (digest and digest != entry.get("digest"))
     ):
         raise _another(filename, int(entry["offset"]))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from snapshots.archives.warc import Record
 from snapshots.contents.package import unpack_options
+from snapshots.index.cdxj import Index, target_of
 
 if TYPE_CHECKING:
-    from snapshots.index.cdxj import Index
     from snapshots.texts.text import FrozenText
 
 # what it is sorted by; number of its index; index entry
@@ -33,7 +33,7 @@ def _last(number: int, index: Index) -> Iterator[Listed]:
         last: dict[str, dict[str, Any]] = {}
         for line in same:
             entry = json.loads(line.split(b" ", 2)[2])
-            last[entry["url"]] = entry
+            last[target_of(entry)] = entry
         for url in sorted(last):
             yield (key, url), number, last[url]
 

@@ -9,7 +9,7 @@ them); the rest is ours and derived from the records like everything in it. Reco
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -191,6 +191,11 @@ def capture_of(line: bytes) -> Capture | None:
 def is_capture(entry: dict[str, Any]) -> bool:
     """Whether a line is of an exchange, and not of a view, text or metadata."""
     return "kind" not in entry
+
+
+def target_of(entry: Mapping[str, Any]) -> str:
+    """The URI of the record of a view, text or metadata."""
+    return str(entry["target"] if "target" in entry else entry["url"])
 
 
 Read = TypeVar("Read")

@@ -23,7 +23,7 @@ from snapshots.machine.places import Place
 from snapshots.notes import Damaged
 from snapshots.profile import Profile
 
-VERSION = 18  # of the lines; a change makes indexes on disk be built again
+VERSION = 19  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
@@ -266,9 +266,14 @@ def record_line(
     length: int,
     served: tuple[str, ...] = (),
 ) -> bytes:
-    """The line of a resource, metadata or conversion record; `served` counts for its identity."""
+    """The line of a resource, metadata or conversion record; `served` counts for its identity.
+
+    Its `url` is never that of a page: wabac.js (ReplayWeb.page) goes by it alone, and would take a text for its page.
+    """
+    called = other_name(kind, uri)
     entry = {
-        "url": uri,
+        "url": called,
+        **({"target": uri} if called != uri else {}),
         "mime": media,
         "digest": payload_digest,
         "length": str(length),
@@ -282,5 +287,9 @@ def record_line(
 
 def other_key(kind: str, uri: str) -> str:
     """The key that lines of records that are no exchange are sorted by."""
-    key = uri if uri.startswith("urn:") else f"urn:{kind}:{uri}"
-    return key.replace(" ", "%20").replace("\n", "%0A")
+    return other_name(kind, uri).replace(" ", "%20").replace("\n", "%0A")
+
+
+def other_name(kind: str, uri: str) -> str:
+    """What a record that is no exchange is called in the index: its URI if that is a urn, else `urn:<kind>:<uri>`."""
+    return uri if uri.startswith("urn:") else f"urn:{kind}:{uri}"

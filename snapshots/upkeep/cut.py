@@ -21,7 +21,7 @@ from snapshots.dates import iso_date
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.identity.sites import site_of
 from snapshots.index.build import open_index
-from snapshots.index.cdxj import Index, is_capture, parse_line
+from snapshots.index.cdxj import Index, is_capture, parse_line, target_of
 from snapshots.opening import open_container
 from snapshots.snapshot import Snapshot
 from snapshots.software import software_name
@@ -224,7 +224,7 @@ def _others(
         entry = parse_line(line)[2]
         if is_capture(entry):
             continue
-        kind, uri = entry["kind"], entry["url"]
+        kind, uri = entry["kind"], target_of(entry)
         if kind == "conversion":
             keep = wanted is None or uri in wanted
             whole += 1

@@ -21,7 +21,7 @@ from snapshots.contents.records import Packer
 from snapshots.dates import iso_date
 from snapshots.errors import UsageError
 from snapshots.index.build import open_index
-from snapshots.index.cdxj import parse_line
+from snapshots.index.cdxj import parse_line, target_of
 from snapshots.opening import open_container
 from snapshots.snapshot import Snapshot
 from snapshots.software import software_name
@@ -165,7 +165,7 @@ def _places(lines: Iterable[bytes], addresses: Iterable[str]) -> dict[str, list[
     found: dict[str, list[Range]] = {}
     for line in lines:
         entry = parse_line(line)[2]
-        if entry.get("kind") == "conversion" and entry["url"] in wanted:
+        if entry.get("kind") == "conversion" and target_of(entry) in wanted:
             found.setdefault(entry["filename"], []).append((int(entry["offset"]), int(entry["length"])))
     return found
 

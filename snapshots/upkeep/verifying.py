@@ -330,7 +330,7 @@ class _Check:
             except DamagedInput as error:
                 self.found("index", name, -1, f"line {number}: {error}")
                 continue
-            if record.uri != warc.clean_uri(str(entry.get("url", ""))):
+            if record.uri != warc.clean_uri(str(entry.get("target", entry.get("url", "")))):
                 self.found(
                     "index", name, -1, f"line {number}: the record at {file}: {offset} is of {record.uri}"
                 )

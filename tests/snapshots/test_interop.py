@@ -18,7 +18,7 @@ from warcio.archiveiterator import ArchiveIterator
 from snapshots.snapshot import Snapshot
 from snapshots.wacz import seal
 from snapshots.writer import Writer
-from tests.snapshots.making import record
+from tests.snapshots.making import record, small_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +183,16 @@ def test_digest_encodings_that_readers_verify() -> None:
         ).encode()
         item = next(iter(FastIterator(io.BytesIO(data + head + body + b"\r\n\r\n"))))
         assert item.verify_payload_digest() == verified
+
+
+def test_no_other_record_passes_for_a_page_in_the_index(tmp_path: Path) -> None:
+    """wabac.js (ReplayWeb.page) goes by the `url` and time of a line: what comes later takes the place of what came before."""
+    small_snapshot(tmp_path / "s")
+    with zipfile.ZipFile(seal(tmp_path / "s").path) as listing:
+        lines = listing.read("indexes/index.cdxj").decode().splitlines()
+    entries = [json.loads(line.split(" ", 2)[2]) for line in lines]
+    kinds = {entry["kind"]: entry for entry in entries if "kind" in entry}
+    assert set(kinds) == {"conversion", "metadata", "resource"}
+    assert all(entry["url"].startswith("urn:") == ("kind" in entry) for entry in entries)
+    assert kinds["conversion"]["target"].startswith("http://example.test/")
+    assert "target" not in kinds["resource"]

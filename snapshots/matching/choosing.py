@@ -20,7 +20,7 @@ from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
 from snapshots.request import Request
 from snapshots.states.conditions import ANY_WRITE, FAILS, FITS, ONCE, UNSURE, Conditions, fits, read, short
-from snapshots.states.slots import CREDENTIALS, choices_of
+from snapshots.states.slots import CREDENTIALS, MADE_ANEW, choices_of
 
 
 def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -81,7 +81,9 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
         now.why.append("header")
         return []
     likewise = [c for c, apart in near if all(made_anew(*one) for one in apart)]
-    if len(set(map(now.said, likewise))) == 1:
+    # their answers are told apart by what was written, if at all by something
+    told_apart = any(value not in MADE_ANEW for _, apart in near for _, value, _ in apart)
+    if likewise and (not told_apart or len(set(map(now.said, likewise))) == 1):
         now.header, now.loose = CREDENTIALS, True
         return likewise
     if any(now.stranger(c) for c, _ in near):

@@ -9,23 +9,10 @@ from snapshots.matching.peeking import Peek
 from snapshots.request import Headers, Request
 from snapshots.states.evidence import vary_of
 from snapshots.states.header_fields import PRESENT
-from snapshots.states.slots import CREDENTIALS, credentials_of
+from snapshots.states.slots import CREDENTIALS, MADE_ANEW, credentials_of
 
 Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
 ORIGIN = "origin"
-# Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
-MADE_ANEW = frozenset(
-    (
-        "digest",
-        "negotiate",
-        "ntlm",
-        "hawk",
-        "oauth",
-        "signature",
-        "aws4-hmac-sha256",
-        "aws4-ecdsa-p256-sha256",
-    )
-)
 ANYTHING = "*"  # of a Vary that names no field: more than requests say decides
 
 

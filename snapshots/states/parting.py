@@ -12,7 +12,7 @@ from snapshots.states.conditions import short
 from snapshots.states.evidence import Evidence
 from snapshots.states.header_fields import ACCEPT, DECIDERS, PRESENT, counting, fields_of, own_fields
 from snapshots.states.learning import Item, Recording
-from snapshots.states.slots import CREDENTIALS
+from snapshots.states.slots import CREDENTIALS, MADE_ANEW
 
 Place = tuple[str, int]
 
@@ -85,11 +85,24 @@ class Parting:
             if not any(told):
                 continue
             schemes = [who.partition(" ")[0] for who in told]
-            if _explains(members, schemes) or not _explains(members, told):
+            if _explains(members, schemes) or not _explains(members, told) or self._anew(members, told):
                 told = schemes
             for member, who in zip(members, told, strict=True):
                 self._counts(member, CREDENTIALS, who)
         self.recording.group()
+
+    def _anew(self, members: list[Item], told: list[str]) -> bool:
+        """Whether Authorizations that are made anew for each request, which so explain anything, leave nothing to explain:
+        what was written before told the answers apart.
+        """
+        by_scheme: dict[str, list[Item]] = defaultdict(list)
+        for member, who in zip(members, told, strict=True):
+            if who and told.count(who) > 1:
+                return False
+            by_scheme[who.partition(" ")[0]].append(member)
+        return by_scheme.keys() <= {*MADE_ANEW, ""} and not any(
+            map(self._differs_in_one_state, by_scheme.values())
+        )
 
     def _count_own_fields(self, members: list[Item]) -> None:
         """The fields of an application count, though not those with which and without which the same was answered.

@@ -28,6 +28,19 @@ from snapshots.states.operations import Operation, operations_of
 STRONG, WEAK, READ = "strong", "weak", "read"
 # In place of a Vary field: the request's Authorization, which servers mind without naming it (RFC 9111, 3.5).
 CREDENTIALS = "credentials"
+# Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
+MADE_ANEW = frozenset(
+    (
+        "digest",
+        "negotiate",
+        "ntlm",
+        "hawk",
+        "oauth",
+        "signature",
+        "aws4-hmac-sha256",
+        "aws4-ecdsa-p256-sha256",
+    )
+)
 # What it does to its slot: put a new value there, or add to what is there.
 SET, APPEND = "set", "append"
 

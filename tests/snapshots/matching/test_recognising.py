@@ -108,6 +108,29 @@ def test_credentials_that_are_made_anew_for_each_request_fit_and_are_unsure(sche
     assert verdict(recorded(*walk), ask(0xC3)) == ("miss", False)
 
 
+def test_credentials_made_anew_stand_back_where_what_was_written_tells_the_answers_apart() -> None:
+    """Who signs each request (S3, Digest) read back what they had written, and got a miss for it."""
+
+    def signed(method: str, number: int, body: bytes = b"") -> Request:
+        made = (("Authorization", f"AWS4-HMAC-SHA256 Credential=me/{number}, Signature={number:032x}"),)
+        return Request(method, f"{A}/bucket/key", made, body)
+
+    def walk(number: int) -> list[Request]:
+        written = (
+            (signed("PUT", number + n, word), signed("GET", number + n + 1))
+            for n, word in ((0, b"a"), (2, b"b"))
+        )
+        return [request for pair in written for request in pair]
+
+    redactor = Redactor(b"k" * 32)
+    texts = (html("put", 200), html("a"), html("put too"), html("b"))
+    over = matcher(*((redactor.request(r), t) for r, t in zip(walk(0xA0), texts, strict=True)))
+    replay = Replay(over)
+    for request, text in zip(walk(0xB0), ("put", "a", "put too", "b"), strict=True):
+        assert replay.ask(request) == text
+        assert (replay.last.verdict, replay.last.ambiguous) == ("varies:credentials", True)
+
+
 def test_older_pseudonyms_prove_nothing_and_so_fit_any_secret() -> None:
     stored = post(f"{A}/in", f"user=ann&password={PREFIX}{'a' * 24}")
     assert verdict(matcher((stored, html("in"))), TYPED["form"]("apple-pie-8")) == ("rule:redacted", True)

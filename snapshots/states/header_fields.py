@@ -115,8 +115,12 @@ _TIME = re.compile(r"\d{9}|\d\d:\d\d")
 
 @lru_cache(maxsize=1024)
 def fields_of(headers: Headers) -> Mapping[str, str]:
-    """The first value of each field, by lower-case name. A client sends the same ones again and again."""
-    return {name.lower(): value for name, value in reversed(headers)}
+    """The values of each field as one, by lower-case name. A client sends the same ones again and again."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        low = name.lower()
+        found[low] = f"{found[low]}, {value}" if low in found else value
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -126,11 +130,14 @@ def own_of(headers: Headers) -> Mapping[str, str]:
     An Accept is one where it asks for a variant or version of a kind.
     """
     found: dict[str, str] = {}
+    accepted = []
     for name, value in headers:
         if (low := own_name(name)) and value.strip() and not _drawn(low, value):
             found[low] = PRESENT if is_token(low) else f"{found[low]}, {value}" if low in found else value
-        elif len(name) == len(ACCEPT) and name.lower() == ACCEPT and special(first_kind(value)):
-            found[ACCEPT] = value
+        elif len(name) == len(ACCEPT) and name.lower() == ACCEPT:
+            accepted.append(value)
+    if accepted and special(first_kind(accept := ", ".join(accepted))):
+        found[ACCEPT] = accept
     return found
 
 

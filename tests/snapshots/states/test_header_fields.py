@@ -118,3 +118,13 @@ def test_what_an_application_says_in_its_fields() -> None:
 def test_all_that_a_request_says() -> None:
     sent = (("Host", "a.test"), ("X-B3-TraceId", "1"), ("Accept", "*/*"), ("Cookie", "a=1"))
     assert all_of(sent) == (("accept", "*/*"), ("cookie", "a=1"))
+
+
+def test_an_accept_in_several_lines_is_one() -> None:
+    """Go's registry clients send a line for each kind: the same request was told from itself."""
+    kinds = [("Accept", f"application/vnd.{name}+json") for name in ("b", "c", "a")]
+    ask = Request("GET", A, tuple(kinds))
+    lookup = (over := matcher((ask, html("one")), (ask, html("one")))).lookup(ask, over.session())
+    assert (lookup.verdict, lookup.ambiguous) == ("exact", False)
+    over = matcher((ask, html("c")), (Request("GET", A, tuple(kinds[1:])), html("b")))
+    assert said(over, ask) == ("exact", "c")

@@ -225,9 +225,9 @@ class Evidence:
                 left = parsed if _nothing_to_reduce(parsed) else applied(self.rules, parsed, issued)
                 told = digest(left)
             vary = vary_of(item.capture) if item.capture.vary else ()
-            if item.capture.status in (206, 412, 416) and item.capture.method in SAFE_METHODS:
+            if item.capture.status in (206, 412, 416) or item.capture.method not in SAFE_METHODS:
                 asked = self.asked(item)  # answers to another question: they are compared with their like
-                vary = (*vary, *((n, asked.header(n) or "") for n in CONDITIONAL))
+                vary = (*vary, *((n, v) for n in CONDITIONAL if (v := asked.header(n)) is not None))
             item.key = told if not vary else short(told, repr(vary)) + told
             self._touch(item, left, told)
 
@@ -257,7 +257,9 @@ class Evidence:
         item.slot = short(site_of(capture.url), slot_of(parsed if left is None else left))
         item.value = told[:8]
         item.shown = _shown_by(request.url, response)
-        item.plain = 300 <= response.status < 400 or (response.status == 204 and not response.body)
+        bare = 300 <= response.status < 400 or (response.status == 204 and not response.body)
+        # of a write with a condition it shows that this was met
+        item.plain = bare and not any(request.header(name) for name in CONDITIONAL)
         item.brief = len(response.body) < ACKNOWLEDGEMENT
 
     def _label(self) -> None:

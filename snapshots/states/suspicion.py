@@ -64,7 +64,8 @@ def _cleared(recording: Recording) -> set[str]:
         by_line: dict[str, Item] = {}
         for item in items:
             one = by_line.get(item.line)
-            if one is not None and one.label == item.label:
+            # a bare redirect tells nothing of what changed
+            if one is not None and one.label == item.label and not item.plain:
                 before, after = recording.written(one), recording.written(item)
                 # that it was asked itself before is no test of what it writes
                 for slot in {event.slot for event in recording.between(one, item)} - {item.slot}:

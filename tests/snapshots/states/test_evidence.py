@@ -15,6 +15,7 @@ from snapshots.states.issued import values_of
 from snapshots.states.learning import Item
 from tests.support.memory_store import Recorded, Replay, get, html, matcher
 
+A = "http://a.test"
 _NAMES = st.sampled_from(
     ["a", "page", "_", "t", "ts", "cb", "utm_source", "sid", "PHPSESSID", "nonce", "b=c", ""]
 )
@@ -86,3 +87,35 @@ def test_what_an_answer_shows_of_a_value_that_its_session_was_issued_means_nothi
         sent = Request("GET", one.request.url, recorded[1].request.headers)
         assert replay.ask(sent) == one.response.body.decode()
         assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+
+
+def tagged(number: int, text: str = "x") -> Request:
+    """A write of a document, if its version is still the one that was read."""
+    return Request("PUT", f"{A}/doc", (("If-Match", f'"v{number}"'),), text.encode())
+
+
+def test_writes_with_other_conditions_ask_something_else() -> None:
+    """That one was met after it had been refused was not by itself: another one had changed the document."""
+    doc, written, refused = get(f"{A}/doc"), Response(204, "", (), b""), html("changed meanwhile", 412)
+    over = matcher(
+        (tagged(2), refused), (doc, html("1")), (tagged(1), written), (tagged(2), written), (doc, html("3 x")),
+        (tagged(2), refused),
+    )  # fmt: skip
+    asked = Replay(over, "new")
+    for _ in range(3):
+        asked.ask(tagged(2))
+        assert asked.last.capture is None or asked.last.capture.status == 412 or asked.last.ambiguous
+    recorded = Replay(over, "new")
+    for number, status in ((2, 412), (1, 204), (2, 204), (2, 412)):
+        recorded.ask(tagged(number))
+        assert recorded.last.capture is not None
+        assert (recorded.last.capture.status, recorded.last.ambiguous) == (status, False)
+
+
+def test_a_condition_that_was_met_is_not_surely_met_again() -> None:
+    doc, written = get(f"{A}/doc"), Response(204, "", (), b"")
+    asked = Replay(matcher((doc, html("1")), (tagged(1), written), (doc, html("2 x"))), "new")
+    assert asked.ask(tagged(1)) == ""
+    assert not asked.last.ambiguous
+    asked.ask(tagged(1))
+    assert asked.last.capture is None or asked.last.ambiguous

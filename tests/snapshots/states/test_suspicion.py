@@ -8,7 +8,7 @@ import pytest
 
 from snapshots.capture import Response
 from snapshots.request import Request
-from tests.support.memory_store import Replay, get, html, matcher, post
+from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"
 PAGES = [get(f"{A}/p{n}") for n in range(3)]
@@ -92,3 +92,20 @@ def test_one_that_nobody_recorded_makes_no_other_answer_unsure() -> None:
     assert asked.ask(operation(3)) == "miss"
     asked.ask(PAGES[0])
     assert not asked.last.ambiguous
+
+
+def test_a_redirect_that_stayed_the_same_clears_nothing() -> None:
+    """A draft that is kept until it is published: that all who publish are sent on tells nothing of what was kept."""
+    keep = post(f"{A}/keep", json.dumps({"text": "x"}), "application/json")
+    publish, page = post(f"{A}/publish"), get(f"{A}/page")
+    kept = Response(200, "OK", (("Content-Type", "application/json"),), b'"kept"')
+    over = matcher(
+        (publish, redirect("/page")), (page, html("none")), (keep, kept), (keep, kept), (page, html("none")),
+        (keep, kept), (page, html("none")),
+        (publish, redirect("/page"), "two"), (page, html("none"), "two"), (keep, kept, "two"),
+        (publish, redirect("/page"), "two"), (page, html("x"), "two"),
+    )  # fmt: skip
+    asked = Replay(over, "new")
+    for request in (keep, publish, page):
+        asked.ask(request)
+    assert asked.last.ambiguous

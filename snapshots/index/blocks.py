@@ -17,12 +17,13 @@ from typing import Any
 from isal import isal_zlib
 
 from snapshots.errors import DamagedInput
-from snapshots.machine.places import Place, chunks
+from snapshots.machine.places import FilePlace, Place, chunks
 
 MOST = 1 << 19  # blocks, some 50 MB: a larger index has larger ones
 LEAST = 1 << 20  # bytes of an index that is worth it
 STEP = 1 << 12
 TOGETHER = 1 << 6  # blocks read at once by who reads on
+FAR = 1 << 10  # and of what is no file here, some 4 MB: each time is a round trip
 
 _OFFSET = slice(-21, -9)
 _CRC = slice(-8, None)
@@ -82,6 +83,7 @@ class Blocks:
     def __init__(self, place: Place, lines: list[bytes]) -> None:
         self._place = place
         self._lines = lines
+        self._together = TOGETHER if isinstance(place, FilePlace) else FAR
 
     def _start(self, number: int) -> int:
         return int(self._lines[number][_OFFSET]) if number < len(self._lines) else self._place.size
@@ -129,13 +131,13 @@ class Blocks:
         while number < len(self._lines):
             last = min(number + count, len(self._lines))
             yield from self._read(number, last).removesuffix(b"\n").split(b"\n")
-            number, count = last, min(2 * count, TOGETHER)
+            number, count = last, min(2 * count, self._together)
 
     def sound(self) -> bool:
         """Whether all of them have their check sums."""
         try:
-            for number in range(0, len(self._lines), TOGETHER):
-                self._read(number, min(number + TOGETHER, len(self._lines)))
+            for number in range(0, len(self._lines), self._together):
+                self._read(number, min(number + self._together, len(self._lines)))
         except DamagedInput:
             return False
         return True

@@ -16,7 +16,7 @@ from snapshots.index.cdxj import Index
 from snapshots.index.changing import open_table, stamp_of, table_of
 from snapshots.index.indexing import VERSION
 from snapshots.machine.cache import derived
-from snapshots.machine.places import BytesPlace, FilePlace, Place, RemotePlace, chunks
+from snapshots.machine.places import BytesPlace, FilePlace, Place, chunks
 from snapshots.notes import damage_in, from_plain, to_plain
 from snapshots.profile import Profile
 
@@ -50,8 +50,7 @@ def as_written(
     checksum each, and looked at whole only if it is to be `checked`. `steps` are the file of blocks, and what
     datapackage.json says of it.
     """
-    # from a remote place every block would be a round trip
-    if place.size <= CHECKED or isinstance(place, RemotePlace):
+    if place.size <= CHECKED:
         data = place.read(0, place.size)
         if isal_zlib.crc32(data) != crc:
             return None

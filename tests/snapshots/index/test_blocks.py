@@ -36,6 +36,7 @@ def test_lookups_are_the_same_with_blocks(names: list[str], step: int, most: int
         patch.setattr(blocks, "STEP", step)
         patch.setattr(blocks, "MOST", most)
         patch.setattr(blocks, "TOGETHER", together)
+        patch.setattr(blocks, "FAR", together)
         found = open_blocks(BytesPlace(steps_of(place)), None, place)
         assert (found is None) == (not names)
         index = Index(place, found)
@@ -164,3 +165,31 @@ def test_without_its_blocks_a_large_index_is_looked_at_whole(tmp_path: Path, har
     with Snapshot.open(tmp_path / "other" / "a.snapshot") as snapshot:
         assert list(snapshot.captures()) == found
         assert any("is damaged" in note for note in snapshot.notes)
+
+
+class Counting(BytesPlace):
+    """Tells how much was read at once."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.read_at_once: list[int] = []
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.read_at_once.append(length)
+        return super().read(offset, length)
+
+
+def test_who_reads_on_far_away_asks_seldom_and_never_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LEAST", 1)
+    monkeypatch.setattr(blocks, "STEP", 1)
+    lines = [b"%05d 1 {}" % n for n in range(10_000)]
+    place = Counting(b"".join(line + b"\n" for line in lines))
+    found = open_blocks(BytesPlace(steps_of(place)), None, place)
+    place.read_at_once.clear()
+    assert list(Index(place, found).lines()) == lines
+    assert len(place.read_at_once) < 20
+    assert max(place.read_at_once) <= place.size / 9
+    assert found is not None
+    place.read_at_once.clear()
+    assert found.sound()
+    assert len(place.read_at_once) == 10

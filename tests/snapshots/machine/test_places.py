@@ -107,6 +107,36 @@ def test_remote_snapshots_are_read_by_ranges(
     assert max(read) < sealed.stat().st_size
 
 
+@pytest.mark.parametrize("form", ["directory", "wacz"])
+def test_a_large_index_far_away_is_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr("snapshots.index.blocks.LEAST", 1)
+    monkeypatch.setattr("snapshots.index.blocks.STEP", 64)
+    monkeypatch.setattr("snapshots.index.kept.CHECKED", 0)
+    small_snapshot(tmp_path / "s")
+    sealed = seal(tmp_path / "s").path
+    fs = fsspec.filesystem("memory")
+    root = f"/{tmp_path.name}/{form}"
+    fs.pipe_file(f"{root}.wacz", sealed.read_bytes())
+    for path in (tmp_path / "s").rglob("*"):
+        if path.is_file():
+            fs.pipe_file(f"{root}/{path.relative_to(tmp_path / 's').as_posix()}", path.read_bytes())
+    size = (tmp_path / "s" / "indexes" / "index.cdxj").stat().st_size
+    read: list[int] = []
+    before = RemotePlace.read
+
+    def counting(self: RemotePlace, offset: int, length: int) -> bytes:
+        data = before(self, offset, length)
+        read.append(len(data))
+        return data
+
+    with Snapshot.open(f"memory:/{root}" + (".wacz" if form == "wacz" else "")) as there:
+        monkeypatch.setattr(RemotePlace, "read", counting)
+        assert len(there.candidates("test,example)/")) == 1
+    assert sum(read) < size / 4
+
+
 def test_a_zip_with_bytes_before_it(tmp_path: Path) -> None:
     path = tmp_path / "x.wacz"
     with zipfile.ZipFile(path, "w") as out:

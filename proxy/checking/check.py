@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from playwright.async_api import Error as PlaywrightError
 
 from proxy.checking.pictures import compare_pictures
+from proxy.checking.unread import unread_among
 from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost, complete, lent
 from proxy.pages.failures import Failed, first_line
@@ -23,7 +24,7 @@ from proxy.pages.running import run
 from proxy.pages.sight import Sight, look_at
 from proxy.pages.steps import describe
 from proxy.pages.traffic import Answer
-from proxy.serving.misses import Missed, unseen
+from proxy.serving.misses import Missed, one_name, unseen
 from snapshots.profile import Profile
 from snapshots.view import Step, View
 
@@ -52,7 +53,8 @@ class ViewCheck:
     """One view compared. Likenesses and `pixels` (equal ones) are shares from 0 to 1, 1 when equal.
 
     `used` counts answers from the snapshot, `missed` names the URLs that it did not have although the origin gave them,
-    `unasked` those that were recorded for the view and not asked for again; `error` says why it could not be reached.
+    `unasked` those that were recorded for the view and not asked for again, `unread` those of them whose answers no page reads
+    (`proxy/checking/unread.py`), which are no difference; `error` says why it could not be reached.
     """
 
     address: str
@@ -64,6 +66,7 @@ class ViewCheck:
     used: int = 0
     missed: list[str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     error: str | None = None
     recorded: bytes = b""
     replayed: bytes = b""
@@ -101,8 +104,8 @@ class CheckReport:
         return [
             {
                 "view": view.address, "steps": " > ".join(view.steps), "text": view.text, "aria": view.aria,
-                "pixels": view.pixels, "used": view.used, "missed": view.missed, "unasked": view.unasked, "error": view.error,
-                "same": view.same,
+                "pixels": view.pixels, "used": view.used, "missed": view.missed, "unasked": view.unasked, "unread": view.unread,
+                "error": view.error, "same": view.same,
             }
             for view in self.views
         ]  # fmt: skip
@@ -162,12 +165,21 @@ def compare_captures(
     """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows."""
     info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
     lost = set(info.get("lost", ()))
-    result.missed = [answer.url for answer in answers if answer.verdict == "miss" and answer.url not in lost]
+    mattering = {one_name(one.url) for one in missed if one.matters}
+    ahead = {one_name(one.url) for one in missed} - mattering
+    result.missed = [
+        answer.url
+        for answer in answers
+        if answer.verdict == "miss" and answer.url not in lost and one_name(answer.url) not in ahead
+    ]
     told = [answer.url for answer in answers]
     result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
     result.used = sum(answer.verdict not in ("", "miss") for answer in answers)
     asked = {answer.url for answer in answers}
-    result.unasked = sorted({str(capture["url"]) for capture in view.captures} - asked)
+    left = [capture for capture in view.captures if capture["url"] not in asked]
+    unread = unread_among(snapshot, left)
+    result.unasked = sorted({str(capture["url"]) for capture in left} - unread)
+    result.unread = sorted(unread)
 
 
 def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> None:

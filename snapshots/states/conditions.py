@@ -56,7 +56,8 @@ def short(*texts: str) -> str:
 class Held(NamedTuple):
     """What a slot holds. `strong`: it surely matters; `doubtful`: that only the last value counts is presumed.
 
-    `history` is a hash of all values that were written to it, in order; `own`: it matters only to those that name it.
+    `history` is a hash of all values that were written to it, in order; `own`: it matters only to those that name it;
+    `lost`: something was written to it that nobody recorded.
     """
 
     value: str
@@ -64,6 +65,7 @@ class Held(NamedTuple):
     doubtful: bool = False
     history: str = UNSET
     own: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ class SiteState:
             doubtful = doubted or effect.op == "~" or again
             # of what is weak only the value is compared
             value = f"?{effect.value}" if doubted and effect.weak else effect.value
-            self.held[slot] = Held(value, not effect.weak, doubtful, history, effect.own)
+            self.held[slot] = Held(value, not effect.weak, doubtful, history, effect.own, before.lost)
 
     def _begin_anew(self, slot: str) -> None:
         for key, sequence in list(self.counts.items()):
@@ -305,7 +307,7 @@ class SiteState:
     def lose(self, slot: str, held: Held) -> None:
         """Nothing is known any more of what a slot holds."""
         before = self.held.pop(slot, None) or Held(UNSET)
-        self.held[slot] = held._replace(history=added(before.history, held.value))
+        self.held[slot] = held._replace(history=added(before.history, held.value), lost=True)
         self._begin_anew(slot)
 
     def __str__(self) -> str:
@@ -351,7 +353,9 @@ def fits(conditions: Conditions, state: SiteState | None, cookies: dict[str, str
         found = held.get(slot)
         if found is None or found.value != value:
             return FAILS
-        if found.doubtful and (slot, found.history) not in conditions.histories:
+        # what nobody recorded may be left under a new value, unless such values were seen to replace each other
+        left = found.lost and any(slot == told for told, _ in conditions.histories)
+        if (found.doubtful or left) and (slot, found.history) not in conditions.histories:
             result = UNSURE
     for slot, values in conditions.one_of:
         found = held.get(slot)

@@ -133,3 +133,22 @@ def test_a_put_of_other_members_than_the_one_before_may_have_kept_those(
         for put in asked:
             replay.ask(put)
         assert (replay.ask(get(f"{A}/doc")), bool(replay.last.ambiguous)) == ("doc", doubted)
+
+
+def test_a_put_that_nobody_recorded_may_be_left_under_one_that_was() -> None:
+    """A server that keeps the members that it isn't told, of which the recording shows one alone."""
+
+    def told(**members: int) -> Request:
+        return Request(
+            "PUT", f"{A}/list", (("Content-Type", "application/json"),), json.dumps(members).encode()
+        )
+
+    done = Response(204, "", (), b"")
+    over = matcher((told(b=1), done), (LIST, html("b 1")), (told(b=2), done), (LIST, html("b 2")))
+    asked = Replay(over, "new")
+    assert asked.ask(told(b=2)) == ""
+    assert (asked.ask(LIST), asked.last.ambiguous) == ("b 2", False)
+    assert asked.ask(told(a=1)) == "miss"
+    for _ in range(2):
+        asked.ask(told(b=1))
+        assert (asked.ask(LIST), asked.last.ambiguous) == ("b 1", True)

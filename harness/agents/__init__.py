@@ -9,6 +9,8 @@ A YAML file names its kind in the member `agent`. An import path gives an `Agent
 from __future__ import annotations
 
 import json
+import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,7 +65,11 @@ def load_agent(spec: str, **options: Any) -> Agent:
 
 
 def identity_of(agent: Agent) -> dict[str, Any]:
-    """What an agent says it is, as the run's files hold it: a tuple is a list there. UsageError for what is no JSON object."""
+    """What an agent says it is, as the run's files hold it: a tuple is a list there. UsageError for what is no JSON object.
+
+    Of one's own it has the SHA-256 (hex) of the file of its class, by its name, where it names no `files` itself: one that
+    was edited is another agent, whether or not it says so.
+    """
     said: Any = agent.identity()
     try:
         kept = json.loads(json.dumps(said, allow_nan=False))
@@ -71,7 +77,14 @@ def identity_of(agent: Agent) -> dict[str, Any]:
         raise UsageError(f"agent {agent.name}: its identity is no JSON: {error}") from error
     if not isinstance(kept, dict):
         raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(said).__name__}")
-    return kept
+    return {**_file_of(type(agent)), **kept}
+
+
+def _file_of(kind: type) -> dict[str, Any]:
+    file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+    if kind.__module__.startswith("harness.") or not file.is_file():
+        return {}
+    return {"files": {file.name: sha256(file.read_bytes()).hexdigest()}}
 
 
 def _from_file(path: Path, options: dict[str, Any]) -> Agent:

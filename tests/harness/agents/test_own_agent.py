@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -143,7 +144,22 @@ def test_an_identity_that_files_hold_otherwise_goes_on(tmp_path: Path) -> None:
         "kind": "tupled",
         "tools": ["a", "b"],
         "layers": {"1": "x"},
+        "files": {"plain.py": sha256(PLAIN.encode()).hexdigest()},
     }
+
+
+def test_an_agent_whose_file_was_edited_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says of itself stayed the same, so that a run's attempts were of two agents under one name."""
+    tasks = [Task(name, "Which?", "7") for name in ("a", "b")]
+    files = start_run(tmp_path / "run", Settings(agent="plain:Tupled", contracts=(SHELF,)), tasks)
+    run_attempts(files.path)
+    files.trace_path("a", 1).unlink()
+    (tmp_path / "plain.py").write_text(PLAIN.replace('"7"', '"another answer"'), encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "plain")
+    with pytest.raises(UsageError, match="agent is not what it was when this run began"):
+        start_run(files.path, files.manifest()[0], files.tasks())
 
 
 def test_an_identity_that_no_file_can_hold_is_told(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_old_scores_do_not_pass_for_those_of_another_agent(tmp_path):
 def test_an_agent_that_could_not_be_read_is_not_kept(tmp_path):
     begun = Settings(agent=f"script:{tmp_path / 'misspelt.yaml'}", contracts=(SHELF,))
     files = start_run(tmp_path / "run", begun, [bird_task("a")])
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UsageError, match="No such file"):
         run_attempts(files.path, display=SilentDisplay())
     assert summarise(make_run(tmp_path, ["a"]).path).means["em"].value == 1.0
 

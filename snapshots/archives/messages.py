@@ -21,6 +21,7 @@ _TEXTUAL = re.compile(r"text/|json|javascript|ecmascript|xml|x-www-form-urlencod
 _BODILESS = frozenset({204, 304})
 # Of ASCII alone: the bytes 85 and A0 are spaces in Latin-1, and ends of letters in UTF-8.
 _SPACE = " \t\r\n\v\f"
+_TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)+(?:\r\n)?")
 _SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
 
 
@@ -146,10 +147,10 @@ def is_chunked(headers: Headers) -> bool:
 
 
 def dechunk(body: bytes) -> bytes:
-    """The body without its chunk headers.
+    """The body without its chunk headers and trailers (RFC 9112, 7.1).
 
     From where the bytes are no chunks on they stay as they are, except the two that should have been a line
-    break: what others read with warcio is what is served here, to the byte.
+    break: what others read with warcio, which leaves trailers in, is what is served here, to the byte.
     """
     parts: list[bytes] = []
     at = 0
@@ -161,7 +162,7 @@ def dechunk(body: bytes) -> bytes:
             parts.append(body[at:])
             break
         if size == 0:
-            if body[stop : stop + 2] != b"\r\n":
+            if body[stop : stop + 2] != b"\r\n" and not _TRAILERS.fullmatch(body, stop):
                 parts.append(line + body[stop + 2 :])
             break
         data = body[stop : stop + size]

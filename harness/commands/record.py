@@ -190,6 +190,9 @@ def command(
         if not misses:  # which has said so
             for (url, reason), count in Counter(recorder.failures).items():
                 say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
+        if program:  # a browser leaves what its page no longer needs
+            for url, count in Counter(recorder.given_up).items():
+                say(f"given up by the client: {url}{f' ({count} times)' if count > 1 else ''}")
         if recorder.errands:
             hosts = sorted({host_of(url) for url, _ in recorder.errands})
             say(

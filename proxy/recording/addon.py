@@ -41,7 +41,8 @@ class RecordingAddon:
     """Watches flows, keeps their bodies and hands complete exchanges to the archivist.
 
     `event` gives the next event number of a session; `failed(url, reason)` is told of everything that did
-    not become a capture; `metadata(uri, object)` archives what a web socket said.
+    not become a capture, `given_up(url)` where it was the client's doing; `metadata(uri, object)` archives what a web
+    socket said.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class RecordingAddon:
         *,
         event: Callable[[str], int],
         failed: Callable[[str, str], None],
+        given_up: Callable[[str], None],
         metadata: Callable[[str, dict[str, object]], object] | None,
         secrets: ExchangeRedactor | None,
         spool_directory: Path | None,
@@ -58,10 +60,10 @@ class RecordingAddon:
     ) -> None:
         self.challenge = False  # whether clients without a user name are asked for one
         self.requests = 0
-        self.aborted = 0  # given up by the client before the answer was complete
         self._archivist = archivist
         self._event = event
         self._failed = failed
+        self._given_up = given_up
         self._metadata = metadata
         self._secrets = secrets
         self._spool_directory = spool_directory
@@ -343,7 +345,7 @@ class RecordingAddon:
         draft.discard()
         self._touch(draft)
         if by_client:
-            self.aborted += 1
+            self._given_up(draft.url)
         else:
             self._failed(draft.url, reason)
 

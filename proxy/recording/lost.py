@@ -1,4 +1,4 @@
-"""What could not be recorded, as it is told to people: without secrets, a browser's own errands aside."""
+"""What was not recorded, as it is told to people: without secrets, a browser's own errands aside."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Lost:
     def __init__(self, redactor: Redactor | None) -> None:
         self.failures: list[Entry] = []
         self.errands: list[Entry] = []  # what a browser asked for of its own accord
+        self.given_up: list[str] = []  # URLs of what the client left before the answer was complete
         self._redactor = redactor
 
     def add(self, url: str, reason: str) -> Entry:
@@ -23,6 +24,10 @@ class Lost:
         entry = public(url, self._redactor), public(reason, self._redactor)
         (self.errands if errand(url) else self.failures).append(entry)
         return entry
+
+    def leave(self, url: str) -> None:
+        """The client gave something up."""
+        self.given_up.append(public(url, self._redactor))
 
     def settle(self, entry: Entry) -> None:
         """What was told to have failed came about after all."""

@@ -72,8 +72,7 @@ class RecorderStats:
     def line(self) -> str:
         """The status line."""
         size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
-        parts = [f"{self.captures} captured", size, f"{self.under_way} under way"]
-        parts.append(f"{self.queued} queued")
+        parts = [f"{self.captures} captured", size, f"{self.under_way} under way", f"{self.queued} queued"]
         if self.failures:
             parts.append(f"{self.failures} failed")
         if self.aborted:
@@ -136,6 +135,7 @@ class Recorder(Proxied):
         self._lost = Lost(self.redactor)
         self.failures = self._lost.failures  # (URL, reason), without secrets
         self.errands = self._lost.errands  # the same of what a browser asked for of its own accord
+        self.given_up = self._lost.given_up  # URLs of what clients left, without secrets
         self._archivist = Archivist(
             writer,
             redact=secrets.exchange if secrets else None,
@@ -146,6 +146,7 @@ class Recorder(Proxied):
             self._archivist,
             event=writer.event,
             failed=self._failed,
+            given_up=self._lost.leave,
             metadata=getattr(writer, "metadata", None),
             secrets=secrets,
             spool_directory=directory,
@@ -210,8 +211,6 @@ class Recorder(Proxied):
             with contextlib.suppress(Exception):
                 self.close()
 
-    # Addresses
-
     def _ask_for_names(self) -> None:
         self._addon.challenge = True
 
@@ -237,7 +236,7 @@ class Recorder(Proxied):
             queued=self._archivist.queued,
             captures=self._archivist.written,
             failures=len(self.failures),
-            aborted=self._addon.aborted,
+            aborted=len(self.given_up),
             bytes=self._archivist.bytes,
         )
 

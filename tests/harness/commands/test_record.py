@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,18 @@ def test_a_browsers_own_errands_are_told_in_one_line(tmp_path: Path) -> None:
     said = [line for line in done.err.splitlines() if "not recorded" in line]
     assert len(said) == 1
     assert said[0].endswith("of its own accord (clients2.google.com, update.googleapis.com)")
+
+
+async def _lasting() -> AsyncIterator[bytes]:
+    while True:
+        yield b"x" * 1000
+        await asyncio.sleep(0.01)
+
+
+def test_what_a_program_left_is_named(tmp_path: Path) -> None:
+    with Origin(lambda _: Answer(body=_lasting())) as origin:
+        done = stillweb(
+            "record", "-o", tmp_path / "s", "--", "sh", "-c", f"curl -sN {origin.url}/live | head -c 10"
+        )
+    assert f"given up by the client: {origin.url}/live\n" in done.err
+    assert "1 given up by the client" in done.err

@@ -87,11 +87,13 @@ def test_what_may_not_end_or_may_do_something_is_given_up(
 ) -> None:
     with leaving(tmp_path, False, length=length, method=method) as recorder:
         assert (recorder.stats.aborted, recorder.stats.captures) == (1, 0)
+        assert recorder.given_up == ["http://x.test/file"]
 
 
 def test_what_breaks_off_behind_its_client_is_given_up(tmp_path: Path) -> None:
     with leaving(tmp_path, False, whole=False) as recorder:
         assert (recorder.stats.aborted, recorder.stats.captures) == (1, 0)
+        assert recorder.given_up == ["http://x.test/file"]
 
 
 def test_a_recorder_that_ends_waits_for_it_for_a_while(

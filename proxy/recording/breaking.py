@@ -37,7 +37,11 @@ class BreakingAddon:
         self._hellos[data.context.client.id] = data.client_hello
 
     def tls_failed_client(self, data: tls.TlsData) -> None:
-        """The client does not trust our authority, or broke off."""
+        """The client does not trust our authority, or broke off. Who says goodbye has changed its mind, as aria2c does with
+        connections that it turns out not to need: of a certificate that isn't taken something else is said.
+        """
+        if "ZeroReturnError" in (data.conn.error or ""):
+            return
         host = data.conn.sni or (data.context.server.address or ("?", 0))[0]
         browser = self._browser(data)
         if browser in self._trusting:

@@ -41,12 +41,23 @@ def _send(original: Wrapped) -> Wrapped:
 def _send_close(original: Wrapped) -> Wrapped:
     def send_close(self: Any, command: commands.CloseConnection) -> Iterator[Any]:
         if self.tunnel_state is tunnel.TunnelState.OPEN and not hasattr(self.conn, "stillweb_broken_off"):
+            self.stillweb_ended = True
             with contextlib.suppress(SSL.Error):  # the other side broke it already
                 self.tls.shutdown()
             yield from self.tls_interact()
         yield from original(self, command)
 
     return send_close
+
+
+def _send_data(original: Wrapped) -> Wrapped:
+    """Of an answer that outlives its client (`proxy.recording.outliving`) the rest goes nowhere."""
+
+    def send_data(self: Any, data: bytes) -> Iterator[Any]:
+        if not hasattr(self, "stillweb_ended"):
+            yield from original(self, data)
+
+    return send_data
 
 
 def _close_connection(original: Wrapped) -> Wrapped:
@@ -65,6 +76,7 @@ def endings() -> AbstractContextManager[None]:
         [
             (_http1.Http1Server, "send", _send),
             (tls.ClientTLSLayer, "send_close", _send_close),
+            (tls.ClientTLSLayer, "send_data", _send_data),
             (ConnectionHandler, "close_connection", _close_connection),
         ]
     )

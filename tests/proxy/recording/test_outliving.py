@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ import pytest
 from proxy import Authority, Gateway, Recorder
 from proxy.recording import outliving
 from snapshots import Snapshot, Writer
+from tests.proxy.lab import tunnel
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import HANG, until
 
@@ -25,7 +27,13 @@ BODY = bytes(range(250)) * (SIZE // 250)
 
 @contextmanager
 def leaving(
-    folder: Path, secure: bool, *, length: int | None = SIZE, whole: bool = True, method: str = "GET"
+    folder: Path,
+    secure: bool,
+    *,
+    length: int | None = SIZE,
+    whole: bool = True,
+    method: str = "GET",
+    goodbye: bool = False,
 ) -> Iterator[Recorder]:
     """A recorder of a client that has read the beginning of an answer and gone, before the rest of it came."""
     left = threading.Event()
@@ -52,8 +60,12 @@ def leaving(
             upstream_ca=own.certificate_path,
         ) as recorder,
     ):
-        read(method, secure, recorder)
+        if goodbye:
+            read_and_say_goodbye(recorder)
+        else:
+            read(method, secure, recorder)
         assert until(lambda: recorder.stats.under_way == (length == SIZE and method == "GET"))
+        assert recorder.wait_quiet(seconds=0.0, timeout=HANG)  # the recorder has seen that it is gone
         left.set()
         assert until(lambda: recorder.stats.under_way == 0)
         yield recorder
@@ -69,9 +81,23 @@ def read(method: str, secure: bool, by: Recorder | Gateway) -> tuple[int, str | 
         return response.status_code, response.headers.get("content-length"), first
 
 
-@pytest.mark.parametrize("secure", [False, True])
-def test_what_a_client_left_is_kept_whole_and_can_be_left_again(secure: bool, tmp_path: Path) -> None:
-    with leaving(tmp_path, secure) as recorder:
+def read_and_say_goodbye(recorder: Recorder) -> None:
+    """The same over HTTP/1.1, and then with TLS's goodbye, as aria2c."""
+    with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as sock:
+        tunnel(sock, "x.test:443")
+        trusted = ssl.create_default_context(cafile=recorder.ca_path)
+        with trusted.wrap_socket(sock, server_hostname="x.test") as within:
+            within.sendall(b"GET /file HTTP/1.1\r\nHost: x.test\r\n\r\n")
+            assert within.recv(PIECE)
+            with suppress(ssl.SSLError, OSError):  # it hears no goodbye, but what else was under way
+                within.unwrap()
+
+
+@pytest.mark.parametrize(("secure", "goodbye"), [(False, False), (True, False), (True, True)])
+def test_what_a_client_left_is_kept_whole_and_can_be_left_again(
+    secure: bool, goodbye: bool, tmp_path: Path
+) -> None:
+    with leaving(tmp_path, secure, goodbye=goodbye) as recorder:
         assert until(lambda: recorder.stats.captures == 1)
         assert (recorder.stats.aborted, recorder.failures) == (0, [])
     own = Authority.load_or_create(tmp_path / "state")

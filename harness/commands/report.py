@@ -45,6 +45,8 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
         from harness.report import write_report
 
         path = write_report(run, out).resolve()
+    if not path.is_file():  # a pipe or /dev/stdout, in which a line more would be one of the report
+        return
     click.echo(str(path))
     if show:
         click.launch(path.as_uri())

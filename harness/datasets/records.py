@@ -84,6 +84,8 @@ _SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Record | Problem]:
     """Every record of a source, or the problem that is in its place."""
     name = str(source)
+    if not name:  # which Path takes for the working directory
+        raise UsageError("no task set is named")
     if name.startswith("hub:"):
         yield from _hub(name[4:], split)
         return
@@ -92,6 +94,10 @@ def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Re
         for file in _files(path, split):
             yield from _file(file)
     elif path.is_file():
+        if split not in (None, _split_of(path)):
+            raise UsageError(
+                f"{path}: is one file; a split ({split!r}) is taken of a folder, or of a set on the hub"
+            )
         yield from _file(path)
     else:
         raise UsageError(f"{path}: no such file or folder (a set on the hub is hub:<owner>/<name>)")

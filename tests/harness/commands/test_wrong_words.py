@@ -52,6 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["record", "--misses", "EMPTY", "-o", "more"], 2, "empty.jsonl: holds no requests"),
         (["coverage", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
         (["diff", "SITE", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
+        (["coverage", "SITE", "--tasks", ""], 2, "no task set is named"),
     ],
 )
 def test_words_in_a_wrong_place_are_told(
@@ -67,6 +68,9 @@ def test_words_in_a_wrong_place_are_told(
 
 def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
+    # an empty variable in a script: all tasks were run; of a file each split was the whole
+    assert "--only: there is no task ''" in stillweb(*words, "--only", "").err
+    assert "tasks.jsonl: is one file; a split ('goal')" in stillweb(*words, "--split", "goal").err
     assert "accept 'canonicl'" in stillweb(*words, "--accept", "canonicl").err
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").write_text("a file")

@@ -17,6 +17,7 @@ from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
 from harness.trace import read_trace
 from tests.harness.commands.calling import call
+from tests.support.command_line import stillweb
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
@@ -73,3 +74,9 @@ def test_the_command_writes_it_beside_the_run(files: RunFiles, capsys: pytest.Ca
     code, out = call(capsys, "report", files.path, "--as", "csv")
     assert (code, out.strip()) == (0, str(files.path / "report.csv"))
     assert len(rows_of(files.path / "report.csv")) == 10
+
+
+def test_written_to_a_pipe_it_is_nothing_but_the_report(files: RunFiles) -> None:
+    """The line that names a report's file stood behind the last row."""
+    done = stillweb("report", files.path, "--as", "csv", "-o", "/dev/stdout")
+    assert (done.code, done.out) == (0, export_csv(files.path, files.path / "kept.csv").read_bytes().decode())

@@ -10,6 +10,7 @@ import re
 import zlib
 from functools import lru_cache
 
+from snapshots.archives.chunked import dechunk
 from snapshots.archives.warc import end_of_head, is_regular
 from snapshots.capture import Response
 from snapshots.http.encodings import one_coding
@@ -21,8 +22,7 @@ _TEXTUAL = re.compile(r"text/|json|javascript|ecmascript|xml|x-www-form-urlencod
 _BODILESS = frozenset({204, 304})
 # Of ASCII alone: the bytes 85 and A0 are spaces in Latin-1, and ends of letters in UTF-8.
 _SPACE = " \t\r\n\v\f"
-_TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)+(?:\r\n)?")
-_SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
+SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
 
 
 def split(block: bytes) -> tuple[str, Headers, int]:
@@ -146,55 +146,13 @@ def is_chunked(headers: Headers) -> bool:
     return any(n.lower() == "transfer-encoding" and "chunked" in v.lower() for n, v in headers)
 
 
-def dechunk(body: bytes) -> bytes:
-    """The body without its chunk headers and trailers (RFC 9112, 7.1).
-
-    From where the bytes are no chunks on they stay as they are, except the two that should have been a line
-    break: what others read with warcio, which leaves trailers in, is what is served here, to the byte.
-    """
-    parts: list[bytes] = []
-    at = 0
-    while True:
-        stop = body.find(b"\n", at, at + 64) + 1 or min(at + 64, len(body))
-        line = body[at:stop]
-        size = _chunk_size(line)
-        if size < 0:
-            parts.append(body[at:])
-            break
-        if size == 0:
-            if body[stop : stop + 2] != b"\r\n" and not _TRAILERS.fullmatch(body, stop):
-                parts.append(line + body[stop + 2 :])
-            break
-        data = body[stop : stop + size]
-        terminator = body[stop + size : stop + size + 2]
-        if len(data) == size and terminator != b"\r\n":
-            parts.append(line + data + body[stop + size + 2 :])
-            break
-        parts.append(data)
-        if len(data) < size:
-            break
-        at = stop + size + 2
-    return b"".join(parts)
-
-
-def _chunk_size(line: bytes) -> int:
-    if not line.endswith(b"\r\n"):
-        return -1
-    digits = line[:-2].split(b";")[0].strip()
-    try:
-        size = int(digits, 16)
-    except ValueError:
-        return -1
-    return size if 0 <= size <= 1 << 31 else -1
-
-
 def is_encoded(body: bytes, encoding: str) -> bool:
     """Whether a body (or at least its first 64 KiB) really is in a content encoding."""
-    sample = body[:_SAMPLE]
+    sample = body[:SAMPLE]
     if encoding in ("gzip", "x-gzip"):
         return sample[:2] == b"\x1f\x8b" and _inflates(sample, 31)
     if encoding == "deflate":
-        return _inflates(sample, 15) or _inflates(sample, -15, whole=len(body) <= _SAMPLE)
+        return _inflates(sample, 15) or _inflates(sample, -15, whole=len(body) <= SAMPLE)
     if encoding == "zstd":
         return sample[:4] == b"\x28\xb5\x2f\xfd"
     if encoding == "br":
@@ -205,7 +163,7 @@ def is_encoded(body: bytes, encoding: str) -> bool:
             unpacker.process(sample)
         except brotli.error:
             return False
-        return len(body) > _SAMPLE or bool(unpacker.is_finished())
+        return len(body) > SAMPLE or bool(unpacker.is_finished())
     return True  # unknown here: nothing says that it is wrong
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from snapshots.archives import messages, warc
+from snapshots.archives.chunked import dechunked
 from snapshots.archives.digests import Proof
 from snapshots.archives.identifying import check_answer, check_entry, check_payload, check_request
 from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
-from snapshots.machine.places import Place, chunks
-from snapshots.request import Request
+from snapshots.machine.places import CHUNK, Place, chunks
+from snapshots.request import Headers, Request
 from snapshots.words import counted
+
+LARGE = 1 << 20  # stored bytes of a record from which it is not read whole to know its head
 
 _CLOSING = b"\r\n\r\n"
 
@@ -60,7 +65,7 @@ class Archives:
         return record
 
     def head(self, capture: Capture) -> Response:
-        """The answer of a capture without its body; of archives of others it has to be read whole."""
+        """The answer of a capture without its body; in archives of others that says how large it is, and is read."""
         place = self.files.get(capture.filename)
         if place is not None:
             fields, pieces, _ = open_block(place, capture.offset, capture.length)
@@ -70,8 +75,34 @@ class Archives:
                 status = messages.status_line(line)
                 if status is not None:
                     return Response(*status, headers, b"")
+        if (capture.original or (0, 0, capture.length))[2] > LARGE:
+            # one with a wrong length can only be read whole, and so can one that is damaged, which then says so
+            with contextlib.suppress(DamagedInput):
+                return self._streamed_head(capture)
         whole = self.read(capture)
         return Response(whole.status, whole.reason, whole.headers, b"")
+
+    def _streamed_head(self, capture: Capture) -> Response:
+        """The head of an answer of others whose body is too large for memory. Raises DamagedInput."""
+        first = self._opened((capture.filename, capture.offset, capture.length))
+        check_answer(first.fields, capture)
+        body = first
+        if capture.original is not None:
+            body = self._opened(capture.original)
+            check_payload(body.fields, capture.original, capture.digest)
+            if first.status is None or first.status[0] == 304:
+                first = body
+        sample, size = b"", 0
+        with body.stream() as stream:
+            while piece := stream.read(CHUNK):
+                sample += piece[: messages.SAMPLE + 1 - len(sample)]
+                size += len(piece)
+        if first.status is None:
+            media = first.fields.get("content-type", "") if first.kind == "resource" else ""
+            headers = [("Content-Type", media)] if media else []
+            return Response(200, "OK", (*headers, ("Content-Length", str(size))), b"")
+        told = messages.agree(first.headers, sample, size, first.status[0], capture.method)
+        return Response(*first.status, told, b"")
 
     def read_request(self, capture: Capture) -> Request:
         """The request of a capture; a plain one when the archive holds no request record."""
@@ -83,23 +114,42 @@ class Archives:
 
     def open_body(self, capture: Capture) -> BinaryIO:
         """The transfer-decoded body as a stream, for bodies too large for memory."""
-        filename, offset, length = capture.original or (capture.filename, capture.offset, capture.length)
-        place = self.files.get(filename)
-        if place is None:
-            raise DamagedInput(f"{filename}: named by the index but not in the snapshot")
-        head, pieces, _ = open_block(place, offset, length)
+        opened = self._opened(capture.original or (capture.filename, capture.offset, capture.length))
         if capture.original is None:
-            check_answer(head, capture)
+            check_answer(opened.fields, capture)
         else:
-            check_payload(head, capture.original, capture.digest)
+            check_payload(opened.fields, capture.original, capture.digest)
+        return opened.stream()
+
+    def _opened(self, place: tuple[str, int, int]) -> _Opened:
+        file = self.files.get(place[0])
+        if file is None:
+            raise DamagedInput(f"{place[0]}: named by the index but not in the snapshot")
+        fields, pieces, _ = open_block(file, *place[1:])
         lead = _lead(pieces)
         line, headers, start = messages.split(lead)
-        if head.get("warc-type") == "resource" or messages.status_line(line) is None:
-            start = 0
-        elif "warc-stillweb-session" not in head and messages.is_chunked(headers):
-            body = messages.dechunk(b"".join([lead[start:], *pieces]))
-            return io.BytesIO(body)
-        return io.BufferedReader(_Pieces(itertools.chain([lead[start:]], pieces)), 1 << 16)
+        kind, status = fields.get("warc-type", "").lower(), messages.status_line(line)
+        if kind == "resource" or status is None:
+            status, start = None, 0
+        body: Iterator[bytes] = itertools.chain([lead[start:]], pieces)
+        if status and "warc-stillweb-session" not in fields and messages.is_chunked(headers):
+            body = dechunked(body)
+        return _Opened(kind, fields, status, headers, body)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A record that is being read: `status` is None where its block is the payload."""
+
+    kind: str
+    fields: warc.Fields
+    status: tuple[int, str] | None
+    headers: Headers
+    body: Iterator[bytes]  # transfer-decoded
+
+    def stream(self) -> BinaryIO:
+        """The body."""
+        return io.BufferedReader(_Pieces(self.body), 1 << 16)
 
 
 def answer_in(record: warc.Record, method: str) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from snapshots.archives import messages, warc
+from snapshots.archives.chunked import dechunk
 from snapshots.archives.digests import algorithm_of, same_digest
 from snapshots.archives.scan import Scanned
 from snapshots.index.indexing import missing_digests
@@ -27,5 +28,5 @@ def same_dechunked(item: Scanned, declared: str) -> bool:
     _, headers, start = messages.split(item.start)
     if not messages.is_chunked(headers):
         return False
-    body = messages.dechunk(item.start[start:])
+    body = dechunk(item.start[start:])
     return same_digest(declared, hashlib.new(algorithm_of(declared), body, usedforsecurity=False))

@@ -82,7 +82,11 @@ class Pasts:
         for line, items in recording.lines.items():
             self._visits[line] = [i for i in items if self._may_tell(i)]
         steps = {key: list(self._steps(key)) for key in volatile}
-        polls = {key for key in volatile if _by_itself(steps[key]) and self._is_poll(key)}
+        polls = {
+            key
+            for key in volatile
+            if _by_itself(steps[key]) and self._is_poll(key) and not _put_back(steps[key])
+        }
         self._polls = {_name(i) for key in polls for i in recording.groups[key]}
         if polls:  # how often they are asked is a matter of time
             for line, visits in self._visits.items():
@@ -311,6 +315,12 @@ def _by_itself(steps: list[Step]) -> bool:
     return any(step.before and step.before != step.after and not step.between for step in steps)
 
 
+def _put_back(steps: list[Step]) -> bool:
+    """Whether earlier answers came back where something came between, and only there: of itself it goes on, never back."""
+    back = [bool(step.between) for step in steps if step.back]
+    return bool(back) and all(back)
+
+
 def _usual(steps: list[Step], before: str) -> list[str]:
     """What followed an answer where nothing came between."""
     return [step.after for step in steps if step.before == before and not step.between]
@@ -320,8 +330,8 @@ def _unusual(steps: list[Step], step: Step, itself: bool) -> bool:
     """Whether what came between may be why another answer followed than would have without."""
     if not itself:
         return step.before != step.after
-    if step.back and step.between and not any(other.back and not other.between for other in steps):
-        return True  # of itself it goes on, and never back
+    if step.back and step.between and _put_back(steps):
+        return True
     usual = _usual(steps, step.before)
     if len(set(usual)) != 1 or step.after in usual:
         return False

@@ -149,6 +149,7 @@ class _Site:
         states = [self._state(m) for m in members]
         dropped = self._dropped(key, members, states)
         sequences: list[Sequence | None] = [None] * len(members)
+        needed: Listed = {}
         if key in self.recording.volatile:
             since, places = self.orders[key]
             name = short(key)
@@ -156,8 +157,9 @@ class _Site:
             at_once = since == ANY_WRITE and any(m.slot in m.during for m in members)
             sequences = [Sequence(name, place, UNSET if at_once else since) for place in places]
             if since != ANY_WRITE:  # nothing else that was written matters to these answers
+                needed = _always({s: v for s, v in state if s != since} for state in states)
                 states = [tuple(item for item in state if item[0] == since) for state in states]
-                dropped = {s: frozenset() for s in self.model.modes if s != since}
+                dropped = {s: frozenset() for s in self.model.modes if s not in (since, *needed)}
         ordered = key in self.recording.volatile and since != ANY_WRITE
         indifferent = (
             {n for m in members for n in m.choices} if ordered else self._indifferent_cookies(members)
@@ -178,6 +180,7 @@ class _Site:
         for item, state, sequence in zip(members, states, sequences, strict=True):
             effect = self._effect(item)
             one_of, mostly, free = (values.copy() for values in parted)
+            mostly |= needed
             held = [(s, v) for s, v in state if s not in dropped and not s.startswith("c.")]
             cookies = [(s[2:], v) for s, v in state if s not in dropped and s.startswith("c.")]
             own = effect.slot if effect else ""
@@ -363,6 +366,16 @@ def _by_values(dropped: Listed) -> tuple[Listed, Listed, Listed]:
             count = len(values) or MANY
             parted[(count >= SEEN) + (count >= MANY)][slot] = values
     return parted
+
+
+def _always(states: Iterable[dict[str, str]]) -> Listed:
+    """The slots that held something whenever an order went on, which nobody saw begin without: a job is asked for once made."""
+    held = list(states)
+    return {
+        slot: frozenset(state[slot] for state in held)
+        for slot in set.intersection(*map(set, held))
+        if not slot.startswith("c.")
+    }
 
 
 def _counted(runs: list[tuple[str, int, str]]) -> list[int]:

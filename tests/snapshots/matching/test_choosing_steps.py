@@ -42,7 +42,7 @@ def _same_preconditions() -> tuple[Matcher, list[Request], str]:
         return Request("PUT", f"{A}/p", (("If-Match", tag),), b"new")
 
     over = matcher((put('"v0"'), html("stale", 412)), (put('"v1"'), html("saved")))
-    return over, [put('"v1"')], "saved"
+    return over, [put('"v1", "v2"')], "saved"
 
 
 def _highest_layer() -> tuple[Matcher, list[Request], str]:

@@ -358,3 +358,32 @@ def test_what_changes_by_itself_and_changes_another_page_hangs_on_all_that_was_a
     asked = [(add, html("1")), (add, html("2")), (here, html("2")), (add, html("3")), (here, html("3"))]
     unsure = recorded_walk(*asked, (save, redirect("/about")), (add, html("4")))
     assert unsure(save, add) == [False, True]
+
+
+def test_data_that_is_put_back_by_another_request_is_not_only_polled() -> None:
+    """A list that the server scrolls: `more` goes on by itself, and begins anew where the list was asked for."""
+    first, more = get(f"{A}/feed"), get(f"{A}/feed/more")
+    top = [(first, data("0 1")), (more, data("2 3"))]
+    over = matcher(*top, (more, data("4 5")), *top, (more, data("4 5")), *top)
+    recorded = Replay(over, "new")
+    for request in (first, more, more, first, more):
+        recorded.ask(request)
+        assert not recorded.last.ambiguous
+    asked = Replay(over, "new")
+    said = [(asked.ask(request), bool(asked.last.ambiguous)) for request in (first, more, first, more)]
+    assert said[-1] == ('"2 3"', False) or said[-1][1], "after the first again, it is not surely the next"
+
+
+def test_an_order_is_not_sure_before_what_was_there_each_time_it_began() -> None:
+    """A job that is asked for until it is done: whoever started none was not seen to be answered so."""
+    start, job = post(f"{A}/jobs", "kind=a"), get(f"{A}/jobs/1")
+    polls = [(job, data("running")), (job, data("running")), (job, data("done"))]
+    first, second = (start, data({"id": 1})), (start, data({"id": 2}))
+    walks = [[first, *polls, second], [first, polls[0], second, *polls[1:]]]
+    over = matcher(*[(r, a, f"s{n}") for n, walk in enumerate(walks) for r, a in walk])
+    asked = Replay(over, "new")
+    assert asked.ask(job) == "miss" or asked.last.ambiguous
+    for walk in walks:
+        recorded = Replay(over, "new")
+        for request, answer in walk:
+            assert (recorded.ask(request), recorded.last.ambiguous) == (answer.body.decode(), False)

@@ -33,9 +33,12 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
     """
     from harness.results.certificate import certify
     from harness.results.kept_certificate import kept_hash
+    from harness.results.left_out import failed_attempts, left_out
+    from harness.results.summary import summarise
     from harness.runs.run_files import RunFiles
 
-    settings, stands_on = RunFiles(run).manifest()
+    files = RunFiles(run)
+    settings, stands_on = files.manifest()
     say_unset(settings.agent, (stands_on.get("agent") or {}).get("pass_env", ()))
     before = kept_hash(run)
     with progress("repeating") as advance:
@@ -54,6 +57,9 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
             click.echo(line)
         if outcome.holds and before not in (None, outcome.hash):
             click.echo(f"the certificate that lay with the run, {before}, was made by other code than this")
+        summary = summarise(run)
+        for sentence in filter(None, (*left_out(files, summary), failed_attempts(summary))):
+            click.echo(sentence)  # what repeats is not for that the whole of it
         if outcome.holds:
             click.echo(f"{counted(times, 'repetition')} in fresh processes: the same")
     return 0 if outcome.holds else 1

@@ -84,7 +84,8 @@ def test_a_part_of_a_set_says_so_wherever_its_figures_stand(
     assert json.loads(call(capsys, "score", whole, "--json")[1])["part_of"] is None
     call(capsys, "report", part)
     assert f"The figures are of {said}." in (part / "report.html").read_text()
-    assert call(capsys, "certify", part, "--times", 1)[0] == 0
+    code, out = call(capsys, "certify", part, "--times", 1)
+    assert (code, f"the figures are of {said}\n" in out) == (0, True)
     kept = [json.loads((run / "certificate.json").read_text())["part_of"] for run in (part, whole)]
     assert kept == [8, None]
 
@@ -111,6 +112,8 @@ def test_a_run_whose_attempts_failed_is_not_a_run_that_is_done(
     assert "3 attempts" in said.out  # the table comes all the same
     assert f"{out}: 3 of 3 attempts failed (a.1: " in said.err
     assert "--retry-failed" in said.err
+    code, told = call(capsys, "certify", out, "--times", 1)
+    assert (code, "3 of 3 attempts failed (a.1: " in told) == (0, True)  # they do so again
     wrong = command(tmp_path, json.dumps(RIGHT | {"answer": "y"}))
     assert call(capsys, *wrong[:-1], tmp_path / "wrong")[0] == 0  # wrong is no failure
 

@@ -16,7 +16,8 @@ from urllib.parse import urljoin
 
 import click
 
-from benchmarks.mini_sites import SITES, Memory, Mini, asked_of
+from benchmarks.mini_services import SITES
+from benchmarks.mini_sites import Memory, Mini, asked_of
 from snapshots.capture import Response
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
@@ -122,7 +123,7 @@ def _row(name: str, found: Figures) -> str:
 
 ABOUT = """# States: servers that remember
 
-Written by `python -m benchmarks.states --keep`; see there how it is measured, and `mini_sites.py` for the servers. "Wrong" is
+Written by `python -m benchmarks.states --keep`; see there how it is measured, and `mini_sites.py` and `mini_services.py` for the servers. "Wrong" is
 a wrong answer that was not said to be unsure, where the recording had another one to the same request; "wrong, untold" is one
 where it had not, so that nothing recorded could tell.
 

@@ -19,6 +19,7 @@ from proxy.recording.flows import (
     client_left,
     for_a_picture,
     is_event_stream,
+    leads_on,
     length_of,
     never_whole,
     path_of,
@@ -201,16 +202,17 @@ class RecordingAddon:
         if is_event_stream(response):
             self._uncount(draft)
         length = length_of(response.headers)
-        picture = length is None and for_a_picture(flow.request)
+        # which a client leaves at its head or its first bytes
+        left_early = length is None and (for_a_picture(flow.request) or leads_on(response))
 
         def stream() -> None:
             spool = draft.response_spool = Spool(self._spool_directory)
             response.stream = spool.tee
             # it may never end, and is kept as far as it came when nobody reads it any more
-            if picture or not draft.counted:
+            if left_early or not draft.counted:
                 _fill(draft, flow)
 
-        if picture and draft.counted and not never_whole(response):
+        if left_early and draft.counted and not never_whole(response):
             hold(flow, stream)
         elif length is None or length > BUFFERED_BYTES or not draft.counted:
             stream()

@@ -58,6 +58,11 @@ def for_a_picture(request: http.Request) -> bool:
     return asked.startswith("image/")
 
 
+def leads_on(response: http.Response) -> bool:
+    """Whether a client goes elsewhere at the head of an answer (RFC 9110, 15.4): it leaves the body unread."""
+    return response.status_code in (301, 302, 303, 307, 308) and "location" in response.headers
+
+
 def never_whole(response: http.Response) -> bool:
     """Whether an answer is pictures that take each other's place, a camera's for example."""
     kind: str = response.headers.get("Content-Type", "")

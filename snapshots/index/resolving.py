@@ -15,6 +15,8 @@ from snapshots.index.cdxj import json_text, parse_line
 from snapshots.index.gathering import Part, Waiting
 from snapshots.index.pairing import Answer
 
+NOWHERE = "is in none of the files"  # a note on a revisit ends with it, where its payload is lacking
+
 
 class Original(NamedTuple):
     """A capture that is no revisit."""
@@ -146,9 +148,7 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
                 _add(part, revisit, original)
                 continue
             name = revisit.filename
-        notes.append(
-            f"{name}: offset {offset}: the payload of this revisit of {revisit.url} is in none of the files"
-        )
+        notes.append(f"{name}: offset {offset}: the payload of this revisit of {revisit.url} {NOWHERE}")
 
 
 def _add(part: Part, answer: Answer, original: Original) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -14,6 +14,7 @@ from snapshots.errors import DamagedInput
 from snapshots.importers import IMPORT, ImportReport
 from snapshots.notes import Damaged, damage_in
 from snapshots.snapshot import Snapshot
+from snapshots.upkeep.side_by_side import AnyPath, side_by_side
 from snapshots.view import RESOURCES, View
 from snapshots.writer import Writer
 
@@ -38,7 +39,7 @@ def import_files(
     try:
         with Writer.open(out) as writer:
             for number, path in enumerate(files):
-                take(path, writer, report)
+                take(path, writer, report, files)
                 if progress is not None:
                     progress(number + 1, len(files))
         if report.notes and not report.captures and not report.views:
@@ -51,11 +52,17 @@ def import_files(
     return report
 
 
-def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> None:
-    """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`."""
-    with Snapshot.open(path, checked=True) as source:
-        report.notes += source.notes
-        report.damaged += damage_in(source.notes)
+def take(path: AnyPath, writer: Writer, report: ImportReport, files: Sequence[AnyPath] = ()) -> None:
+    """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`.
+
+    What its revisits repeat may lie in others of `files`.
+    """
+    with (
+        Snapshot.open(path, checked=True) as source,
+        side_by_side(source, path, files) as (holder, captures, notes),
+    ):
+        report.notes += notes
+        report.damaged += damage_in(notes)
         if source.profile is not None and source.profile != writer.profile:
             if writer.profile is None:
                 writer.adopt(source.profile)
@@ -63,7 +70,7 @@ def take(path: str | os.PathLike[str], writer: Writer, report: ImportReport) -> 
                 report.notes.append(f"{path}: was recorded with another profile, which is not kept")
         report.notes += left_out(source)
         report.damaged += left_out(source, "damaged")
-        shifts = copy_captures(source, sorted(source.captures(), key=in_order), writer, report)
+        shifts = copy_captures(holder, sorted(captures, key=in_order), writer, report)
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
                 copy_conversations(source, uri, writer, shifts)

@@ -158,3 +158,35 @@ def test_what_of_a_view_is_damaged_keeps_nothing_else_back(tmp_path: Path) -> No
         assert (report.captures, report.views, len(report.damaged)) == (3, 1, 1), kind
         assert f"offset {offset}" in report.damaged[0]
         assert verify(tmp_path / f"s{number}") == []
+
+
+REPEATS = (
+    b"WARC-Profile: http://netpreserve.org/warc/1.0/revisit/identical-payload-digest\r\n"
+    b"WARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: 2020-01-02T03:04:05Z"
+)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_revisit_finds_its_payload_in_another_file_that_is_taken(tmp_path: Path, turned: bool) -> None:
+    """As crawlers write them that know what they have, into one file after the other."""
+    again = [
+        warc_record(http(b""), kind=b"revisit", uri=uri, number=number, fields=REPEATS % of)
+        for number, (uri, of) in enumerate(
+            [
+                (b"http://example.test/again", b"http://example.test/"),
+                (b"http://example.test/lost", b"http://example.test/gone"),
+            ],
+            2,
+        )
+    ]
+    for folder, data in (("a", packed(warc_record(http()))), ("b", packed(*again, other()))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.warc.gz").write_bytes(data)
+    files = [tmp_path / "a" / "x.warc.gz", tmp_path / "b" / "x.warc.gz"]
+    report = import_files(reversed(files) if turned else files, tmp_path / "s")
+    assert (report.captures, len(report.notes), report.damaged) == (3, 1, [])
+    assert "http://example.test/lost is in none of the files" in report.notes[0]
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        served = {capture.url: snapshot.read(capture).body for capture in snapshot.captures()}
+    assert served["http://example.test/again"] == served["http://example.test/"] == PAGE
+    assert verify(tmp_path / "s") == []

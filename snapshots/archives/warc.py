@@ -1,7 +1,7 @@
 """One WARC record: its head, its block, written and read at an offset.
 
 Format: ISO 28500:2017 (WARC 1.1), https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
-Records are gzip members of their own (made by `snapshots.archives.members`). Reading also knows WARC 1.0 and 0.x, ARC 1.0, plain
+Records are gzip members of their own (made by `snapshots.archives.members`). Reading also knows WARC 1.0 and 0.x, ARC, plain
 files and Zstandard frames; it follows Content-Length, and where that is wrong takes what is there.
 """
 
@@ -31,6 +31,7 @@ _VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
 _END_OF_HEAD = re.compile(rb"\r*\n\r*\n")
 _ARC_NAME = re.compile(rb"[^ \r\n]:")
 _ARC_DATE = re.compile(rb" [0-9]{8,17} ")
+_ARC_2 = re.compile(r" [0-9]{14} [^ ]+ [0-9]{3} [^ ]+ [^ ]+ [0-9]+ [^ ]+ [0-9]+$")
 
 Fields = dict[str, str]
 
@@ -155,7 +156,13 @@ def parse_head(data: bytes, start: int = 0) -> tuple[Fields, int] | None:
 
 
 def _arc_fields(line: str) -> Fields:
-    """ARC 1.0: URL IP date content-type length (https://archive.org/web/researcher/ArcFileFormat.php)."""
+    """ARC 1.0: URL IP date content-type length (https://archive.org/web/researcher/ArcFileFormat.php).
+
+    ARC 2.0 has a status, checksum, location, offset and file name before the length.
+    """
+    if _ARC_2.search(line):
+        first, length = line.rsplit(" ", 6)[::6]
+        line = f"{first} {length}"
     parts = line.rsplit(" ", 4)
     if len(parts) < 5:  # no content type
         parts = [*line.rsplit(" ", 3), ""]

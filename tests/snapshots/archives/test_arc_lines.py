@@ -23,6 +23,14 @@ def test_a_record_line(end: bytes) -> None:
     assert start == 7 + len(LINE + end)
 
 
+def test_a_record_line_of_arc_2() -> None:
+    line = b"http://example.test/a b 192.0.2.1 20200102030405 text/html 200 fac069150613fe55 - 12345678 x.arc 12\n"
+    found = parse_head(line)
+    assert found is not None
+    told = [found[0][name] for name in ("warc-target-uri", "warc-date", "content-length")]
+    assert told == ["http://example.test/a b", "2020-01-02T03:04:05Z", "12"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

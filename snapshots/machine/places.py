@@ -6,13 +6,14 @@ files are read with `os.pread`, so that no file position is shared.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from snapshots.errors import DamagedInput
+from snapshots.errors import DamagedInput, MissingCapability
 
 CHUNK = 1 << 20
 
@@ -40,6 +41,11 @@ class FilePlace:
         try:
             self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
+            if error.errno == errno.EMFILE:
+                raise MissingCapability(
+                    f"{path}: too many files are open at once; allow more of them (`ulimit -n`), or make one snapshot of"
+                    " them all: stillweb import FILES -o DIR"
+                ) from error
             raise DamagedInput(f"{path}: can't be opened: {error.strerror}") from error
         self.path = Path(path)
         self.base = base

@@ -1,13 +1,15 @@
 """The same bytes from wherever they lie."""
 
 import io
+import os
+import resource
 import zipfile
 from pathlib import Path
 
 import fsspec
 import pytest
 
-from snapshots.errors import DamagedInput, UsageError
+from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from snapshots.machine.places import BytesPlace, FilePlace, Part, Place, Reader, RemotePlace, chunks
 from snapshots.snapshot import Snapshot
 from snapshots.wacz import seal
@@ -145,3 +147,16 @@ def test_a_zip_with_bytes_before_it(tmp_path: Path) -> None:
     path.write_bytes(data)
     with Snapshot.open(path) as snapshot:
         assert len(list(snapshot.captures())) == 1
+
+
+def test_more_files_than_the_machine_opens_at_once(tmp_path: Path) -> None:
+    for number in range(64):
+        (tmp_path / f"{number}.warc").write_bytes(other())
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, before[1]))
+    try:
+        with pytest.raises(MissingCapability, match="stillweb import FILES"):
+            Snapshot.open(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 
 from proxy.wire.addresses import host_port
 from snapshots.errors import MissingCapability
-from snapshots.words import counted
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
@@ -54,7 +53,7 @@ class Canary:
         if self.escaped:
             places = ", ".join(place for place, error in self.attempts if not error)
             return f"canary: OUTSIDE REACHED ({places})"
-        return f"canary: no way out ({counted(len(self.attempts), 'place')} tried; interfaces: {', '.join(self.interfaces)})"
+        return f"canary: no way out ({len(self.attempts)} places tried; interfaces: {', '.join(self.interfaces)})"
 
 
 def can_isolate() -> str | None:

@@ -60,10 +60,15 @@ const trustedBy = (ready) => {
 };
 const kindOf = (options) => options && typeof options === "object" ? options.type : undefined;
 const workers = new Set();
-const attach = (worker, port) => {
+const attach = (worker, port, url) => {
   const known = { worker, port, silent: false, begun: false, state: null, offset: 0 };
   workers.add(known);
-  worker.addEventListener("error", () => { if (!known.begun) workers.delete(known); }); // never loaded
+  worker.addEventListener("error", (event) => {
+    if (known.begun) return;
+    workers.delete(known);
+    // An error of the script itself has a message; one that never loaded has none.
+    if (url && event.message === undefined) G.console.warn(`stillweb: worker: ${url}`);
+  });
   if (port.addEventListener) port.addEventListener("close", () => workers.delete(known)); // a frame shows another document
   if (port.addEventListener) worker.addEventListener("message", (event) => { // a worker ends itself
     if (!event.data || event.data[MARK] !== "closed") return;
@@ -81,7 +86,7 @@ if (G.Worker) {
     if (ready !== null) {
       const channel = new MessageChannel();
       worker.postMessage({ [MARK]: true }, [channel.port2]);
-      attach(worker, channel.port1);
+      attach(worker, channel.port1, absolute(url).href);
     }
     return worker;
   } });
@@ -109,7 +114,7 @@ if (G.SharedWorker) {
     const air = new BroadcastChannel(`${MARK} ${here ? here.air : full.href.split("#")[0]} ${(options && options.name) || (typeof options === "string" ? options : "")}`);
     const from = native.uuid();
     const port = { postMessage: (message) => air.postMessage({ ...message, from }) };
-    const known = attach(worker, port);
+    const known = attach(worker, port, full.href);
     known.late = true; // until it has spoken; what is said before it listens is lost
     pending++;
     const heard = () => { if (known.late) { known.late = false; pending--; } };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +52,7 @@ class Traffic:
     answers: list[Answer] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
     blocked: bool = False  # a page wanted a service worker
+    unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
     tabs: int = 0  # that the browser told of, without those that pages were known to open
     silence: Silence = field(default_factory=Silence)
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
@@ -107,6 +109,8 @@ class Traffic:
         text = message.text
         if text.startswith("stillweb: miss: ws"):
             self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
+        elif text.startswith("stillweb: worker: "):
+            self.unloaded.append(text.removeprefix("stillweb: worker: "))
         elif "Service Worker registration blocked" in text:  # Playwright's words
             self.blocked = True
 
@@ -150,6 +154,14 @@ class Traffic:
                 headers.get("stillweb-capture", ""),
             )
         )
+
+    def of_workers(self, named: Callable[[str], str]) -> list[str]:
+        """What is to be said of workers that a page did not get; `named` tells an address without secrets."""
+        said = ["wants a service worker: it gets none, while recording and in replay"] if self.blocked else []
+        return said + [
+            f"a worker was not loaded, while recording and in replay: {named(url)} (a policy may forbid how it is frozen)"
+            for url in dict.fromkeys(self.unloaded)
+        ]
 
     def missed(self, since: int = 0) -> list[Answer]:
         """Answers from number `since` on that the snapshot did not have."""

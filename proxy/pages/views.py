@@ -276,8 +276,7 @@ class Fetcher(Visitor):
         streams = {url.partition("?")[0] for url in driver.traffic.streams}
         if new := sorted(one for one in streams if not any(one in note for note in result.notes)):
             notes.append(f"open streams: {', '.join(new)}")
-        if driver.traffic.blocked:
-            notes.append("wants a service worker: it gets none, while recording and in replay")
+        notes += driver.traffic.of_workers(lambda url: public(url, self.recorder.redactor))
         if driver.dismissed:
             notes.append(f"cookie banner dismissed with {driver.dismissed!r}")
         if sight.veiled:

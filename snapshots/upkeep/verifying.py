@@ -145,6 +145,8 @@ class _Check:
         actual = "sha256:" + hashlib.sha256(data).hexdigest()
         if wanted != actual:
             self.found("package", DIGEST, -1, "datapackage.json has another hash")
+        elif self.container.own and value.get("path") != PACKAGE:
+            self.found("package", DIGEST, -1, f"does not name {PACKAGE}")
         signature = check_signature(value, actual)
         if signature is not None and signature.sound is False:
             self.found("signature", DIGEST, -1, signature.words)

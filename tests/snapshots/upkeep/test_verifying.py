@@ -13,6 +13,7 @@ import pytest
 
 from snapshots.archives import warc
 from snapshots.archives.digests import same_digest
+from snapshots.contents.package import digest_of
 from snapshots.errors import UsageError
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
@@ -97,7 +98,7 @@ def edit_package(files: Files, change: Callable[[dict], None]) -> None:
     package = json.loads(files[PACKAGE])
     change(package)
     files[PACKAGE] = json.dumps(package).encode()
-    files[DIGEST] = json.dumps({"hash": "sha256:" + hashlib.sha256(files[PACKAGE]).hexdigest()}).encode()
+    files[DIGEST] = digest_of(files[PACKAGE])
 
 
 def problems_after(sealed: Path, tmp_path: Path, breaking: Callable[[Files], None]) -> list[Problem]:
@@ -370,3 +371,13 @@ def test_digests_are_compared_in_every_encoding() -> None:
         assert same_digest(f"sha1:{text}", value)
         assert not same_digest(f"sha1:{text[1:]}", value)
     assert warc.digest(b"") == "sha256:" + hashlib.sha256(b"").hexdigest()
+
+
+def test_a_bit_of_what_the_digest_is_of_is_told(tmp_path: Path) -> None:
+    small_snapshot(tmp_path / "s")
+    digest = tmp_path / "s" / "datapackage-digest.json"
+    whole = digest.read_bytes()
+    for wanted in (b'"path"', b"datapackage.json"):
+        at = whole.index(wanted) + 2
+        digest.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert [p.file for p in verify(tmp_path / "s")] == ["datapackage-digest.json"]

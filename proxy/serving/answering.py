@@ -14,11 +14,12 @@ from proxy.serving import codings, responses
 from proxy.serving.cookies import AGED, with_ages
 from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
-from proxy.serving.ledger import Ledger, encode
-from proxy.serving.misses import Missed, body_entry, masked_key, masked_url, missed_of, near_entry
+from proxy.serving.ledger import Ledger
+from proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
 from proxy.serving.permissions import is_preflight, permission
 from proxy.serving.pieces import cut, read_head, stored_pieces
 from proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
+from proxy.serving.tails import Tails
 from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
 from snapshots.http import encodings
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
 CACHE_BYTES = 64 << 20
 MISSES_KEPT = 100_000  # of a session
-TAILS = 1 << 13  # ledger lines kept for captures that are asked for again
 NEAREST = 3  # captures named in a miss
 
 
@@ -62,7 +62,7 @@ class Answerer:
         self.failures: list[str] = []  # of answering, for the status page
         self.kept = Kept(snapshot, cache_bytes)
         self._lines: dict[str, Line] = {}
-        self._tails: dict[tuple[Any, ...], str] = {}
+        self.tail = Tails().of
 
     # Sessions
 
@@ -99,13 +99,17 @@ class Answerer:
     def remembered(self, memo: Memo, line: Line) -> bytes:
         """A settled request again: the session moves, its ledger line is written, what to send is given.
 
-        b"" for a session for which it does not hold. This is all that most requests of a long run cost.
+        b"" for a session for which it does not hold, or whose line has more to say. This is all that most requests of
+        a long run cost, so `note` is written out here.
         """
         session, site = line.session, memo.site
-        if site in session.sites or (memo.signed and site not in session.given):
+        if site in session.sites or line.again or (memo.signed and site not in session.given):
             return b""
         session.repeated(site, memo.capture, memo.followed, memo.visit)
-        self.note(line, memo.tail)
+        seq = line.seq
+        line.seq = seq + 1
+        self.requests += 1
+        self.ledger.write_timed(line.prefix, seq, memo.tail)
         return memo.wire
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
@@ -351,55 +355,6 @@ class Answerer:
         if line.again:
             tail = line.told_again(tail)
         self.ledger.write_timed(line.prefix, seq, tail)
-
-    def tail(
-        self,
-        request: Request,
-        lookup: Lookup | None,
-        verdict: str,
-        derived: str,
-        status: int,
-        asked: Lookup | None = None,
-        *,
-        capture: Capture | None = None,
-        more: Mapping[str, Any] | None = None,
-    ) -> str:
-        """A ledger line from after its number up to the time. `asked` has the key when `lookup` is of another."""
-        keyed = asked or lookup
-        if capture is None and lookup is not None and verdict != "miss":
-            capture = lookup.capture
-        key = keyed.key.canonical if keyed is not None else None
-        if key is not None and (verdict == "miss" or "redacted" in verdict):
-            key = masked_key(request) or key
-        known = None
-        if more is None and capture is not None and lookup is not None:
-            flags = (lookup.rule, lookup.state, lookup.ambiguous, lookup.irrelevant)
-            known = (key, request.method, request.url, verdict, capture.place, status, derived, flags)
-            if (tail := self._tails.get(known)) is not None:
-                return tail
-        entry: dict[str, Any] = {
-            "key": key,
-            "method": request.method,
-            "url": masked_url(request.url),
-            "verdict": verdict,
-            "rule": lookup.rule if lookup is not None else None,
-            "capture": {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}
-            if capture is not None
-            else None,
-            "state": lookup.state if lookup is not None else "",
-            "ambiguous": bool(lookup is not None and lookup.ambiguous),
-            "irrelevant": bool(lookup is not None and lookup.irrelevant),
-            "status": status,
-        }
-        if derived:
-            entry["derived"] = derived
-        entry |= more or {}
-        tail = f',{encode(entry)[1:-1]},"ms":'
-        if known is not None:
-            if len(self._tails) >= TAILS:
-                self._tails.clear()
-            self._tails[known] = tail
-        return tail
 
 
 def _joined(derived: str, aged: bool) -> str:

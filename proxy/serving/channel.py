@@ -26,6 +26,7 @@ class Channel(asyncio.Protocol):
         self.hub = hub
         self.deadline = 0.0  # 0: nothing is waited for
         self._tls: ServerTls | None = None
+        self._calm: ServerTls | None = None  # the same while nothing is under way, and HTTP/1.1 is spoken
         self._transport: asyncio.Transport | None = None
         self._busy: asyncio.Task[None] | None = None
         self._paused = False
@@ -70,6 +71,7 @@ class Channel(asyncio.Protocol):
     def close(self) -> None:
         """Ends the connection after what has been written."""
         self._closing = True
+        self._calm = None
         if self._transport is not None:
             if self._tls is not None and (last := self._tls.close()):
                 self._transport.write(last)
@@ -78,6 +80,7 @@ class Channel(asyncio.Protocol):
     def abort(self) -> None:
         """Ends the connection now, so that the client sees an answer broken off."""
         self._closing = True
+        self._calm = None
         if self._transport is not None:
             self._transport.abort()
 

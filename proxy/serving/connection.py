@@ -1,20 +1,18 @@
-"""One client's connection, what comes in: HTTP/1.1 as to a proxy, tunnels, and what is inside them.
+"""What one client's connection is asked: HTTP/1.1 as to a proxy, tunnels, and what is inside them.
 
-What goes out is the business of `proxy.serving.channel`.
+How it comes in is the business of `proxy.serving.arrivals`, what goes out of `proxy.serving.channel`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from proxy.serving import refusing
-from proxy.serving.channel import Channel
-from proxy.serving.http1 import BadRequest, Message, Parser, request_bytes, url_inside, url_outside
-from proxy.serving.replies import Line, Memo, failure
-from proxy.serving.tls import ServerTls, TlsFailed, browser
+from proxy.serving.arrivals import PATIENCE, Arrivals
+from proxy.serving.http1 import BadRequest, Message, request_bytes, url_inside, url_outside
+from proxy.serving.replies import Line, failure
 from proxy.wire.addresses import (
     AUTHORITY,
     DEFAULT_SESSION,
@@ -24,216 +22,23 @@ from proxy.wire.addresses import (
     session_name,
     site_named,
 )
-from snapshots.errors import StillwebError
 from snapshots.request import Request
 
 if TYPE_CHECKING:
-    from proxy.serving.http2 import Http2
     from proxy.serving.hub import Hub
-    from proxy.serving.sockets import Socket
 
-PATIENCE = 30.0  # seconds in which a request, once begun, must arrive, and an answer must get on
 MOST_GIVEN = 1 << 17  # bytes that another process is handed with a connection
 WRITTEN = 0.002  # seconds between looks at whether all is written
-MAX_WAITING = 1 << 20  # bytes of further requests read while one is being answered
 
 _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
 
-class Connection(Channel):
+class Connection(Arrivals):
     """An accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
 
     def __init__(self, hub: Hub, read: bytes = b"") -> None:
-        super().__init__(hub)
-        self._read = read
-        self.parser = Parser()
-        self.line: Line | None = None  # of the tunnel
-        self._last: Line | None = None  # of the last request outside of one
-        self.base = ""  # scheme://authority of the tunnel, "" outside
-        self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
-        self._authority = ""
-        self._sniffing = False
-        self._browser = b""  # how it begins TLS
-        self._h2: Http2 | None = None
-        self._socket: Socket | None = None  # what is spoken instead of HTTP
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
-        self._transport = transport  # type: ignore[assignment]
-        self.hub.connections.add(self)
-        self.deadline = time.monotonic() + PATIENCE
-        data, self._read = self._read, b""
-        if data:  # before what comes next
-            self.data_received(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        self._closing = True
-        self.hub.connections.discard(self)
-        if self._busy is not None:
-            self._busy.cancel()
-        if self._h2 is not None:
-            self._h2.lost()
-        self._transport = None
-
-    def pause_writing(self) -> None:
-        """The client reads slower than we write: nothing more is read from it meanwhile."""
-        self._paused = True
-        self._resumed = asyncio.Event()
-        self._gets_on()
-        self.deadline = time.monotonic() + PATIENCE
-        if self._h2 is None:
-            self._stop_reading()
-
-    def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self._paused = False
-        self.deadline = 0.0
-        if self._resumed is not None:
-            self._resumed.set()
-        if self._h2 is not None:
-            self._h2.pump()
-        elif self._busy is None:
-            self._start_reading()
-            self._requests()
-
-    def eof_received(self) -> bool:
-        """The client has shut its side; what it asked for is still answered."""
-        self._eof = True
-        if self._busy is None and not self._paused and self._h2 is None:
-            self.close()
-            return False
-        return self._tls is None or self._busy is not None
-
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        if self._closing:
-            return
-        tls = self._tls
-        if tls is not None:
-            fresh = not tls.ready
-            try:
-                data = tls.feed(data)
-            except TlsFailed as failure:
-                self._tls_failed(tls, str(failure))
-                return
-            if fresh and tls.ready:
-                self._established(tls)
-            if not data:
-                self._quiet(tls)
-                return
-            if self._h2 is not None:
-                self._h2.feed(data)
-                return
-        elif self._sniffing:
-            self._sniff(data)
-            return
-        if self._socket is not None:
-            self._socket.feed(data)
-            return
-        parser = self.parser
-        if self._busy is None and not self._paused and parser.idle:
-            memo = self._memos.get(data)
-            if memo is not None and (wire := self.hub.answerer.remembered(memo, self.line or memo.line)):
-                if tls is None:
-                    self.write(wire)
-                elif self._transport is not None:
-                    self._transport.write(tls.encrypt(wire))
-                    if tls.closed:
-                        self.close()
-                return
-            parser.feed(data)
-            self._requests(data)
-        else:
-            parser.feed(data)
-            if self._busy is None and not self._paused:
-                self._requests()
-            elif parser.buffered > MAX_WAITING:
-                self._stop_reading()
-        if tls is not None:
-            self._quiet(tls)
-
-    def overdue(self, now: float) -> None:
-        """Called about once a second: ends what does not get on."""
-        if self._paused and self._gets_on():
-            self.deadline = now + PATIENCE
-        if self.deadline and now > self.deadline and self._busy is None:
-            if self._paused or self.parser.idle:
-                self.abort()
-            else:
-                # of a head that never came to its end nobody knows whether it is a request
-                message = None if self.parser.headless else self.parser.begun()
-                self._refuse(BadRequest("the request did not arrive in time", 408), message)
-
-    # Tunnels
-
-    def _prepare(self) -> None:
-        with contextlib.suppress(StillwebError):  # an impossible name: said when TLS is in fact begun
-            if self._sniffing and self._transport is not None:
-                self.hub.context(self._tunnel_host())
-
-    def _tunnel_host(self) -> str:
-        host = AUTHORITY.fullmatch(self._authority)
-        assert host is not None
-        return host[1].strip("[]")
-
-    def _sniff(self, data: bytes) -> None:
-        """The first bytes in a tunnel: TLS, or HTTP without it."""
-        data = data.lstrip(b"\r\n")  # empty lines too many after a CONNECT, as the recorder has it
-        if not data:
-            return
-        self._sniffing = False
-        if data[0] != 0x16:
-            self.base = f"http://{self._authority}"
-            self._memos = self.hub.answerer.kept.memos_of(self.base)
-            self.data_received(data)
-            return
-        self.base = f"https://{self._authority}"
-        self._memos = self.hub.answerer.kept.memos_of(self.base)
-        self._browser = browser(data)
-        name, hub = self._tunnel_host(), self.hub
-        try:
-            own = hub.context(name)
-        except StillwebError as error:
-            self._tls_failed(None, str(error))
-            return
-        self._tls = ServerTls(own, lambda other: own if other == name else hub.context(other))
-        self.deadline = time.monotonic() + PATIENCE
-        self.data_received(data)
-        asyncio.get_running_loop().call_soon(hub.authority.spare)  # while the client makes its next message
-
-    def _quiet(self, tls: ServerTls) -> None:
-        """Nothing came out of TLS: what it has to say itself goes out."""
-        if self._transport is None:
-            return
-        if out := tls.outgoing():
-            self._transport.write(out)
-        if tls.closed and self._busy is None:
-            self.close()
-
-    def _established(self, tls: ServerTls) -> None:
-        """The handshake is done: what is spoken inside is known."""
-        self.deadline = 0.0
-        assert self.line is not None
-        if self._browser:
-            self.hub.answerer.misses -= self.line.tried_again((self._authority, self._browser))
-        if tls.protocol == "h2":
-            from proxy.serving.http2 import Http2
-
-            self._h2 = Http2(self, self.line, self._authority)
-
-    def _tls_failed(self, tls: ServerTls | None, why: str) -> None:
-        assert self.line is not None
-        if tls is not None and self._transport is not None and (alert := tls.outgoing()):
-            self._transport.write(alert)
-        if tls is None or not tls.ready:
-            why = f"TLS with the client failed: {why}"
-            self.hub.answerer.tunnel_failed(self._authority, self.line, why, self._browser)
-        self._closing = True
-        if self._transport is not None:
-            self._transport.close()
+        super().__init__(hub, read)
+        self._last: Line | None = None  # of the last request outside of a tunnel
 
     # Requests
 

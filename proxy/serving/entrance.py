@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from proxy.serving import refusing
-from proxy.serving.connection import PATIENCE, Connection
+from proxy.serving.arrivals import PATIENCE
+from proxy.serving.connection import Connection
 from proxy.serving.hub import Hub
 from proxy.serving.reception import TLS
 from proxy.serving.tls import ServerTls, TlsFailed

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from proxy.serving.connection import PATIENCE
+from proxy.serving.arrivals import PATIENCE
 from proxy.serving.http1 import MAX_HEAD
 
 AT_ONCE = 64  # connections accepted before anything else is looked at

@@ -79,6 +79,7 @@ class Session:
         "brought",
         "followed",
         "given",
+        "lengthy",
         "lost",
         "name",
         "pages",
@@ -102,6 +103,7 @@ class Session:
         self.pages: dict[str, Followed] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
         self.trails: dict[str, Trail] = {}  # by site, what was served that is no plain file
+        self.lengthy: set[str] = set()  # sites with more of that than is remembered
         self.strays: set[str] = set()  # sites that were asked for what was not recorded
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
@@ -142,12 +144,13 @@ class Session:
     def repeated(self, site: str, capture: Capture, followed: Followed, visit: bool) -> None:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
         self.served.append(capture)
-        if visit:
+        if visit and site not in self.lengthy:
             trail = self.trails.get(site)
             if trail is None:
                 trail = self.trails[site] = Trail()
-            if len(trail.visits) < VISITS:
-                trail.visits.append(capture)
+            trail.visits.append(capture)
+            if len(trail.visits) >= VISITS:
+                self.lengthy.add(site)
         self.followed[site] = followed
         if followed.page:
             self.pages[site] = followed
@@ -155,7 +158,7 @@ class Session:
     def trail(self, site: str) -> Trail | None:
         """What a site was asked that may have changed something by its being asked alone; None where it isn't known."""
         found = self.trails.get(site) or Trail()
-        return None if site in self.strays or len(found.visits) >= VISITS else found
+        return None if site in self.strays or site in self.lengthy else found
 
     def strayed(self, site: str, request: Request) -> None:
         """A request was not in the snapshot: it may have changed something, unless its path is that of a file."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving import connection
+from proxy.serving import arrivals
 from proxy.serving import gateway as gateway_module
 from proxy.serving.gateway import Gateway
 from proxy.serving.ledger import Ledger
@@ -115,7 +115,7 @@ def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
 def test_a_client_that_does_not_read_is_sent_away_and_one_that_reads_slowly_is_not(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
-    monkeypatch.setattr(connection, "PATIENCE", 1.5)
+    monkeypatch.setattr(arrivals, "PATIENCE", 1.5)
     whole = bytes(64 << 20)  # in memory: it is stored in less than is read bit by bit
     packed = (("Content-Encoding", "gzip"),)
     site = Site(tmp_path / "snap")

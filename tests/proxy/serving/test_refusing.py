@@ -12,7 +12,7 @@ import pytest
 
 from harness.curation.missing import record_misses
 from proxy import Recorder
-from proxy.serving import connection, http2
+from proxy.serving import arrivals, connection, http2
 from proxy.serving.gateway import Gateway
 from proxy.wire.certificates import Authority
 from snapshots import Snapshot, Writer
@@ -101,7 +101,8 @@ def test_our_own_pages_are_in_no_ledger(gateway: Gateway) -> None:
 
 
 def test_a_body_that_does_not_come(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PATIENCE", 0.1)
+    for module in (arrivals, connection):
+        monkeypatch.setattr(module, "PATIENCE", 0.1)
     start = b"POST http://a/ HTTP/1.1\r\n" + NAME.replace(b"refused", b"x") + b"Content-Length: 9\r\n\r\nhalf"
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
         sock.sendall(start.replace(NAME, b""))

@@ -49,6 +49,8 @@ def command(
     from harness.comparing.repeats import errors_by_base, flips
     from snapshots.errors import UsageError
 
+    if metric is not None and not metric.strip():
+        raise click.UsageError("--metric names no metric")
     for gate in gates:
         parse_gate(gate)  # a misspelt one is told before the work
     first, second = read_outcomes(a), read_outcomes(b) if b is not None else []

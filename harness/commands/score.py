@@ -30,10 +30,8 @@ MOST = 10  # attempts that are named
 )
 @click.option(
     "--parallel",
-    default=2,
-    show_default=True,
     type=click.IntRange(1),
-    help="Of --ask-judge: attempts whose judges are asked at once.",
+    help="Of --ask-judge: attempts whose judges are asked at once; 2 by default.",
 )
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="The run, scored otherwise, as one of its own."
@@ -47,7 +45,7 @@ def command(
     mode: str | None,
     fold_case: bool | None,
     ask_judge: bool,
-    parallel: int,
+    parallel: int | None,
     out: Path | None,
     as_json: bool,
 ) -> int:
@@ -65,8 +63,10 @@ def command(
         raise click.UsageError(
             "-o goes with --tasks, --rubrics, --mode, --fold-case or --ask-judge, and not with --write"
         )
+    if parallel is not None and not ask_judge:
+        raise click.UsageError("--parallel goes with --ask-judge")
     if out is not None:
-        return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, parallel, as_json)
+        return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, parallel or 2, as_json)
     from harness.results.certificate import check_traces, write_certificate
     from harness.results.kept_certificate import differing, kept_hash, short
     from harness.results.left_out import failed_attempts

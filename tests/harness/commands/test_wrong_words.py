@@ -49,6 +49,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             2,
             "gate 'bogus': expected `regressed` or one of",
         ),
+        (["compare", "SITE", "SITE", "--metric", ""], 2, "--metric names no metric"),
+        (["score", "SITE", "--parallel", "3"], 2, "--parallel goes with --ask-judge"),
         (["record", "--misses", "EMPTY", "-o", "more"], 2, "empty.jsonl: holds no requests"),
         (["coverage", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
         (["diff", "SITE", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),

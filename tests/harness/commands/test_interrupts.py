@@ -157,15 +157,17 @@ def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
     words[words.index("--agent") + 1] = f"command:{program}"
     server = ["replay", make(tmp_path / "served")]
+    # said, as this process may itself run under nohup
+    hears, deaf = (partial(signal.signal, signal.SIGHUP, how) for how in (signal.SIG_DFL, signal.SIG_IGN))
     for command, begun in ((words, (tmp_path / "began").exists), (server, None)):
-        started = Started(*command, cwd=tmp_path)
+        started = Started(*command, cwd=tmp_path, preexec_fn=hears)
         if begun:
             until(begun, started)
         else:
             started.line()
         started.process.send_signal(signal.SIGHUP)
         assert started.end().code == 129
-    unheard = Started(*server, cwd=tmp_path, preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN))
+    unheard = Started(*server, cwd=tmp_path, preexec_fn=deaf)
     unheard.line()
     unheard.process.send_signal(signal.SIGHUP)  # as with nohup
     unheard.process.terminate()

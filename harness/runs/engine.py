@@ -71,9 +71,12 @@ class LocalEngine:
     async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
         """See Engine."""
         waiting = iter(jobs)
+        caller = asyncio.current_task()
 
         async def worker() -> None:
             for job in waiting:  # shared: each worker takes the next one
+                if caller is not None and caller.cancelling():
+                    raise asyncio.CancelledError  # a job may have swallowed its own
                 done(await work(job))
 
         async with asyncio.TaskGroup() as group:

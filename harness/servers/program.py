@@ -6,7 +6,6 @@ It listens at once, but starts (and loads the MCP SDK) only when somebody connec
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
@@ -124,8 +123,9 @@ async def serve_program(toolset: Toolset, session: ToolSession) -> AsyncIterator
             yield ProgramServer(f"http://{host}:{port}{PATH}", bypass, tools.calls)
         finally:
             at_work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await at_work
+            await asyncio.wait([at_work])  # not itself: its end would look like one of ours, and hide that
+            if not at_work.cancelled():
+                at_work.result()
 
 
 def _listen() -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 import sys
 import types
@@ -20,7 +21,7 @@ from harness.results.certificate import certify
 from harness.results.summary import summarise
 from harness.runs.cluster import RayEngine, make_engine
 from harness.runs.display import SilentDisplay
-from harness.runs.engine import LocalEngine
+from harness.runs.engine import Job, LocalEngine, Outcome
 from harness.runs.repeating import Known
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
@@ -129,3 +130,25 @@ def test_what_is_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingCapability, match="pip install ray"):
         make_engine("ray", tmp_path, 3)
+
+
+def test_an_engine_that_is_cancelled_begins_no_more_even_where_a_job_swallowed_it() -> None:
+    begun: list[str] = []
+
+    async def work(job: Job) -> Outcome:
+        begun.append(job.task_id)
+        with contextlib.suppress(asyncio.CancelledError):  # as code does that ends a task of its own
+            await asyncio.sleep(60 if len(begun) <= 2 else 0)
+        return Outcome(job, "answered", "scored")
+
+    async def main() -> None:
+        engine = LocalEngine(2)
+        running = asyncio.ensure_future(engine.run([Job(name, 1) for name in "abcdef"], work, lambda _: None))
+        while len(begun) < 2:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert begun == ["a", "b"]

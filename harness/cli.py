@@ -16,34 +16,45 @@ try:
 except KeyboardInterrupt:  # main() is not there yet to say it
     sys.exit(130)
 
-# name -> (module in harness.commands, one line of help); the order is the order of a snapshot's life.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "The whole way on an embedded site, offline at the end."),
-    "record": ("record", "Record URLs with a browser, or whatever a command fetches."),
-    "seal": ("seal", "Freeze texts, check, and make one .wacz file."),
-    "verify": ("verify", "Re-read every record, digest, offset and listed file."),
-    "import": ("import_", "Take in HAR, WARC, ARC, WACZ or mitmproxy flow files."),
-    "index": ("index", "Rebuild the index from the WARCs alone."),
-    "replay": ("replay", "Serve a snapshot to any program, with no way out."),
-    "lookup": ("lookup", "What would be served, by which verdict, and why not the others."),
-    "ls": ("ls", "List captures or views."),
-    "diff": ("diff", "What differs between two snapshots, and which tasks that touches."),
-    "cut": ("cut", "The part of a snapshot that a run needs, as a snapshot of its own."),
-    "check": ("check", "Replay every view offline and compare with what was recorded."),
-    "search": ("search", "Search the frozen texts."),
-    "fetch": ("fetch", "The frozen text of a page, PDF or view."),
-    "text": ("text", "The frozen texts, and what newer extractors would change."),
-    "mcp": ("mcp", "Serve the frozen tools to an MCP client."),
-    "run": ("run", "Run an agent on tasks against a snapshot."),
-    "score": ("score", "Score a run anew from its traces alone."),
-    "report": ("report", "Write a run's report as one HTML file."),
-    "compare": ("compare", "Compare two runs, task by task."),
-    "review": ("review", "Review why answers were wrong."),
-    "certify": ("certify", "Repeat a run and print one hash, or what differs first."),
-    "coverage": ("coverage", "What of a task set the snapshot can answer, before a model is paid for."),
-    "prompts": ("prompts", "Build long-context prompts from a snapshot."),
-    "rubric": ("rubric", "Compile and lint the rubrics of a task set."),
+# title -> name -> (module in harness.commands, one line of help), in the order in which they are used
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin here": {
+        "demo": ("demo", "The whole way on an embedded site, offline at the end."),
+    },
+    "Make a snapshot": {
+        "record": ("record", "Record URLs with a browser, or whatever a program fetches."),
+        "import": ("import_", "Take in HAR, WARC, ARC, WACZ or mitmproxy flow files."),
+        "seal": ("seal", "Freeze the texts and make one .wacz file."),
+        "verify": ("verify", "Re-read every record, digest, offset and listed file."),
+        "index": ("index", "Rebuild the index from the WARCs alone."),
+    },
+    "Look into a snapshot": {
+        "ls": ("ls", "List captures or views."),
+        "fetch": ("fetch", "Print the frozen text of a page, PDF or view."),
+        "search": ("search", "Search the frozen texts."),
+        "lookup": ("lookup", "Say what would be served, by which verdict, and why not the others."),
+        "check": ("check", "Replay every view offline and compare with what was recorded."),
+        "diff": ("diff", "Compare two snapshots, and name the tasks that this touches."),
+        "text": ("text", "Count the frozen texts, and show what newer extractors would change."),
+        "cut": ("cut", "Cut out the part that a run needs, as a snapshot of its own."),
+    },
+    "Answer programs and agents from it": {
+        "replay": ("replay", "Serve it as a proxy to any program, with no way out."),
+        "mcp": ("mcp", "Serve the frozen tools to an MCP client."),
+    },
+    "Run and score tasks": {
+        "coverage": ("coverage", "Say what of a task set the snapshot can answer, before a model is paid."),
+        "rubric": ("rubric", "Compile and lint the scoring rules of a task set."),
+        "prompts": ("prompts", "Build long-context prompts."),
+        "run": ("run", "Run an agent on tasks, and score it."),
+        "score": ("score", "Score a run again, from its traces alone."),
+        "certify": ("certify", "Repeat a run and print one hash, or what differs first."),
+        "report": ("report", "Write a run's report as one HTML file."),
+        "compare": ("compare", "Compare two runs, task by task."),
+        "review": ("review", "Say, as a person, why answers were wrong."),
+    },
 }
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
 
 class _LazyGroup(click.Group):
@@ -57,6 +68,9 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"harness.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
+        for option in command.params:  # a range says its limits itself
+            if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+                option.metavar = option.metavar or "N"
         return command
 
     def resolve_command(
@@ -72,8 +86,9 @@ class _LazyGroup(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
 
 
 @click.command(

@@ -149,11 +149,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Adds the misses and their nearest captures to the report of a test that failed by itself."""
+    """Adds the misses, and what went past the snapshot, to the report of a test that failed by itself."""
     report = yield
     case = item.stash.get(_CASE, None)
-    if case is not None and report.when == "call" and report.failed and (told := case.told()):
-        report.sections.append(("stillweb: not in the snapshot", told))
+    if case is not None and report.when == "call" and report.failed:
+        if told := case.told():
+            report.sections.append(("stillweb: not in the snapshot", told))
+        if tried := case.tried():
+            report.sections.append(("stillweb: the network is blocked in this test", tried))
     return report
 
 

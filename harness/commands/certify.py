@@ -21,7 +21,7 @@ from snapshots.words import counted
     "snapshots",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="Where the run's snapshot lies here; by default where RUN names it, or beside RUN.",
+    help="Where the run's snapshot is on this machine; looked for where RUN names it and beside RUN by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], as_json: bool) -> int:

@@ -92,7 +92,7 @@ def command(
         print_json({**(found[0].to_json() if found else {"metric": parts[0].name}), **within, **others})
     else:
         if within.get("differs"):
-            click.echo(f"the runs stand on different {', '.join(within['differs'])}")
+            click.echo(f"the runs differ in what they stand on: {', '.join(within['differs'])}")
         for sentence in partial:
             click.echo(sentence)
         for one in found:

@@ -12,25 +12,27 @@ from harness.console import print_json, progress, say, say_damage, table
 
 @click.command("coverage")
 @click.argument("snapshots", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--tasks", "source", help="The task set.")
+@click.option("--tasks", "source", metavar="SET", help="A task set: look up what it names.")
 @click.option(
     "--run",
     "run",
     type=click.Path(exists=True, path_type=Path),
-    help="Instead of a task set: what a run, or one trace of it, asked its tools for.",
+    help="A run, or one trace of it: look up what it asked its tools for.",
 )
 @click.option(
     "--synthetic-search",
     is_flag=True,
-    help="Count searches that the frozen texts can answer, as --synthetic-search does.",
+    help="Count a search as answered if an index of the frozen texts answers it, as in `run --synthetic-search`.",
 )
 @click.option(
     "--gold",
     is_flag=True,
-    help="Also say which gold cells no frozen text holds, what leaks, which dates pass.",
+    help="Also audit the set: reference values that no frozen text holds, questions and pages that give an answer away, dates that will pass.",
 )
 @click.option(
-    "--today", type=click.DateTime(["%Y-%m-%d"]), help="The day to check dates against; today by default."
+    "--today",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="With --gold: the day to check dates against; today by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(
@@ -42,7 +44,7 @@ def command(
     today: object,
     as_json: bool,
 ) -> int:
-    """Which URLs, views, PDFs and searches that a task set names SNAPSHOTS can answer.
+    """Say which URLs, views, PDFs and searches SNAPSHOTS can answer, of those that a task set names.
 
     \b
     stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing, or a record unreadable

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command("fetch")
-@click.argument("snapshots", nargs=-1, required=True)
+@click.argument("snapshots", nargs=-1, required=True, metavar="SNAPSHOTS... ADDRESS")
 @click.option("--what", type=click.Choice(["text", "dom", "aria", "seen", "screenshot", "tables"]), default="text", show_default=True,
-              help="The frozen text, or what a view stored.")  # fmt: skip
+              help="The frozen text; or what a view stored: its DOM, accessibility snapshot, visible text, screenshot, tables.")  # fmt: skip
 @click.option(
     "-o",
     "--out",
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="The text with extractor, version and warnings.")
 def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bool) -> int:
-    """The frozen text of ADDRESS (the last word): a page, a PDF, or a view's address.
+    """Print the frozen text of ADDRESS: a page, a PDF, or a view.
 
     \b
     stillweb fetch site.wacz https://example.com/report.pdf

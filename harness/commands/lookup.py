@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
 
 @click.command("lookup")
-@click.argument("snapshots", nargs=-1, required=True)
-@click.option("-X", "--method", default=None, help="GET, or POST where there is a body.")
+@click.argument("snapshots", nargs=-1, required=True, metavar="SNAPSHOTS... URL")
+@click.option("-X", "--method", default=None, help="The method; GET by default, POST with --data.")
 @click.option("-d", "--data", default=None, help="The body; @FILE reads it from a file.")
 @click.option("-H", "--header", "headers", multiple=True, help="A header, as 'Name: value'.")
-@click.option("--accept", default="rule", show_default=True, help="Lowest verdict served.")
+@click.option(
+    "--accept",
+    default="rule",
+    show_default=True,
+    metavar="VERDICT",
+    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def command(
     snapshots: tuple[str, ...],
@@ -31,7 +37,7 @@ def command(
     accept: str,
     as_json: bool,
 ) -> int:
-    """What would be served for URL (the last word), by which verdict, and why not the others.
+    """Say what would be served for URL, by which verdict, and why not the others. Exit code 1 for a miss.
 
     \b
     stillweb lookup site.wacz 'https://example.com/list?page=2'

@@ -17,22 +17,37 @@ from harness.console import say, say_damage
     multiple=True,
     default=("fetch",),
     show_default=True,
-    help="mcp-fetch, serper-mcp, pdf-reader, playwright-mcp, with or without @version; or module:object, a tool of your own.",
+    metavar="CONTRACT",
+    help="mcp-fetch, serper-mcp, pdf-reader or playwright-mcp, with or without @version; or module:object, a tool of your own. May be given several times.",
 )
-@click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Of --transport http; a free one by default, or for 0."
+    "--transport",
+    type=click.Choice(["stdio", "http"]),
+    default="stdio",
+    show_default=True,
+    help="http serves at /mcp on loopback.",
 )
-@click.option("--accept", default="rule", show_default=True, help="Lowest verdict served.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="With --transport http: the port; a free one by default."
+)
+@click.option(
+    "--accept",
+    default="rule",
+    show_default=True,
+    metavar="VERDICT",
+    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
+)
 @click.option(
     "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
 )
-@click.option("--max-requests", type=click.IntRange(1), help="Calls of a session.")
+@click.option("--max-requests", type=click.IntRange(1), help="Most calls of a session.")
 @click.option(
-    "--max-pages", type=click.IntRange(1), help="Highest page of a search; most PDF pages of a call."
+    "--max-pages", type=click.IntRange(1), help="Highest page of a search, and most PDF pages of a call."
 )
-@click.option("--max-records", type=click.IntRange(1), help="Results of one search page.")
-@click.option("--record", is_flag=True, help="Do the real thing, and store it in SNAPSHOT, a directory.")
+@click.option("--max-records", type=click.IntRange(1), help="Most results of one search page.")
+@click.option(
+    "--record", is_flag=True, help="Ask the real web, and store what comes in SNAPSHOT, a directory."
+)
 def command(
     snapshots: tuple[Path, ...],
     contracts: tuple[str, ...],

@@ -27,11 +27,17 @@ def command() -> None:
 
 @command.command("build", short_help="One line for each row: its prompt.")
 @click.argument("snapshots", nargs=-1, required=True)
-@click.option("--tasks", "source", required=True, help="The rows (JSONL, JSON or Parquet).")
+@click.option("--tasks", "source", required=True, metavar="SET", help="The rows (JSONL, JSON or Parquet).")
 @click.option("--budget", default="128k", show_default=True, help="Tokens: a number, or with k or M.")
 @click.option("--tokenizer", default="o200k_base", show_default=True, help="o200k_base or cl100k_base.")
-@click.option("--seed", default="0", show_default=True)
-@click.option("--algorithm", type=click.Choice(["shuffle", "sha256"]), default="shuffle", show_default=True)
+@click.option("--seed", default="0", show_default=True, help="Decides the order of the pages.")
+@click.option(
+    "--algorithm",
+    type=click.Choice(["shuffle", "sha256"]),
+    default="shuffle",
+    show_default=True,
+    help="The order of the pages: by random.Random(seed).shuffle, as the card has it, or by sha256(seed + page).",
+)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The JSONL to write.")
 def build(
     snapshots: tuple[str, ...], source: str, budget: str, tokenizer: str, seed: str, algorithm: str, out: Path

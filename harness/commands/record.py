@@ -30,63 +30,72 @@ MOST_LATE = 10  # records with late secrets that are named
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="The snapshot directory to write."
 )
 @click.option(
-    "--urls", "url_file", type=click.Path(exists=True, path_type=Path), help="A file with a URL a line."
+    "--urls", "url_file", type=click.Path(exists=True, path_type=Path), help="A file with one URL a line."
 )
+@click.option("--tasks", type=click.Path(exists=True), help="A task set: record every address that it names.")
 @click.option(
-    "--tasks", type=click.Path(exists=True), help="A task set: its start URLs and all URLs it names."
-)
-@click.option(
-    "--steps", type=click.Path(exists=True, path_type=Path), help="Steps (YAML) after which views are stored."
+    "--steps",
+    type=click.Path(exists=True, path_type=Path),
+    help="A YAML file of steps (select, fill, click, …), each of which gives a view (docs/views.md).",
 )
 @click.option(
     "--misses",
     type=click.Path(exists=True, path_type=Path),
-    help="A replay's ledger: record just what was missing.",
+    help="The ledger of a replay: record just what it lacked.",
 )
 @click.option(
-    "--explore", type=click.IntRange(1), help="Find and record up to N views by operating the page."
+    "--explore",
+    type=click.IntRange(1),
+    help="Operate the page, and record up to N of the views that this finds.",
 )
 @click.option(
     "--depth",
     default=2,
     show_default=True,
     type=click.IntRange(1),
-    help="Of --explore: most actions from the page.",
+    help="With --explore: most actions in a row.",
 )
 @click.option(
     "--seconds",
     type=FiniteRange(0, min_open=True),
     default=900.0,
     show_default=True,
-    help="Of --explore: its whole time.",
+    help="With --explore: when to stop.",
 )
 @click.option(
     "--delay",
     type=FiniteRange(0),
     default=0.5,
     show_default=True,
-    help="Of --explore: seconds between two actions on a host.",
+    help="With --explore: seconds between two actions on a host.",
 )
 @click.option(
     "--values",
     type=click.Path(exists=True, path_type=Path),
-    help="Of --explore: words for search fields, one a line.",
+    help="With --explore: words for search fields, one a line.",
 )
 @click.option(
     "--links",
     type=click.Choice(["near", "site", "none"]),
     default="near",
     show_default=True,
-    help="Of --explore: links to follow: to the same path with another query, on the whole site, or none.",
+    help="With --explore: links to follow: to the same path with another query, on the whole site, or none.",
 )
-@click.option("--ignore-robots", is_flag=True, help="Of --explore: do not ask robots.txt.")
+@click.option("--ignore-robots", is_flag=True, help="With --explore: do not ask robots.txt.")
 @click.option("--pdfs", is_flag=True, help="Fetch linked PDFs too.")
 @click.option("--parallel", type=click.IntRange(1, 16), help="Pages at once.")
-@click.option("--session", default="default", show_default=True, help="The session of PROGRAM.")
+@click.option(
+    "--session",
+    default="default",
+    show_default=True,
+    help="Name of PROGRAM's session. Programs recorded under one name count as one client that goes on: give each its own to replay it alone.",
+)
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65535), help="The recorder's port; 0 takes a free one."
 )
-@click.option("--resolve", multiple=True, metavar="HOST=ADDRESS:PORT", help="Connect there instead of HOST.")
+@click.option(
+    "--resolve", multiple=True, metavar="HOST=ADDRESS:PORT", help="Connect to ADDRESS:PORT for HOST."
+)
 @click.option(
     "--trust",
     type=click.Path(exists=True, path_type=Path),
@@ -337,7 +346,7 @@ def _browse(
                     str(r["captures"]),
                     str(r["documents"]),
                     r["url"],
-                    r["why"] or "",
+                    (r["why"] or "").removeprefix(f"{r['url']}: "),  # which stands beside it
                 ]
                 for r in rows
             ],

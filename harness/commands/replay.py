@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,11 +19,14 @@ from snapshots.words import counted
 
 @click.command("replay", cls=WithProgram)
 @click.argument("snapshots", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option(
+    "--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one."
+)
 @click.option(
     "--accept",
     default="rule",
     show_default=True,
+    metavar="VERDICT",
     help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
 )
 @click.option(
@@ -32,18 +36,21 @@ from snapshots.words import counted
     "cores to use, at most 4.",
 )
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
-@click.option("--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request.")
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
+)
 @click.option(
     "--max-misses",
     type=click.IntRange(0),
-    help="Exit 1 if more requests than this were not in the snapshot, or without --isolate PROGRAM asked it nothing.",
+    help="A gate: exit code 1 if more than N requests were not in the snapshot, or if PROGRAM (without --isolate) "
+    "asked for nothing.",
 )
 @click.option(
     "--synthetic-search",
     is_flag=True,
     help="Answer searches at google.serper.dev that were never recorded from the frozen texts.",
 )
-@click.option("--session", default="default", show_default=True, help="The session of PROGRAM.")
+@click.option("--session", default="default", show_default=True, help="Name of PROGRAM's session.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -128,6 +135,8 @@ def command(
             f"{misses[0]['method']} {misses[0]['url']}"
             f"{'; --ledger FILE lists them with what came nearest' if ledger is None else ''}"
         )
+        if reason := _reason(misses[0]):
+            say(f"  {reason}")
     if any("/devtools/browser/" in entry["url"] for entry in misses):
         say(
             "a library asked the proxy for the socket that it drives its browser by: let this machine go round "
@@ -136,6 +145,15 @@ def command(
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
         return 1  # what went past the proxy would be missed by nobody
     return code
+
+
+def _reason(miss: Mapping[str, Any]) -> str:
+    """Why the snapshot has no answer to a request: its nearest capture and what differs. "" where there is none."""
+    if "why" in miss:
+        return f"why: {miss['why']}"
+    for near in miss.get("nearest", ()):
+        return f"nearest: {near['method']} {near['url']}, which differs in {'; '.join(near['differs'])}"
+    return ""
 
 
 def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:

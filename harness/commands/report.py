@@ -10,7 +10,7 @@ import click
 @click.command("report")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The file to write; report.* in RUN by default."
+    "-o", "--out", type=click.Path(path_type=Path), help="The file to write; RUN/report.* by default."
 )
 @click.option(
     "--as",
@@ -18,7 +18,7 @@ import click
     type=click.Choice(["html", "csv", "openinference", "inspect"]),
     default="html",
     show_default=True,
-    help="A page; a table with a row an attempt; OTLP/JSON spans with OpenInference's names, a line an attempt; or a log of inspect_ai.",
+    help="An HTML page; a table, one row an attempt; OTLP/JSON spans named as OpenInference does, one line an attempt; or a log of inspect_ai.",
 )
 @click.option("--open/--no-open", "show", default=False, help="Open it in the browser.")
 def command(run: Path, out: Path | None, form: str, show: bool) -> None:
@@ -27,7 +27,7 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
     \b
     stillweb report run1 --open
     stillweb report run1 --as csv                              for a spreadsheet or pandas
-    stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
+    mkdir -p logs && stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
     """
     if form == "openinference":
         from harness.export.openinference import export_openinference

@@ -19,22 +19,32 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
 
 @click.command("run")
-@click.option("--tasks", "source", required=True, help="A task set: a file, a folder, or a set on the hub.")
 @click.option(
-    "--agent", required=True, help="script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object."
+    "--tasks",
+    "source",
+    required=True,
+    metavar="SET",
+    help="A task set: a file, a folder, or hub:OWNER/NAME (docs/tasks.md).",
+)
+@click.option(
+    "--agent",
+    required=True,
+    metavar="AGENT",
+    help="openai:MODEL, command:PROGRAM, script:FILE, FILE.yaml or module:object (docs/runs.md).",
 )
 @click.option(
     "--snapshot",
     "snapshots",
     multiple=True,
-    help="The frozen web; later ones lie over earlier ones. Without one there are no tools.",
+    metavar="SNAPSHOT",
+    help="The frozen web; may be given several times, the last on top. Without one there are no tools.",
 )
 @click.option(
     "-o",
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="The run's directory; an unfinished one is gone on with.",
+    help="The run's directory; an unfinished run in it is continued.",
 )
 @click.option(
     "--contract",
@@ -42,17 +52,26 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     multiple=True,
     default=("fetch",),
     show_default=True,
-    help="Tools the agent gets: as `stillweb mcp --contract`, or `none`.",
+    metavar="CONTRACT",
+    help="Tools that the agent gets, as for `stillweb mcp`; may be given several times; or `none`.",
 )
 @click.option(
-    "--rubrics", type=click.Path(exists=True), help="Side-cars (JSON); compiled from the tasks otherwise."
+    "--rubrics",
+    type=click.Path(exists=True),
+    help="Rules for scoring tables, from `stillweb rubric compile`; compiled on the spot by default.",
 )
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
-@click.option("--only", help="Task ids, separated by commas.")
+@click.option("--only", metavar="IDS", help="Task ids, separated by commas.")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
 @click.option("--epochs", default=1, show_default=True, type=click.IntRange(1), help="Attempts at each task.")
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
-@click.option("--accept", default="rule", show_default=True, help="Lowest verdict served.")
+@click.option(
+    "--accept",
+    default="rule",
+    show_default=True,
+    metavar="VERDICT",
+    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
+)
 @click.option(
     "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
 )
@@ -61,19 +80,29 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     type=click.Choice(["record", "replay", "auto", "none"]),
     default="auto",
     show_default=True,
-    help="Model calls.",
+    help="Model calls: auto asks only for what is not on the tape, record begins anew, replay never asks, none keeps nothing.",
 )
 @click.option(
-    "--tape-path", type=click.Path(path_type=Path), help="Where the tape lies; OUT/tape by default."
+    "--tape-path",
+    type=click.Path(path_type=Path),
+    help="The directory of recorded model calls; OUT/tape by default.",
 )
 @click.option(
-    "--max-steps", type=click.IntRange(1), default=50, show_default=True, help="Model calls of an attempt."
+    "--max-steps",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Most model calls of an attempt.",
 )
 @click.option(
-    "--max-calls", type=click.IntRange(0), default=200, show_default=True, help="Tool calls of an attempt."
+    "--max-calls",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Most tool calls of an attempt.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="Tokens of an attempt.")
-@click.option("--max-money", type=FiniteRange(0), help="Money of an attempt; needs --prices.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of an attempt.")
+@click.option("--max-money", type=FiniteRange(0), help="Most money of an attempt; needs --prices.")
 @click.option(
     "--prices",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -84,17 +113,23 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     type=FiniteRange(0),
     default=1800,
     show_default=True,
-    help="Seconds of an attempt; 0 for no limit.",
+    help="Most seconds of an attempt; 0 for no limit.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["faithful", "fixed"]),
     default="faithful",
     show_default=True,
-    help="SGI-Bench scoring.",
+    help="Scoring of SGI-Bench: as its authors do, quirks included, or repaired.",
 )
-@click.option("--fold-case", is_flag=True, help="Capitals make no difference in table cells.")
-@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
+@click.option("--fold-case", is_flag=True, help="Ignore capitals when table cells are compared.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Run here, or on a Ray cluster (docs/certificate.md).",
+)
 @click.option(
     "--retry-failed",
     is_flag=True,
@@ -131,7 +166,7 @@ def command(
     isolate: bool,
     as_json: bool,
 ) -> None:
-    """Run AGENT on TASKS against frozen snapshots; the same command goes on with what is unfinished.
+    """Run AGENT on the tasks of SET against frozen snapshots. The same command continues an unfinished run.
 
     \b
     stillweb run --tasks goal.jsonl --agent openai:gpt-5 --snapshot site.wacz -o run1 --contract fetch

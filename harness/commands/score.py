@@ -16,25 +16,35 @@ MOST = 10  # attempts that are named
 
 @click.command("score")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--write", is_flag=True, help="Put scores that came out differently in place of the old ones.")
-@click.option("--tasks", "source", help="Score by this set: other references, scorers or options. Needs -o.")
+@click.option("--write", is_flag=True, help="Replace the old scores by those that came out differently.")
 @click.option(
-    "--rubrics", type=click.Path(exists=True, path_type=Path), help="Score by these side-cars. Needs -o."
+    "--tasks",
+    "source",
+    metavar="SET",
+    help="Score by this set: other references, scorers or options. Needs -o.",
 )
-@click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Of SGI-Bench. Needs -o.")
-@click.option("--fold-case/--no-fold-case", default=None, help="Of table cells. Needs -o.")
+@click.option(
+    "--rubrics",
+    type=click.Path(exists=True, path_type=Path),
+    help="Score tables by these rules (`stillweb rubric compile`). Needs -o.",
+)
+@click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Scoring of SGI-Bench. Needs -o.")
+@click.option("--fold-case/--no-fold-case", default=None, help="Ignore capitals in table cells. Needs -o.")
 @click.option(
     "--ask-judge",
     is_flag=True,
-    help="Ask judges what the run did not: by GRADER_MODEL and the other variables of here. Needs -o.",
+    help="Ask judges again, those that GRADER_MODEL and the other variables name now (and pay for it). Needs -o.",
 )
 @click.option(
     "--parallel",
     type=click.IntRange(1),
-    help="Of --ask-judge: attempts whose judges are asked at once; 2 by default.",
+    help="With --ask-judge: attempts judged at once; 2 by default.",
 )
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The run, scored otherwise, as one of its own."
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The directory for the rescored run; RUN stays as it is.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
@@ -49,7 +59,7 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> int:
-    """Compute every score of RUN anew, from its traces alone, and say where it is not the one they hold.
+    """Compute every score of RUN anew, from its traces alone, and say which come out differently.
 
     \b
     stillweb score run1                                    exit code 1 if a score came out differently

@@ -37,11 +37,16 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
         status = score["status"] if score else "unfinished"
         values = (_number(value_of(metrics, task.scorer, name)) for name in names)
         rows.append([f"{task.id}.{number}", status, *values])
-    rows.append(["mean of all", "", *(_number(summary.means[name].all) for name in names)])
+    means = [summary.means[name] for name in names]
+    rows.append(["mean of all", "", *(_number(mean.all) for mean in means)])
+    if partly := any(mean.scored < mean.of for mean in means):
+        rows.append(["mean of scored", "", *(_number(mean.value) for mean in means)])
     click.echo(table(["attempt", "status", *names], rows))
+    if partly:
+        click.echo("mean of all counts an attempt without a score as 0, mean of scored leaves it out")
     if others := every[MOST_METRICS:]:
-        means = ", ".join(f"{name} {_number(summary.means[name].all)}" for name in others)
-        click.echo(f"mean of all, of the other metrics: {means}")
+        told = ", ".join(f"{name} {_number(summary.means[name].all)}" for name in others)
+        click.echo(f"mean of all, of the other metrics: {told}")
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)
     click.echo(
         f"{counted(summary.owed, 'attempt')}: {statuses}; {counted(summary.tool_calls, 'tool call')}, "

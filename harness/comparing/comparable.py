@@ -11,6 +11,7 @@ from harness.trace import digest
 from snapshots.words import counted
 
 Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
+ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
 
 # Settings of scoring (members of a trace's header) that decide the scores of a scorer; of one's own all of them.
 _SCORING: Mapping[str, tuple[str, ...]] = {

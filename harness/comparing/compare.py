@@ -21,7 +21,7 @@ from harness.comparing.chance import (
     permutation_test,
     sign_test,
 )
-from harness.comparing.comparable import Rules, other_rules, rules_of
+from harness.comparing.comparable import ALIKE, Rules, other_rules, rules_of
 from harness.results.kept_certificate import check_kept
 from harness.scoring import FAULTS, MEASURED, Score, scale_of
 from snapshots.errors import UsageError
@@ -374,7 +374,8 @@ def _plain(value: float) -> float:
 def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, resamples: int) -> Comparison:
     if not pairs:
         reason = next(iter(out.values()), "no tasks")
-        raise UsageError(f"nothing to compare by {metric!r}: {reason}")
+        remedy = f"; {ALIKE}" if reason.startswith(SCORED_BY) else ""
+        raise UsageError(f"nothing to compare by {metric!r}: {reason}{remedy}")
     pairs.sort(key=lambda pair: pair.task_id)
     clusters: dict[str, list[float]] = defaultdict(list)
     for pair in pairs:
@@ -383,14 +384,13 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
     enough = len(groups) >= LEAST_CLUSTERS
     interval = bootstrap_interval(groups, seed=seed, resamples=resamples) if enough else None
     p, test = permutation_test([fsum(group) for group in groups], seed=seed, resamples=resamples)
-    n = len(pairs)
     return Comparison(
         metric=metric,
         pairs=tuple(pairs),
         clusters=len(groups),
-        mean_a=fsum(pair.a for pair in pairs) / n,
-        mean_b=fsum(pair.b for pair in pairs) / n,
-        difference=_plain(fsum(pair.delta for pair in pairs) / n),
+        mean_a=fsum(pair.a for pair in pairs) / len(pairs),
+        mean_b=fsum(pair.b for pair in pairs) / len(pairs),
+        difference=_plain(fsum(pair.delta for pair in pairs) / len(pairs)),
         interval=interval and (_plain(interval[0]), _plain(interval[1])),
         p=p,
         test=test,

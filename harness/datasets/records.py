@@ -130,6 +130,9 @@ def _files(folder: Path, split: str | None) -> list[Path]:
         ]
         if below:
             return below
+    if split and found:
+        there = ", ".join(sorted(set(map(_split_of, found))))
+        raise UsageError(f"{folder}: no file of split {split!r}; there are {there}")
     raise UsageError(f"{folder}: no JSONL, JSON or Parquet file" + (f" of split {split!r}" if split else ""))
 
 

@@ -114,7 +114,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
     async def _ask(self, request: httpx.Request, call: Call) -> Answer:
         if not self._key and self._key_variable:
             raise MissingCapability(
-                f"{call.url}: the variable {self._key_variable} holds no key, and this call is not on the tape"
+                f"{call.url}: the variable {self._key_variable} holds no key, and this call is not on the tape; "
+                "set it, or name another with key_variable in the agent's YAML file ('' for an endpoint without keys)"
             )
         request.headers["accept-encoding"] = "identity"
         seconds: float | None = request.extensions.get("timeout", {}).get("read")

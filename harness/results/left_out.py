@@ -26,7 +26,7 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
         name, why = summary.unjudged[0]
         of = f"{len(summary.unjudged)} of {counted(summary.owed, 'attempt')}"
         told.append(
-            f"of {of} a judge said what can't be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
+            f"in {of} the judge's answer can't be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
         )
     return told
 

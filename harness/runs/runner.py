@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, chdir
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from math import fsum
 from pathlib import Path
@@ -140,7 +141,9 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
         raise UsageError(f"two tasks have the id {twice!r}")
     for name in only:
         if name not in known:
-            raise UsageError(f"--only: there is no task {name!r}")
+            near = get_close_matches(name, known, 3)
+            meant = f"; meant is {' or '.join(map(repr, near))}?" if near else ""
+            raise UsageError(f"--only: there is no task {name!r}{meant}")
     chosen = [task for task in tasks if not only or task.id in only]
     return chosen[:limit] if limit is not None else chosen
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from harness.tools import Toolset
     from proxy.serving.replies import Reply
 
+REMEDY = (
+    "to be answered from the snapshot: stillweb.mount(session) for requests, transport=stillweb.transport() for httpx, "
+    "env=stillweb.environment for a program; for code that makes its own client, set those variables in this process "
+    "(docs/pytest.md)"
+)
 BROWSER = "playwright-mcp@"  # the contract whose session asks the gateway
 
 
@@ -212,8 +217,13 @@ class Case:
             many = f"{counted(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
             return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
         if self.blocked.attempts:
-            return "the network is blocked in this test; it tried\n" + "\n".join(self.blocked.attempts)
+            return f"the network is blocked in this test; it tried\n{self.tried()}"
         return None
+
+    def tried(self) -> str:
+        """What went past the snapshot, and how it is sent there instead, for a person; "" where nothing did."""
+        attempts = self.blocked.attempts
+        return "\n".join([*attempts, REMEDY]) if attempts else ""
 
     def told(self) -> str:
         """The misses with their nearest captures and what differs, for a person."""

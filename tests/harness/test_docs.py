@@ -67,6 +67,23 @@ def test_every_member_of_a_program_s_file_is_described():
     assert set(members) == {"agent", *(field.name for field in fields(agent))} - {"name"}
 
 
+def test_the_script_of_the_page_is_played_and_every_filter_is_named(tmp_path):
+    from harness.agents.script import _FILTERS
+
+    page = (DOCS / "runs.md").read_text()
+    script = next(
+        found for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+        if (found := yaml.safe_load(block))["agent"] == "script"
+    )  # fmt: skip
+    files = make_run(tmp_path, ["birds_001", "other"], script=script)
+    answers = [
+        read_trace(files.trace_path(name, 1)).last("answer")["text"] for name in ("birds_001", "other")
+    ]
+    assert answers == ["7|3,900\n9|3700", "NONE"]
+    table = page.partition("| filter |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)", table)) == set(_FILTERS)
+
+
 def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is_described():
     from harness.agents.openai import _TYPES, OpenAIAgent
     from harness.commands.run import command

@@ -187,6 +187,32 @@ def test_a_failed_test_prints_its_misses(project):
     result.stdout.fnmatch_lines(["*stillweb: not in the snapshot*", f"*miss: POST {URL}", "*nearest: GET*"])
 
 
+def test_a_test_that_fails_past_the_snapshot_says_why_and_what_to_do(project):
+    """Its client was only told that the proxy hung up, and nothing in its report named Stillweb."""
+    result = run(
+        project,
+        """
+        import requests, pytest
+        @pytest.mark.snapshot("site")
+        def test_module_level():
+            requests.get("http://outside.example/")
+        @pytest.mark.snapshot("site")
+        def test_as_the_report_says(stillweb, monkeypatch):
+            for name, value in stillweb.environment.items():
+                monkeypatch.setenv(name, value)
+            assert "kestrel" in requests.get("http://shelf.example/birds").text
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*stillweb: the network is blocked in this test*",
+            "asking for GET http://outside.example/*",
+            "*stillweb.mount(session)*",
+        ]
+    )
+
+
 def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
     result = run(
         project,

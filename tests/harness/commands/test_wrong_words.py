@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -121,9 +122,15 @@ def test_a_miss_is_told_with_the_way_to_see_them_all(site: Path, tmp_path: Path)
     told = "1 request was not in the snapshot; first: GET https://a.test/none"
     done = stillweb("replay", site, "--", sys.executable, "-c", asks)
     assert (done.code, done.out) == (0, "504\n")
+    nearest = r"  nearest: GET https://a\.test/\S+, which differs in path: "
     assert f"{told}; --ledger FILE lists them with what came nearest\n" in done.err
+    assert re.search(nearest, done.err), done.err
     done = stillweb("replay", site, "--ledger", tmp_path / "ledger", "--", sys.executable, "-c", asks)
     assert f"{told}\n" in done.err
+    asks = "import socket, os, urllib.parse as p\nat = p.urlsplit(os.environ['HTTP_PROXY'])\n" + (
+        "s = socket.create_connection((at.hostname, at.port))\ns.send(b'GET http://a.test/none HTTP/1.1\\n\\n')\ns.recv(1)"
+    )
+    assert "  why: refused: " in stillweb("replay", site, "--", sys.executable, "-c", asks).err
 
 
 def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from harness.runs.display import SilentDisplay
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
 from harness.task import Task
+from snapshots.errors import UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 
@@ -41,9 +42,13 @@ def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.C
     }
     code, out = call(capsys, "compare", one.path, two.path, "--fail-on", "left_out>0")
     assert code == 1
-    assert "the runs stand on different tasks, accept\n" in out
+    assert "the runs differ in what they stand on: tasks, accept\n" in out
     code, out = call(capsys, "compare", one.path, two.path, "--json")
     assert (code, json.loads(out)["differs"]) == (0, ["tasks", "accept"])
+    with pytest.raises(
+        UsageError, match=r"by other options in the second run; `stillweb score A -o NEW` scores the first"
+    ):
+        compare([o for o in read_outcomes(one.path) if o.task_id == "c"], read_outcomes(two.path)[-1:])
     assert "stand on" not in call(capsys, "compare", one.path, one.path)[1]
 
 
@@ -66,7 +71,7 @@ def test_tasks_that_are_asked_otherwise_are_told(tmp_path: Path, capsys: pytest.
     assert told in page.read_text()
     assert told in json.loads(call(capsys, "compare", one.path, two.path, "--json")[1])["parts"]
     out = call(capsys, "compare", one.path, three.path)[1]
-    assert "the runs stand on different code\n" in out
+    assert "the runs differ in what they stand on: code\n" in out
     assert "in other words" not in out
     assert "B has no certificate, so that nothing shows an edited trace\n" in out
     write_certificate(one.path)

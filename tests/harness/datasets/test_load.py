@@ -70,6 +70,8 @@ def test_sgr_folder_of_per_task_files_in_two_languages(tmp_path: Path) -> None:
     assert [task.id for task in load_tasks(tmp_path, split="goal")] == ["lake_001-g", "lake_001-g@zh"]
     write(tmp_path / "goal.jsonl", [sgr("lake_001-g")])
     write(tmp_path / "goal_hf.jsonl", [sgr("lake_001-g")])
+    with pytest.raises(UsageError, match=r"no file of split 'gaol'; there are goal$"):
+        load_tasks(tmp_path, split="gaol")
     assert [task.id for task in load_tasks(tmp_path)] == ["lake_001-g"]
 
 

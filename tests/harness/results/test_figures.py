@@ -88,6 +88,17 @@ def test_metrics_that_the_table_has_no_room_for_are_told_below_it(
     assert "mean of all, of the other metrics: m8 0.250, m9 0.250" in out
 
 
+def test_what_is_not_scored_is_left_out_of_a_mean_of_its_own(
+    mixed: RunFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (whole := tmp_path / "whole").mkdir()
+    shown = call(capsys, "score", mixed.path)[1]
+    rows = {line[:14].strip(): line.split() for line in shown.splitlines() if line.startswith("mean of ")}
+    assert (rows["mean of all"][3:5], rows["mean of scored"][3:5]) == (["1.000", "0.333"], ["1.000", "0.500"])
+    assert "mean of all counts an attempt without a score as 0, mean of scored leaves it out\n" in shown
+    assert "mean of scored" not in call(capsys, "score", make_run(whole, ["right"]).path)[1]
+
+
 def test_errors_of_a_run_say_of_which_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = make_run(tmp_path, ["wrong", "silent"], epochs=2)
     files.trace_path("wrong", 2).unlink()
@@ -123,9 +134,9 @@ def test_the_page_of_a_comparison_says_on_what_the_runs_do_not_agree(
         paths.append(make_run(tmp_path / name, ["right", "wrong"], accept=accept).path)
     page = tmp_path / "page.html"
     call(capsys, "compare", *paths, "--html", page)
-    assert "The runs stand on different accept." in page.read_text()
+    assert "The runs differ in what they stand on: accept." in page.read_text()
     call(capsys, "compare", paths[0], paths[0], "--html", page)
-    assert "stand on different" not in page.read_text()
+    assert "what they stand on" not in page.read_text()
 
 
 @pytest.mark.parametrize(

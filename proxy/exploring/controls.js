@@ -98,7 +98,7 @@
   for (const e of all) {
     if (found.length >= limit) break;
     if (e.disabled || e.matches(":disabled") || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) continue;
-    const type = e.localName === "input" ? e.type : e.localName;
+    const type = e.localName === "input" ? e.type : /^(select|summary|button)$/.test(e.localName) ? e.localName : ""; // no <time>, no <search>
     const visible = shown(e) && !outside(e);
     if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(reached))) continue;
     if (visible && !/^(select|textarea|input)$/.test(e.localName) && passed(e)) continue;

@@ -19,10 +19,11 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a page: its kind, and the evidence in a few words."""
+    """What is wrong with a page: its kind, and the evidence in a few words. `form`: it can be filled in to go on."""
 
     kind: Kind
     reason: str
+    form: bool = False
 
 
 _SHORT = 1500  # characters of visible text up to which a page can be nothing but a wall
@@ -116,6 +117,8 @@ def examine(status: int, text: str, html: str, broken: str = "") -> Finding | No
         return Finding("captcha", "is a challenge page of a bot protection")
     if status == 429 or (short and len(words) < 600 and _TOO_MANY.search(words)):
         return Finding("too-many", f"status {status}" if status == 429 else _said(_TOO_MANY, words))
+    if status in (401, 403) and short and _PASSWORD.search(body) and asks_who(body):
+        return Finding("login", f"status {status}, with a form that asks for a password", form=True)
     if status == 401:
         return Finding("login", "status 401")
     if status in (403, 451):
@@ -136,9 +139,9 @@ def _soft(words: str, text: str, html: str, body: str, short: bool) -> Finding |
         if _CONSENT_TEXT.search(words) and (len(words) < 900 or _CONSENT_MARKUP.search(html)):
             return Finding("consent", _said(_CONSENT_TEXT, words))
         if _LOGIN_TEXT.search(words) and (_PASSWORD.search(body) or len(words) < 400):
-            return Finding("login", _said(_LOGIN_TEXT, words))
+            return Finding("login", _said(_LOGIN_TEXT, words), form=True)
         if len(words) < 250 and _PASSWORD.search(body) and asks_who(body):
-            return Finding("login", "is a form that asks for a password")
+            return Finding("login", "is a form that asks for a password", form=True)
         for said in (head, text[:400]):
             if len(words) < 800 and _MISSING.search(said):
                 return Finding("missing", _said(_MISSING, said))

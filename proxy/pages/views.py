@@ -289,8 +289,8 @@ class Fetcher(Visitor):
 
     def _passed_through(self, status: int, sight: Sight, where: str, more: bool, result: FetchResult) -> bool:
         """Whether it is a login form that further steps may fill in: no view, and no end either."""
-        finding = examine(status, sight.text, sight.html) if more and status < 400 else None
-        if finding is None or finding.kind != "login":
+        finding = examine(status, sight.text, sight.html) if more else None
+        if finding is None or not finding.form:
             return False
         note = f"{where}: not stored as a view: login ({finding.reason}); the steps go on from it"
         result.notes += [note] if note not in result.notes else []

@@ -113,8 +113,8 @@ def test_words_are_those_of_the_page() -> None:
 
 
 def test_odd_elements_keep_nothing_from_being_found(browser: Browsing) -> None:
-    """Values that are no text, and fields that are called as what a form has."""
-    page = b"""<!DOCTYPE html><li role=option tabindex=0 value=3></li><my-part role=button></my-part>
+    """Values that are no text, fields that are called as what a form has, elements that are called as kinds of fields."""
+    page = b"""<!DOCTYPE html><time>12:00</time><search>Here</search><li role=option tabindex=0 value=3></li><my-part role=button></my-part>
         <form><input name=elements><select name=x><option>1<option>2</select><button>Go</button></form>
         <fieldset disabled><legend><button>Last</button></legend><button>Off</button><label><input type=checkbox>Off</label></fieldset>
         <script>document.querySelector("my-part").value = {a: 1};</script>"""

@@ -44,8 +44,8 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
         return 200, html, b"<title>Account</title><p>Hello ann, three books are due.</p>"
     if path == "/join":
         return 200, html, SETTINGS
-    if path == "/login":
-        return 200, html, FORM
+    if path in ("/login", "/401", "/403"):
+        return int(path[1:]) if path[1:].isdigit() else 200, html, FORM
     return 200, html, b"<title>Books</title><p>A library of books.</p><a href=/login>Sign in</a>"
 
 
@@ -66,6 +66,14 @@ def record(folder: Path, flows: list[tuple[str, str]]) -> list[FetchResult]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("login")
+
+
+@pytest.mark.parametrize("status", ["401", "403"])
+def test_a_login_form_that_comes_with_a_refusal_is_gone_through(tmp_path: Path, status: str) -> None:
+    [found] = record(tmp_path, [(f"/{status}", FILLED)])
+    assert (found.ok, found.error, len(found.views)) == (True, None, 1)
+    said = f"not stored as a view: login (status {status}, with a form that asks for a password); the steps go on from it"
+    assert found.notes[0].endswith(said)
 
 
 def test_steps_go_on_through_a_login_form(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from proxy.pages.failures import Failed, Unclear
@@ -9,6 +10,16 @@ from proxy.pages.steps import TARGETS
 
 if TYPE_CHECKING:
     from playwright.async_api import FrameLocator, Locator, Page
+
+SHOWN = 4  # elements that are told of where a name means several
+# A tag with what names it, its text, and what stands nearest around it that has a name.
+_LOOK = """(e) => {
+  const cut = (t) => { const all = (t || "").split(/\\s+/).filter(Boolean).join(" "); return all.length > 30 ? all.slice(0, 30).toWellFormed() + "…" : all; };
+  const tag = (n) => n.localName + (n.id ? "#" + n.id : n.getAttribute("name") ? `[name=${n.getAttribute("name")}]` : "");
+  const text = cut(e.getAttribute("aria-label") || e.innerText || e.getAttribute("href") || "");
+  const around = e.parentElement && e.parentElement.closest("[id]");
+  return tag(e) + (text ? ` "${text}"` : "") + (!e.id && around ? ` in ${tag(around)}` : "");
+}"""
 
 
 async def locate(page: Page, given: dict[str, Any]) -> Locator:
@@ -49,8 +60,19 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
                 seen = await _seen(operable)
                 if len(seen) == 1:
                     return operable.nth(seen[0])
-        raise Unclear(f"{named(given)} means {len(places)} elements: add nth, or name it by role")
+        other = "css" if way == "role" else "role"
+        several = f"{len(places)} elements ({await _told_apart(found, places)})"
+        raise Unclear(f"{named(given)} means {several}: add nth, or name it by {other}")
     raise Unclear(f"no element with {named(given)} on {page.url}")
+
+
+async def _told_apart(found: Locator, places: Sequence[int]) -> str:
+    """The first of several elements, each with its `nth` and what a person may know it by."""
+    said = [
+        f"{nth}: {await found.nth(place).evaluate(_LOOK)}"
+        for nth, place in enumerate(places[:SHOWN], start=1)
+    ]
+    return ", ".join([*said, "…"] if len(places) > SHOWN else said)
 
 
 async def _seen(found: Locator) -> range | list[int]:

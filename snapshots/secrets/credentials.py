@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from urllib.parse import unquote
 
 from snapshots.secrets.literals import Literals
@@ -49,6 +50,11 @@ GIVEN = re.compile(
 _ENDS = Literals((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
 _BEFORE = len(b'"refresh-')
 _ASSIGNED = re.compile(rb"[\"']?\s*[:=]")
+
+_HIDDEN = Literals((b"hidden", b"HIDDEN"))
+MOST_BEFORE = 4096  # bytes of a field's tag before it says that it is hidden
+_INPUT = re.compile(rb"<[iI](?:nput|NPUT)\b(?:[^>\"']|\"[^\"]*\"|'[^']*'){1,4096}>")
+_ATTRIBUTE = re.compile(rb"([a-zA-Z]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 _EDGE = rb"(?<![A-Za-z0-9_-])"
 # name, a literal that every match begins with (looked for first, it is much quicker), the whole pattern
@@ -181,6 +187,24 @@ def given(data: bytes) -> Iterator[re.Match[bytes]]:
                 done = match.end()
                 yield match
                 break
+
+
+def held_by_forms(page: bytes) -> Iterator[str]:
+    """The secrets in hidden fields of a page's forms, which its client will send: known then, they would be known too late."""
+    done = 0
+    for _, at in _HIDDEN.places(page):
+        tag = _INPUT.match(page, max(done, page.rfind(b"<", max(done, at - MOST_BEFORE), at)))
+        if tag is None or tag.end() < at:
+            continue
+        done = tag.end()
+        said = {m[1].lower(): _attribute(m) for m in _ATTRIBUTE.finditer(tag[0])}
+        name, value = said.get(b"name", ""), said.get(b"value", "")
+        if said.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
+            yield value
+
+
+def _attribute(found: re.Match[bytes]) -> str:
+    return unescape(found[found.lastindex or 0].decode("utf-8", "replace"))
 
 
 def known_formats(data: bytes) -> Iterator[tuple[str, re.Match[bytes]]]:

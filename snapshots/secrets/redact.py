@@ -211,11 +211,13 @@ class Redactor:
         return body
 
     def _learn_given(self, body: bytes, media: str) -> bytes:
-        """What a server hands out: tokens under a name that says so, and well-known formats."""
+        """What a server hands out: tokens under a name that says so, in a form's hidden fields too, and well-known formats."""
         for match in credentials.given(body):
             value = match[2].decode("latin-1")
             if credentials.looks_random(value) and credentials.PSEUDONYM.fullmatch(match[2]) is None:
                 self.learn(value)
+        for value in credentials.held_by_forms(body):
+            self.learn(value)
         self._learn_formats(body)
         return body
 

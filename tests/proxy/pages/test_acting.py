@@ -195,14 +195,20 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
     ("steps", "words"),
     [
         ("- scroll\n- click: {label: Missing}", "step 2: click: no element with label 'Missing' on http://"),
-        ("- click: {role: button, name: Same}", "step 1: click: role 'button' 'Same' means 2 elements"),
+        (
+            "- click: {role: button, name: Same}",
+            "step 1: click: role 'button' 'Same' means 2 elements (1: button \"Same\", 2: button \"Same\"): add nth, or name it by css",
+        ),
         ("- click: {text: Same, nth: 3}", "there are only 2 of text 'Same', not 3"),
         ("- select: {label: Year, option: 1999}", "has no option '1999' (it has '2018', '2019')"),
         ("- select: {placeholder: Search, option: A}", "is no select element"),
         ("- wait: nowhere", "'nowhere' does not appear within 10 s"),
         ("- click: {css: '((('}", "step 1: click: "),
         ("- goto: /styled\n- check: Stubborn", "step 2: check: label 'Stubborn' did not change when it was"),
-        ("- goto: /styled\n- check: Twin", "label 'Twin' means 2 elements"),
+        (
+            "- goto: /styled\n- check: Twin",
+            "label 'Twin' means 2 elements (1: input#f, 2: input#g): add nth, or name it by role",
+        ),
     ],
 )
 def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str, steps: str, words: str) -> None:

@@ -216,6 +216,47 @@ def test_a_token_that_a_server_hands_out_is_learned(redactor: Redactor) -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "secret"),
+    [
+        (b'<input type="hidden" name="_token" value="VALUE">', True),
+        (
+            b'<b hidden><input type=hidden value="" name=t><input value="VALUE" name=token class="" type="hidden">',
+            True,
+        ),
+        (b"<INPUT name=set_session value=VALUE TYPE=hidden />", True),
+        (b"<input value='VALUE' type='hidden' title='a > b' name='wpLoginToken'>", True),
+        (b'<input type="hidden" name="csrf_token" value="VALUE">', False),  # it is known by another rule
+        (b'<input type="text" name="_token" value="VALUE">', False),
+        (b'<input type="hidden" name="page" value="VALUE">', False),
+        (b'<input type="hidden" name="passwordHint" value="nothing">', False),
+    ],
+)
+def test_a_token_in_a_form_is_learned_with_its_page(redactor: Redactor, field: bytes, secret: bool) -> None:
+    """It is sent with the form; known only then, it would stand in the page."""
+    page = (
+        b"<form>"
+        + field.replace(b"VALUE", TOKEN.encode())
+        + b"</form><script>t='"
+        + TOKEN.encode()
+        + b"'</script>"
+    )
+    seen = redactor.response(answer(page, ("Content-Type", "text/html")))
+    assert (TOKEN.encode() not in seen.body) == secret
+    assert redactor.count == int(secret)
+    sent = redactor.request(
+        Request(
+            "POST",
+            "http://a/b",
+            (("Content-Type", "application/x-www-form-urlencoded"),),
+            f"_token={TOKEN}".encode(),
+        )
+    )
+    name = redactor.pseudonym(TOKEN).encode()
+    assert sent.body == b"_token=" + name
+    assert (seen.body.count(name) == 2) == secret
+
+
+@pytest.mark.parametrize(
     "secret",
     [
         "AKIA" + "ABCDEFGHIJKLMNOP",

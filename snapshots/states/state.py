@@ -181,7 +181,7 @@ class _Site:
             effect = self._effect(item)
             one_of, mostly, free = (values.copy() for values in parted)
             mostly |= needed
-            held = [(s, v) for s, v in state if s not in dropped and not s.startswith("c.")]
+            held = [(s, v) for s, v in self._as_sent(item, state) if s not in dropped]
             cookies = [(s[2:], v) for s, v in state if s not in dropped and s.startswith("c.")]
             own = effect.slot if effect else ""
             if effect and item.plain and effect.op in "=~-!" and alike:
@@ -195,6 +195,9 @@ class _Site:
                     if own not in held_before:
                         held_before[own] = self._held_before(own, members)
                     mostly[own] = held_before[own]
+            for slot in item.during & set(self.model.modes) - set(dropped) - mostly.keys() - free.keys():
+                one_of[slot] = self._held_during(item, slot)
+                held = [(s, v) for s, v in held if s != slot]
             for slot in self.doubted:
                 if any(s == slot for s, _ in held):
                     mostly[slot] = frozenset({v for s, v in held if s == slot})
@@ -270,6 +273,16 @@ class _Site:
         presumed = [s for s, _ in held if modes[s] != APPEND and s not in sure]
         written = self.recording.written(item) if presumed else {}
         return tuple([(s, written[s][1]) for s in presumed if s in written])
+
+    def _as_sent(self, item: Item, state: State) -> list[tuple[str, str]]:
+        """What slots held, in the order in which their writing was sent: how quick its answer was is chance."""
+        sent = {e.slot: e.begin for e in self._before(item) if (e.slot, e.label) not in self.model.void}
+        return sorted([(s, v) for s, v in state if not s.startswith("c.")], key=lambda one: sent[one[0]])
+
+    def _held_during(self, item: Item, slot: str) -> frozenset[str]:
+        """What a slot held when an exchange began, and what was written to it until that was over."""
+        states = self.states[item.line][item.before : item.late + 1]
+        return frozenset(dict(state).get(slot, UNSET) for state in states)
 
     def _held_before(self, slot: str, members: list[Item]) -> frozenset[str]:
         return frozenset(dict(self.states[m.line][m.before]).get(slot, UNSET) for m in members)

@@ -2,6 +2,8 @@
 .PHONY: setup peers demo test lint bench bench-quick lock clean
 
 PYTHON_BIN = .venv/bin
+# Each of the many processes would compile all modules anew where this is set.
+export PYTHONDONTWRITEBYTECODE =
 
 setup:
 	@./setup.sh
@@ -17,8 +19,9 @@ lint: setup
 	@$(PYTHON_BIN)/ruff format --check .
 	@$(PYTHON_BIN)/mypy
 
+# Tests of a file share what it makes; the short files are the last, which keeps all workers busy to the end.
 test: lint peers
-	@$(PYTHON_BIN)/python -m pytest -q -n auto --dist loadgroup
+	@$(PYTHON_BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 bench: setup
 	@$(PYTHON_BIN)/python -m benchmarks

@@ -14,8 +14,6 @@ from benchmarks.damaging.archives import OF_OTHERS, Case, Master, cases, masters
 from benchmarks.damaging.wire import in_pieces
 from snapshots.archives import reading
 
-pytestmark = pytest.mark.xdist_group("damage")
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Master]]:

@@ -28,7 +28,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PATH": path,
-        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:hypothesispytest",
         "PYTEST_XDIST_WORKER": "",
     }
     return subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, timeout=STARTS)

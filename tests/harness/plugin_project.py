@@ -25,4 +25,5 @@ def project(pytester):
 
 def run(project, code, *arguments):
     project.makepyfile(test_it=code)
-    return project.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    without = ("no:cacheprovider", "no:hypothesispytest")  # loading the latter takes longer than all else
+    return project.runpytest_subprocess(*(f"-p{name}" for name in without), *arguments)

@@ -127,7 +127,6 @@ def test_the_calls_are_of_every_tool(tools: list[dict[str, Any]], expected: list
         ("node 2", REVISION),
     ],
 )
-@pytest.mark.xdist_group("mcp-clients")
 def test_a_client_lists_and_calls_every_tool(
     client: str, era: str, transport: str, request: pytest.FixtureRequest, site: Path,
     tools: list[dict[str, Any]], expected: list[dict[str, Any]],
@@ -176,7 +175,6 @@ def inspect(target: list[str], era: str, *more: str) -> dict[str, Any]:
 @pytest.mark.timeout(1200 if WHOLE else 600)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("era", [LEGACY, "modern"])
-@pytest.mark.xdist_group("mcp-clients")
 def test_the_inspector_lists_and_calls(
     era: str, transport: str, request: pytest.FixtureRequest, site: Path,
     tools: list[dict[str, Any]], expected: list[dict[str, Any]],

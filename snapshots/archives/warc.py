@@ -108,7 +108,7 @@ def parse_fields(head: bytes) -> Fields:
     last = ""
     for line in text.split("\n"):
         if line[:1] in (" ", "\t") and last:
-            fields[last] += " " + line.strip()
+            fields[last] = f"{fields[last]} {line.strip()}".strip()
             continue
         name, colon, value = line.partition(":")
         if colon:

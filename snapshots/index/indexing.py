@@ -212,7 +212,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         if kind == "revisit"
         else None,
         # of ours only event streams are: what came after their page was seen is left out
-        get("warc-truncated", ""),
+        get("warc-truncated", "") or ("segment" if "warc-segment-number" in fields else ""),
     )
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeVar
 
+from snapshots.dates import parse_timestamp
 from snapshots.identity.keys import Key, request_key
 from snapshots.request import Headers, Request
 
 Asked = tuple[str, str, Headers, bytes]  # method, URL, headers and body of a request
 
+SOON = timedelta(seconds=2)  # pywb dates a revisit anew when it writes it
 BESIDE = 8  # bytes of line breaks between two records that stand side by side
 SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
 
@@ -101,8 +106,9 @@ class Pairing:
 
     def __init__(self) -> None:
         self.pairs: list[Answer] = []
-        self.questions: dict[str, Question] = {}  # by record id, not yet answered
-        self.alone: dict[str, Answer] = {}  # by record id, without request so far
+        # by record id, or by place where several have the same: none takes another's place
+        self.questions: dict[str, Question] = {}  # not yet answered
+        self.alone: dict[str, Answer] = {}  # without request so far
         self._asked: dict[str, Question] = {}  # by the id of the response that a request names
         self.waiting: dict[str, Answer] = {}  # by the id of the request that a response names
 
@@ -114,10 +120,10 @@ class Pairing:
         """Takes a request."""
         answer = self.waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)
         if answer is not None:
-            self.alone.pop(answer.record_id, None)
+            _leave(self.alone, answer)
             self.pairs.append(join(answer, question))
             return
-        self.questions[question.record_id] = question
+        _enter(self.questions, question)
         if question.concurrent:
             self._asked[question.concurrent] = question
 
@@ -125,13 +131,27 @@ class Pairing:
         """Takes a response."""
         question = self.questions.get(answer.concurrent) or self._asked.get(answer.record_id)
         if question is not None:
-            self.questions.pop(question.record_id, None)
+            _leave(self.questions, question)
             self._asked.pop(question.concurrent, None)
             self.pairs.append(join(answer, question))
             return
-        self.alone[answer.record_id] = answer
+        _enter(self.alone, answer)
         if answer.concurrent:
             self.waiting[answer.concurrent] = answer
+
+
+Record = TypeVar("Record", Answer, Question)
+
+
+def _enter(known: dict[str, Record], record: Record) -> None:
+    name = record.record_id
+    known[f"{name} at {record.offset}" if name in known else name] = record
+
+
+def _leave(known: dict[str, Record], record: Record) -> None:
+    for name in (record.record_id, f"{record.record_id} at {record.offset}"):
+        if known.get(name) is record:
+            del known[name]
 
 
 @dataclass(slots=True)
@@ -158,7 +178,7 @@ class Surroundings:
             if answer.revisit is None and not answer.head.startswith(b"HTTP/"):
                 continue
             before, after = answer.offset, answer.offset + answer.length
-            answer.lost = bool(answer.concurrent and answer.concurrent not in self.ids) or any(
+            answer.lost |= bool(answer.concurrent and answer.concurrent not in self.ids) or any(
                 before - gap in ends or after + gap in begins for gap in range(BESIDE + 1)
             )
 
@@ -168,8 +188,10 @@ def settle(
 ) -> list[Answer]:
     """Pairs what is left over in the parts of one file, and gives answers that stay alone a plain request.
 
-    By record id first; then a request right beside an answer for the same URI, or of the same instant. An answer is
-    `lost` where the surroundings say that it had another one.
+    By record id first; then a request right beside an answer for the same URI, or of the same instant. One that names
+    a record that is not there (pywb's recorder names the response that a revisit took the place of) has to be of about
+    the same time, too, and where it isn't beside it, the only one of that URI and instant. An answer is `lost` where the
+    surroundings say that it had another one.
     """
     pairing = Pairing()
     for questions, answers in parts:
@@ -179,22 +201,42 @@ def settle(
             pairing.answer(answer)
     by_uri: dict[str, list[Question]] = {}
     for question in pairing.questions.values():
-        if not question.concurrent:
-            by_uri.setdefault(question.uri, []).append(question)
+        by_uri.setdefault(question.uri, []).append(question)
     alone: list[Answer] = []
+    unnamed = [answer for answer in pairing.alone.values() if not answer.concurrent]
+    twins = Counter((answer.url, answer.date) for answer in unnamed)
     for answer in pairing.alone.values():
         rivals = [] if answer.concurrent else by_uri.get(answer.url, [])
-        near = [q for q in rivals if _beside(q, answer)] or [q for q in rivals if q.date == answer.date]
-        if near:
-            rivals.remove(near[0])
-            pairing.questions.pop(near[0].record_id, None)
-            pairing.pairs.append(join(answer, near[0]))
+        own = _nearest(answer, rivals, twins[answer.url, answer.date] > 1)
+        if own is not None:
+            rivals.remove(own)
+            _leave(pairing.questions, own)
+            pairing.pairs.append(join(answer, own))
         else:
             alone.append(answer)
+            answer.lost = any(
+                q.date == answer.date for q in rivals
+            )  # which of them was its own, nothing tells
     if around is not None:
         around.unread += [(q.offset, q.offset + q.length) for q in pairing.questions.values()]
         around.tell_lost(alone)
     return [*pairing.pairs, *(join(answer, None) for answer in alone)]
+
+
+def _nearest(answer: Answer, rivals: list[Question], twin: bool) -> Question | None:
+    """The request among those for the URI of an answer that must be its own. `twin`: it isn't the only one of its instant."""
+    at_once = [q for q in rivals if q.date == answer.date]
+    near = [q for q in rivals if _beside(q, answer) and (not q.concurrent or _soon(q.date, answer.date))]
+    near = near or [q for q in at_once if not q.concurrent]
+    if not near and not twin and len(at_once) == 1:
+        near = at_once
+    return near[0] if near else None
+
+
+def _soon(one: str, other: str) -> bool:
+    """Whether two dates are no more than a revisit's is after its request's."""
+    first, second = parse_timestamp(one), parse_timestamp(other)
+    return first is not None and second is not None and abs(first - second) <= SOON
 
 
 def _beside(question: Question, answer: Answer) -> bool:

@@ -63,7 +63,7 @@ ALL = "of its member", "of its kind", "of its id", "removed"
 # of the others nothing tells that one was removed, and side by side the id does not matter
 HARMS = (
     [(as_wget, harm) for harm in ALL]
-    + [(as_crawlers, harm) for harm in ALL[:3]]
+    + [(as_crawlers, harm) for harm in ALL[:2]]
     + [(unnamed, harm) for harm in ALL[:2]]
 )
 

@@ -13,6 +13,7 @@ import zstandard
 from warcio.archiveiterator import ArchiveIterator
 
 from snapshots.errors import DamagedInput
+from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep.verifying import verify
@@ -397,3 +398,27 @@ def test_a_scheme_in_capitals_is_a_scheme(tmp_path: Path) -> None:
     with opened(tmp_path, packed(record(http(), uri=b"HTTP://Example.test/A"))) as snapshot:
         verdict = snapshot.matcher().lookup(Request("GET", "http://example.test/A")).verdict
         assert (len(list(snapshot.captures())), verdict) == (1, "canonical")
+
+
+@pytest.mark.parametrize("blank", [b"", b" "])
+def test_a_field_whose_value_begins_on_its_second_line(tmp_path: Path, blank: bytes) -> None:
+    """ISO 28500 lets fields be folded anywhere, also behind the colon."""
+    folded = record(http(), fields=b"X: y").replace(b"Length: ", b"Length:" + blank + b"\r\n ", 1)
+    folded = folded.replace(b"Type: response", b"Type:" + blank + b"\r\n\tresponse", 1)
+    with opened(tmp_path, folded + other(), "x.warc") as snapshot:
+        assert list(bodies(snapshot)) == ["http://example.test/", "http://example.test/next"]
+        assert not snapshot.notes
+
+
+def test_the_first_segment_of_an_answer_is_not_surely_all_of_it(tmp_path: Path) -> None:
+    first = record(http(b"first half, second half")[:-11], fields=b"WARC-Segment-Number: 1")
+    rest = record(
+        b"second half",
+        kind=b"continuation",
+        number=2,
+        fields=b"WARC-Segment-Number: 2\r\nWARC-Segment-Origin-ID: <urn:uuid:00000000-0000-4000-8000-000000000001>",
+    )
+    with opened(tmp_path, packed(first, rest, other())) as snapshot:
+        matcher = Matcher(snapshot)
+        found = [matcher.lookup(Request("GET", url)) for url in ("http://example.test/", NEXT)]
+        assert [(lookup.verdict, lookup.ambiguous) for lookup in found] == [("exact", True), ("exact", False)]

@@ -33,6 +33,19 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
         assert f"stillweb {name}" in shown.stdout.split("Options:")[0].split("\n", 1)[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lookup", "lookup [OPTIONS] SNAPSHOTS... URL\n"),
+        ("fetch", "fetch [OPTIONS] SNAPSHOTS... ADDRESS\n"),
+        ("run", "--limit N "),
+        ("check", "--text N "),
+    ],
+)
+def test_help_says_what_words_and_options_take(name: str, says: str) -> None:
+    assert says in stillweb(name, "--help").stdout
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     shown = stillweb("recrod")
     assert shown.returncode == 2

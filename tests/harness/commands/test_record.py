@@ -130,6 +130,14 @@ def test_an_exploration_fetches_linked_pdfs_where_it_is_asked_to(tmp_path: Path)
         assert stillweb("lookup", tmp_path / "s", f"{origin.url}/rows.csv").code == 1
 
 
+def test_the_reason_of_a_failure_does_not_name_the_url_again(tmp_path: Path) -> None:
+    with Origin(linked) as origin:
+        done = stillweb("record", f"{origin.url}/gone", "-o", tmp_path / "s")
+    (line,) = (line for line in done.out.splitlines() if line.startswith("failed"))
+    assert line.endswith(f"{origin.url}/gone  not stored as a view: missing (status 404)")
+    assert line.count(origin.url) == 1
+
+
 def test_the_same_failure_is_told_once(tmp_path: Path) -> None:
     asks = "curl -s http://no-such-name.invalid/ http://no-such-name.invalid/ http://no-such-name.invalid/"
     done = stillweb("record", "-o", tmp_path / "s", "--", "sh", "-c", f"{asks} || true")

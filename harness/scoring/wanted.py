@@ -20,10 +20,14 @@ _SET_AGAINST = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An accepted answer. `seen`: where it stands in tools' outputs, None where nobody looked (right, or a long text)."""
+    """An accepted answer. `seen`: where it stands in tools' outputs, None where nobody looked (right, or a long text).
+
+    `asked`: it stands in the question, as in a prompt that holds the pages; then nobody looks elsewhere.
+    """
 
     text: str
     seen: list[Place] | None = None
+    asked: bool = False
 
 
 def wanted(trace: Trace) -> list[Wanted]:
@@ -37,8 +41,19 @@ def wanted(trace: Trace) -> list[Wanted]:
     texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
     if is_right(trace) or task.get("scorer") not in _SET_AGAINST or score.get("status") == "unsolvable":
         return [Wanted(text) for text in texts]
-    seen = Seen(trace.events)
-    return [Wanted(text, seen.anywhere(text) if len(text) <= _MOST else None) for text in texts]
+    seen, question = Seen(trace.events), Seen([_as_output(task["question"])])
+    return [
+        Wanted(text)
+        if len(text) > _MOST
+        else Wanted(text, asked=True)
+        if question.anywhere(text)
+        else Wanted(text, seen.anywhere(text))
+        for text in texts
+    ]
+
+
+def _as_output(text: str) -> dict[str, Any]:
+    return {"event": "tool_call", "n": 0, "error": False, "output": {"text": text}}
 
 
 def is_right(trace: Trace) -> bool:

@@ -27,6 +27,7 @@ TASKS = {  # id: reference, answer; the page has 7|3900 and 9|3700
     "unseen": ("1778", "42"),
     "long": ("a text that no page has word for word, " * 4, "42"),
     "object": ({"mass": 3900}, "42"),
+    "asked": ("bird 7", "bird 9"),
 }
 
 
@@ -57,11 +58,13 @@ def test_where_the_right_answer_was_seen(files: RunFiles) -> None:
     assert [one.seen for one in found["unseen"]] == [[]]
     assert [one.seen for one in found["long"]] == [None]
     assert found["object"] == []
+    assert [(one.seen, one.asked) for one in found["asked"]] == [(None, True)]
+    assert not any(one.asked for name in TASKS if name != "asked" for one in found[name])
 
 
 def test_hints_tell_what_was_misread_lost_and_never_seen(files: RunFiles) -> None:
     found = {name: [(h.suggests, h.upstream) for h in hints_of(trace_of(files, name))] for name in TASKS}
-    assert found["right"] == found["long"] == []
+    assert found["right"] == found["long"] == found["asked"] == []
     assert found["misread"] == [("in-page misreading", True)]
     assert found["lost"] == [(COMPOSITION, False)]
     assert found["unseen"] == [("retrieval dependency not closed", False)]
@@ -73,12 +76,15 @@ def test_report_and_review_show_the_reference(files: RunFiles, tmp_path: Path) -
         with chromium() as page:
             page.goto(path.as_uri())
             page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-            said = {name: page.inner_text(f"#a-{name}\\.2f1") for name in ("misread", "unseen", "lost")}
+            said = {
+                name: page.inner_text(f"#a-{name}\\.2f1") for name in ("misread", "unseen", "lost", "asked")
+            }
         assert "Reference, any of\n3,900 g\nwhich it never saw\n3900\nseen in step 1, but lost" in plain(
             said["misread"]
         )
         assert "Reference\n1778\nwhich it never saw" in plain(said["unseen"])
         assert "Reference\n3900\nseen in step 1, but lost" in plain(said["lost"])
+        assert "Reference\nbird 7\nwhich stood in its prompt" in plain(said["asked"])  # as pages do in one
 
 
 def plain(text: str) -> str:

@@ -25,6 +25,8 @@ FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
 KEEP = 1 << 18  # of a block, unless it is a request's
 UNKNOWN = 1 << 62  # for a length that is not told
 EMPTY = "an empty member"
+_LENGTH = "Content-Length is "
+MISSING, TOO_SMALL, TOO_LARGE = f"{_LENGTH}missing", f"{_LENGTH}too small", f"{_LENGTH}too large"
 
 
 class NotSeekable(Exception):
@@ -49,6 +51,11 @@ class Scanned:
     def uri(self) -> str:
         """See `warc.Record.uri`."""
         return warc.clean_uri(self.fields.get("warc-target-uri", ""))
+
+    @property
+    def misfit(self) -> bool:
+        """Whether the block is not as long as is said, so that a part of it may be lacking."""
+        return self.note.startswith(_LENGTH)
 
 
 @dataclass(slots=True)
@@ -281,11 +288,11 @@ def _settle(
             raise NotSeekable(place.name)
         if size == len(lead) and lead.endswith(b"\r\n\r\n"):
             lead, size = lead[:-4], size - 4
-        note = "Content-Length is missing" if record.declared == UNKNOWN else "Content-Length is too large"
+        note = MISSING if record.declared == UNKNOWN else TOO_LARGE
     elif tail.strip(b"\r\n\0"):
         if warc.starts_record(tail.lstrip(b"\r\n\0")):
             raise NotSeekable(place.name)
-        note = "Content-Length is too small"
+        note = TOO_SMALL
     elif tail != b"\r\n\r\n" and "arc" not in fields:
         note = "the record does not end with two line breaks"
     kind = fields.get("warc-type", "").lower()
@@ -333,17 +340,17 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
         if declared >= 0 and following >= place.size and stop > place.size:
             return Damage(at, place.size, "the record is cut short", truncated=True)
         if declared < 0 or stop > following:
-            note = "Content-Length is missing" if declared < 0 else "Content-Length is too large"
+            note = MISSING if declared < 0 else TOO_LARGE
             tail = place.read(max(following - 4, at + start), min(4, following - at - start))
             stop = following - (len(tail) - len(tail.rstrip(b"\r\n")))
         else:
-            note = "Content-Length is too small"
+            note = TOO_SMALL
     elif ending != b"\r\n\r\n" and "arc" not in fields:
         note = "the record does not end with two line breaks"
     size = stop - at - start
     block = place.read(at + start, size if kind == "request" else min(size, KEEP))
     record = Scanned(at, stop - at, kind, fields, block, size, payload_at(kind, fields, block), note=note)
-    if note == "Content-Length is too small":
+    if note == TOO_SMALL:
         # what the declared length leaves out is skipped with the record
         record.length = next_plain(place, stop, mark) - at
     if hashes is not None:

@@ -33,6 +33,7 @@ KINDS = frozenset({*ANSWERS, *PLAIN, "warcinfo", "continuation"})  # beside requ
 _MEDIA = re.compile(r"[^;\s]*")
 _NO_HASH: tuple[tuple[str, str], ...] = ()
 _PAYLOAD = (("payload", "sha256"),)
+_NO_STATUS = "no status in %r, the first line of this response"  # Browsertrix writes 0 where its browser was told of none
 
 
 @dataclass(slots=True)
@@ -212,8 +213,14 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         if kind == "revisit"
         else None,
         # of ours only event streams are: what came after their page was seen is left out
-        get("warc-truncated", "") or ("segment" if "warc-segment-number" in fields else ""),
+        get("warc-truncated", "")
+        or ("segment" if "warc-segment-number" in fields else "length" if item.misfit else ""),
+        fault="" if seen or not head.startswith(b"HTTP/") else _NO_STATUS % _first_line(head),
     )
+
+
+def _first_line(head: bytes) -> str:
+    return head.partition(b"\n")[0].strip().decode("latin-1")
 
 
 def _payload_digest(item: Scanned) -> str:

@@ -44,6 +44,7 @@ class Answer:
     concurrent: str
     revisit: tuple[str, str, str] | None  # record id, URI and date that it refers to
     truncated: str = ""
+    fault: str = ""  # why it can't be served, whatever was asked
     # from its request, once they are brought together
     key: Key = _NO_KEY
     identity: str = ""

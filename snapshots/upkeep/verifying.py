@@ -230,6 +230,8 @@ class _Check:
         for answer in found.answers:
             if answer.lost or (answer.session and answer.request_offset < 0):
                 self.found("pair", name, answer.offset, "the request of this response is missing")
+            if answer.fault:
+                self.found("record", name, answer.offset, answer.fault)
         return [gathered(found, Part(name))]
 
     def record(self, name: str, item: Scanned) -> None:

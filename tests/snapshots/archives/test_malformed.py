@@ -422,3 +422,28 @@ def test_the_first_segment_of_an_answer_is_not_surely_all_of_it(tmp_path: Path) 
         matcher = Matcher(snapshot)
         found = [matcher.lookup(Request("GET", url)) for url in ("http://example.test/", NEXT)]
         assert [(lookup.verdict, lookup.ambiguous) for lookup in found] == [("exact", True), ("exact", False)]
+
+
+def test_an_answer_without_a_status_is_none(tmp_path: Path) -> None:
+    """As Browsertrix writes one that its browser was told no status of: its head was served as a page of status 200."""
+    none = record(http(b"", b"HTTP/1.1 0 No Content\r\n"), fields=b"WARC-Concurrent-To: <urn:uuid:x>")
+    with opened(tmp_path, packed(none, other())) as snapshot:
+        assert list(bodies(snapshot)) == ["http://example.test/next"]
+        assert [note.partition("offset 0: ")[2] for note in snapshot.notes] == [
+            "no status in 'HTTP/1.1 0 No Content', the first line of this response of http://example.test/"
+        ]
+    assert [problem.check for problem in verify(tmp_path / "x.warc.gz")] == ["record"]
+
+
+@pytest.mark.parametrize("length", [30, 5000])
+@pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
+def test_an_answer_that_is_not_as_long_as_its_record_says_is_unsure(
+    tmp_path: Path, length: int, name: str
+) -> None:
+    block = http(b"x" * 1000)
+    odd = record(block, length=len(block) - 1000 + length)
+    data = packed(odd, other()) if name.endswith(".gz") else odd + other()
+    with opened(tmp_path, data, name) as snapshot:
+        matcher = Matcher(snapshot)
+        found = [matcher.lookup(Request("GET", url)) for url in ("http://example.test/", NEXT)]
+        assert [(lookup.verdict, lookup.ambiguous) for lookup in found] == [("exact", True), ("exact", False)]

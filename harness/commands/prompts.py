@@ -93,6 +93,8 @@ def build(
 
 def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     """What of their pages the prompts lack, and which look wrong: each with how often and the first of its kind."""
+    from snapshots.texts.text import PUT_BACK
+
     kinds: dict[str, list[str]] = {
         "not in the prompts, for want of room": [],
         "dead": [],
@@ -100,12 +102,13 @@ def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     }
     for prompt in prompts:
         for page in prompt.pages:
-            told = f"{prompt.task_id}: {page.url}{f' ({page.notes[0]})' if page.notes else ''}"
+            notes = [note for note in page.notes if not note.endswith(PUT_BACK)]
+            told = f"{prompt.task_id}: {page.url}{f' ({notes[0]})' if notes else ''}"
             if page.state == "cut":
                 kinds["not in the prompts, for want of room"].append(told)
             elif page.state == "dead":
                 kinds["dead"].append(told)
-            elif page.notes:
+            elif notes:
                 kinds["looking wrong"].append(told)
     for kind, pages in kinds.items():
         if pages:

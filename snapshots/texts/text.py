@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
 }
 LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; plain text is taken
 BROKEN = "content encoding: "  # a warning that begins so: the body could not be unpacked whole
+PUT_BACK = ": put back"  # one that ends so: nothing is missing
 PAGE_BREAK = "\n\n"
 
 _HTML_START = re.compile(
@@ -236,7 +237,7 @@ def extract_html(
     if lost := lost_tables.lost_tables(tree, markdown):
         whole, nowhere = lost_tables.put_back(tree, markdown, lost)
         at_end = f", {nowhere} of them at the end" if nowhere else ""
-        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}: put back{at_end}")
+        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}{PUT_BACK}{at_end}")
         return result(
             whole,
             title,

@@ -101,8 +101,11 @@ def test_prompts_build_says_which_pages_are_not_there_or_look_wrong(tmp_path: Pa
     with Writer.open(tmp_path / "snap") as writer:
         record(writer, page.format("long"), b"<p>" + b"The mole is 291 metres long. " * 400 + b"</p>")
         record(writer, page.format("short"), b"<p>The mole is 291 metres long.</p>")
-        freeze_texts(writer)
-    urls = [[page.format(name), "additional"] for name in ("gone", "short", "long")]
+        table = b"<form><select><option>North</select></form><table><tr><th>Mole<th>Metres</tr><tr><td>A<td>291</tr></table>"
+        words = b"<article><h1>Mole</h1><p>" + b"The mole is 291 metres long. " * 10 + b"</p></article>"
+        record(writer, page.format("table"), words + table)
+        freeze_texts(writer)  # it puts the table back, and nothing is wrong with that
+    urls = [[page.format(name), "additional"] for name in ("gone", "table", "short", "long")]
     path, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
     path.write_text(json.dumps({"id": "t", "problem": "Which?", "answer": "A", "urls": urls}) + "\n")
     words = ("prompts", "build", tmp_path / "snap", "--tasks", path)

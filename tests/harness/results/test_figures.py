@@ -48,7 +48,7 @@ def test_a_mean_over_fewer_says_so(mixed: RunFiles) -> None:
     # Of three answers one is in the required form, and right: no 1 beside the 0.5 of the two that can be read.
     assert cells(page, "em") == ["0.5", "1 of 1", "0.5", "2 of 3", "0.333"]
     assert cells(page, "exact") == ["1", "", "", "1 of 1", "1"]
-    assert "<span>em, mean of 2 scored, of 3</span>" in page
+    assert "<span>em, mean of the 2 scored of 3</span>" in page
     assert "<span>exact, mean of 1</span>" in page
 
 

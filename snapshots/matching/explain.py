@@ -37,7 +37,7 @@ def nearest(lookup: Lookup) -> list[Near]:
     assert matcher is not None
     request = lookup.request
     group = matcher.group(request.url)
-    found: list[tuple[tuple[int, int, str, tuple[str, int]], Capture, list[str]]] = []
+    found: list[tuple[tuple[bool, int, int, str, tuple[str, int]], Capture, list[str]]] = []
     captures = group.captures or tuple(_neighbours(matcher, request.url))
     parsed = parse(request)
     known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
@@ -65,7 +65,14 @@ def nearest(lookup: Lookup) -> list[Near]:
                 circumstances[around] = list(_circumstances(lookup, capture, stored(capture), fields))
             differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
-        order = (weight, -_common(capture.url, request.url), capture.timestamp, capture.place)
+        # the very same request comes before any other, however much was done between the two
+        order = (
+            bool(known[text]),
+            weight,
+            -_common(capture.url, request.url),
+            capture.timestamp,
+            capture.place,
+        )
         found.append((order, capture, differs))
     found.sort(key=lambda item: item[0])
     out: list[Near] = []
@@ -77,6 +84,8 @@ def nearest(lookup: Lookup) -> list[Near]:
                 rule = joining(request, other, builtin().rules, group.issued(request.method))
                 if rule and other_secrets(request, other)[1]:
                     rule = None  # no rule makes another password the same
+                if rule:  # which is in force, mostly: then it was the state
+                    differs = [*differs, *_state(lookup, capture)]
             out.append(Near(capture, differs, rule or None))
         if len(out) == FEW:
             break
@@ -234,9 +243,12 @@ def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: 
         if cookies.get(name, UNSET) != value:
             mine = next((n for n in choices_of(request.headers) if short(n) == name), None)
             yield f"cookie {mine or '(a choice)'}: {'not as recorded' if mine else 'recorded, not sent'}"
-    site = site_of(request.url)
-    state = lookup.session.sites.get(site) if lookup.session is not None else None
-    if fits(conditions, state, {n: v for n, v in conditions.cookies if v != UNSET}) == FAILS:
+    yield from _state(lookup, capture)
+
+
+def _state(lookup: Lookup, capture: Capture) -> Iterator[str]:
+    site, conditions = site_of(lookup.request.url), read(capture.state)
+    if fits(conditions, lookup.before, {n: v for n, v in conditions.cookies if v != UNSET}) == FAILS:
         yield f"state: recorded {_told(lookup, site, capture)}; this session {_done(lookup, site)}"
 
 
@@ -259,7 +271,7 @@ def _told(lookup: Lookup, site: str, capture: Capture) -> str:
 
 
 def _done(lookup: Lookup, site: str) -> str:
-    state = lookup.session.sites.get(site) if lookup.session is not None else None
+    state = lookup.before
     if state is None or not state.held:
         return "changed nothing so far"
     assert lookup.matcher is not None

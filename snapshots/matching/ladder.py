@@ -171,7 +171,7 @@ class Matcher:
         if capture is None:
             missed = Lookup(
                 MISS, None, None, False, told, key, request,
-                why=tuple(now.why), matcher=self, session=session,
+                why=tuple(now.why), matcher=self, session=session, before=state.copy() if state is not None else None,
             )  # fmt: skip
             if session is not None and not missed.irrelevant:
                 session.strayed(site, request)

@@ -15,7 +15,7 @@ from snapshots.matching.changers import Changers
 from snapshots.matching.peeking import Peek
 from snapshots.matching.sessions import Session
 from snapshots.request import Request
-from snapshots.states.conditions import read
+from snapshots.states.conditions import SiteState, read
 from snapshots.states.groups import Group
 
 MISS = "miss"
@@ -64,6 +64,7 @@ class Lookup:
     why: tuple[str, ...] = ()
     matcher: Explainer | None = field(default=None, repr=False)
     session: Session | None = field(default=None, repr=False)
+    before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in
     _nearest: list[Near] | None = field(default=None, repr=False)
 
     @property

@@ -269,6 +269,12 @@ class SiteState:
         self.unknown: set[str] = set()  # cookies that an answer which was not recorded would have set
         self.counts: dict[str, Sequence] = {}  # by key of changing answers: how many were given
 
+    def copy(self) -> SiteState:
+        """What was told so far, which stays as it is."""
+        other = SiteState()
+        other.held, other.unknown, other.counts = dict(self.held), set(self.unknown), dict(self.counts)
+        return other
+
     def apply(self, effect: Effect, *, doubted: bool = False) -> None:
         """What follows from an exchange; if that was `doubted`, only presumably."""
         self._begin_anew(effect.slot)

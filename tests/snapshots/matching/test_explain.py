@@ -101,6 +101,32 @@ def test_another_state_is_told_in_words() -> None:
     assert "state: recorded after POST /filter (category=toys); this session did POST /filter" in told
 
 
+def test_a_change_that_was_not_recorded_is_not_why_it_is_a_miss_itself() -> None:
+    like, note = post(f"{A}/like"), post(f"{A}/notes", "text=good")
+    page = get(f"{A}/mill")
+    over = matcher(
+        (page, html("no likes")), (like, redirect("/mill")), (page, html("one like")),
+        (note, redirect("/mill")), (page, html("one like, good")),
+    )  # fmt: skip
+    replay = Replay(over)
+    replay.ask(page)
+    assert replay.ask(note) == "miss"
+    assert replay.last.explain()[0].differs == [
+        "state: recorded after POST /like; this session changed nothing so far"
+    ]
+
+
+def test_the_very_same_request_comes_first_and_a_rule_alone_does_not_say_why() -> None:
+    like, page = post(f"{A}/like"), get(f"{A}/mill?v=1")
+    over = matcher((like, redirect("/mill?v=1")), (page, html("one like")), (get(f"{A}/mill"), html("none")))
+    asked = over.lookup(page, over.session())
+    state = "state: recorded after POST /like; this session changed nothing so far"
+    assert asked.explain()[0].differs == [state]
+    by_time = matcher((like, redirect("/mill")), (get(f"{A}/mill?1700000000000"), html("one like")))
+    (near,) = by_time.lookup(get(f"{A}/mill?1700000012345"), by_time.session()).explain()
+    assert (near.rule, near.differs[-1]) == ("bare-time", state)
+
+
 def test_a_header_and_a_cookie_are_told() -> None:
     over = matcher((get(f"{A}/p", accept_language="en"), html("x", 200, ("Vary", "Accept-Language"))))
     lookup = over.lookup(get(f"{A}/p", accept_language="fr"), accept="canonical")

@@ -41,6 +41,7 @@ from snapshots.index import indexing
 from snapshots.index.build import fits, join_lines, mend, open_index
 from snapshots.index.cdxj import parse_line, target_of
 from snapshots.index.kept import Hashes
+from snapshots.machine.garbage import seldom_collected
 from snapshots.machine.locking import lock_directory
 from snapshots.machine.places import FilePlace
 from snapshots.profile import Profile
@@ -389,5 +390,5 @@ def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = N
             f"{root}: is no open snapshot (a directory with archive/); a sealed one keeps its index"
         )
     (root / INDEX).unlink(missing_ok=True)
-    with Writer.open(root, progress=progress) as writer:
+    with seldom_collected(), Writer.open(root, progress=progress) as writer:
         return len(writer._recorded)

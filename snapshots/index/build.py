@@ -29,6 +29,7 @@ from snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index
 from snapshots.index.parallel import scan_file, scan_files
 from snapshots.index.resolving import resolve
 from snapshots.index.stating import final_lines, stated_lines
+from snapshots.machine.garbage import seldom_collected
 from snapshots.machine.places import BytesPlace, Place
 from snapshots.notes import Damaged
 from snapshots.profile import Profile
@@ -122,7 +123,8 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
 
 def build(container: Container, progress: Progress | None = None) -> Built:
     """The sorted lines of all archives, and what else their records say."""
-    return assemble(scans(container, progress).values(), Archives(container.archives))
+    with seldom_collected():
+        return assemble(scans(container, progress).values(), Archives(container.archives))
 
 
 def mend(container: Container, progress: Progress | None = None) -> tuple[Container, Built, list[str]]:

@@ -187,7 +187,7 @@ class Part:
         if asked is None:
             method, asked_url, headers, body = "GET", url, NO_HEADERS, b""
         else:
-            method, asked_url, headers, body = asked
+            method, asked_url, headers, body, _ = asked
         timestamp = timestamp_of(answer.date)
         still = static(method, mime, status)
         line = line_of(

@@ -13,7 +13,8 @@ from snapshots.dates import parse_timestamp
 from snapshots.identity.keys import Key, request_key
 from snapshots.request import Headers, Request
 
-Asked = tuple[str, str, Headers, bytes]  # method, URL, headers and body of a request
+# method, URL, headers and body of a request, and whether its answer surely sets no cookie
+Asked = tuple[str, str, Headers, bytes, bool]
 
 SOON = timedelta(seconds=2)  # pywb dates a revisit anew when it writes it
 BESIDE = 8  # bytes of line breaks between two records that stand side by side
@@ -76,6 +77,11 @@ def identity_of(*parts: str | bytes) -> str:
     return hashlib.sha256(b"".join(b"%d:%b," % (len(p), p) for p in data)).hexdigest()
 
 
+def sets_none(head: bytes) -> bool:
+    """Whether the head of an answer shows without being taken apart that it sets no cookie."""
+    return head[:7] == b"HTTP/1." and head[9:12].isdigit() and b"set-cookie" not in head.lower()
+
+
 def join(answer: Answer, question: Question | None) -> Answer:
     """Gives an answer the key and identity that come from its request (a plain GET if none is there)."""
     if question is None:
@@ -85,7 +91,9 @@ def join(answer: Answer, question: Question | None) -> Answer:
         body = request.body
         if len(body) > SMALL_BODY or not question.uri:
             body, answer.whole = b"", False
-        answer.asked = request.method, request.url, request.headers, body
+        # "not modified" has its fields from another record
+        told = answer.revisit is None or answer.status != 304
+        answer.asked = request.method, request.url, request.headers, body, told and sets_none(answer.head)
         answer.request_offset, answer.request_length = question.offset, question.length
     answer.identity = identity_of(
         "capture",

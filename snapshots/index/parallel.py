@@ -29,7 +29,7 @@ from snapshots.request import Request
 from snapshots.states.plain import plain_url
 
 LARGE = 1 << 24  # bytes from which new processes pay for their start
-FORKED = 1 << 20  # and forks
+FORKED = 1 << 23  # and forks, of which each copies what it touches of this process
 EACH = 4  # parts for each worker, so that all end at the same time
 ANY_URL = "https://www.example.com/?page=1"
 

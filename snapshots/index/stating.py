@@ -6,6 +6,7 @@ error is told as it is.
 
 from __future__ import annotations
 
+import importlib
 import marshal
 import os
 import re
@@ -64,7 +65,7 @@ def stated_lines(
         lines, asked = sites[site_of(capture.url)]
         lines.append(capture_line(capture, identities[capture.place]))
         known = requests.get(capture.place)
-        asked.append((known.method, known.url, known.headers, known.body) if known else None)
+        asked.append((known.method, known.url, known.headers, known.body, False) if known else None)
     return _stated([sites[name] for name in sorted(sites)], archives, workers)
 
 
@@ -74,9 +75,16 @@ def _stated(sites: list[Lines], archives: Archives, workers: int | None) -> list
         name: (str(p.path), p.base, p.size) for name, p in archives.files.items() if isinstance(p, FilePlace)
     }
     count = sum(len(lines) for lines, _ in sites)
-    if count < (FORKED if can_fork() else MANY) or workers < 2 or len(files) < len(archives.files):
-        return [line for known, asked in sites for line in _lines(known, asked, archives)]
+    forked = can_fork()
     jobs = list(_jobs(sites, max(1, min(JOB, count // (4 * workers)))))
+    if (
+        count < (FORKED if forked else MANY)
+        or min(workers, len(jobs)) < 2
+        or len(files) < len(archives.files)
+    ):
+        return [line for known, asked in sites for line in _lines(known, asked, archives)]
+    if forked:  # loaded once, not by each fork
+        importlib.import_module("snapshots.states.state")
     lines: list[bytes] = []
     with closing(run_all(work, [marshal.dumps((files, job)) for job in jobs], workers)) as results:
         for job, result in zip(jobs, results, strict=True):
@@ -125,6 +133,10 @@ class _Remembering(Archives):
                     self._size = size
                 self._payloads[key] = found
         return found
+
+    def sets_none(self, place: tuple[str, int]) -> None:
+        """That the answer in a place sets no cookie is known, and need not be read."""
+        self._cookies[place] = []
 
     def cookies(self, capture: Capture) -> list[str]:
         """The values of Set-Cookie of an answer."""
@@ -185,7 +197,9 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
             continue
         captures.append(capture)
         if request is not None:
-            requests[place] = Request(*request)
+            requests[place] = Request(*request[:4])
+            if request[4]:
+                archives.sets_none(place)
     captures.sort(key=lambda capture: capture.place)
 
     def read_request(capture: Capture) -> Request:

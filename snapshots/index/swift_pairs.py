@@ -19,7 +19,7 @@ from snapshots.index.cdxj import encode_json, json_text
 from snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
 from snapshots.index.head_shapes import Head, Shapes
 from snapshots.index.indexing import media_of
-from snapshots.index.pairing import Pairing
+from snapshots.index.pairing import Pairing, sets_none
 from snapshots.request import Headers, Request
 from snapshots.states.conditions import ANY
 from snapshots.states.plain import plain_headers, plain_url, static
@@ -139,7 +139,7 @@ class SwiftPairs:
             says = ODD if still else TELLING
         url, text = uri.decode(), digest.decode()
         answered = f"{status} {text}"
-        request = ("GET", url, headers, b"")
+        request = ("GET", url, headers, b"", sets_none(head))
         part = self.part
         if kind == b"response":
             made += rest

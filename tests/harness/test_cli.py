@@ -46,6 +46,25 @@ def test_help_says_what_words_and_options_take(name: str, says: str) -> None:
     assert says in stillweb(name, "--help").stdout
 
 
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["recrod"], 2)])
+def test_the_program_ends_as_it_should_without_taking_apart_what_is_in_memory(
+    words: list[str], code: int
+) -> None:
+    begin = (
+        "import harness.cli\n"
+        "class Kept:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "kept = Kept()\n"
+        "harness.cli.run()"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", begin, *words], capture_output=True, text=True, timeout=STARTS
+    )
+    assert (shown.returncode, "taken apart" in shown.stdout) == (code, False)
+    assert ("Usage: stillweb" in shown.stdout) == (code == 0)
+    assert ("No such command" in shown.stderr) == (code == 2)
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     shown = stillweb("recrod")
     assert shown.returncode == 2

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from snapshots.archives.container import Container, open_directory
 from snapshots.archives.reading import Archives
+from snapshots.capture import Exchange
 from snapshots.errors import DamagedInput
 from snapshots.index import stating
 from snapshots.index.build import build, scans
 from snapshots.index.cdxj import capture_of
 from snapshots.index.gathering import Part, Site
+from snapshots.index.resolving import resolve
 from snapshots.machine import forks
+from snapshots.machine.places import FilePlace
+from snapshots.request import Request
+from snapshots.writer import Writer
 from tests.support.walks import record
+
+HTML = (("Content-Type", "text/html"),)
 
 
 def _lines(container: Container, parts: list[Part], workers: int) -> list[bytes]:
@@ -75,6 +83,48 @@ def test_what_is_damaged_has_no_state_and_takes_none_from_others(root: Path) -> 
             assert any(b'"changes":true' in line for line in lines)
         with pytest.raises(DamagedInput, match=r"data-00000\.warc\.gz: the record at offset \d+ is damaged"):
             archives.read(captures[0])
+    finally:
+        container.close()
+
+
+def test_answers_whose_heads_show_no_cookie_are_not_read_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = datetime(2025, 1, 1, tzinfo=UTC)
+    with Writer.open(tmp_path / "site") as writer:
+        for number in range(4):
+            session, cookie = f"s{number}", ("Cookie", f"sid={number:032x}; lang=en")
+            gives = (("Set-Cookie", f"sid={number:032x}"),) if number == 0 else ()
+            form = (cookie, ("Content-Type", "application/x-www-form-urlencoded"))
+            pages = [
+                (Request("POST", "https://a.example/filter", form, b"lang=en"), 303, gives, b""),
+                *((Request("GET", f"https://a.example/list?page={n}", (cookie,)), 200, (), b"<p>%d" % n) for n in range(5)),
+            ]  # fmt: skip
+            for at, (request, status, more, body) in enumerate(pages):
+                events = (session, 2 * at + 1, 2 * at + 2)
+                writer.exchange(Exchange(request, status, "OK", (*HTML, *more), body, moment, *events))
+    container = open_directory(tmp_path / "site")
+    try:
+        (parts,) = scans(container).values()
+        resolve([parts], [])
+        sites = [site for part in parts for site in part.sites.values()]
+        told = [asked for site in sites for asked in site.requests() if asked is not None]
+        assert [asked[4] for asked in told].count(False) == 1
+        read: list[int] = []
+        whole = FilePlace.read
+
+        def reading(place: FilePlace, offset: int, length: int) -> bytes:
+            read.append(offset)
+            return whole(place, offset, length)
+
+        monkeypatch.setattr(FilePlace, "read", reading)
+        lines = _lines(container, parts, 1)
+        few = len(read)
+        for site in sites:
+            site.asked, site.packed = [(*one[:4], False) if one else None for one in site.requests()], []
+        read.clear()
+        assert _lines(container, parts, 1) == lines
+        assert few < len(read)
     finally:
         container.close()
 

@@ -161,8 +161,12 @@ def compare_captures(
     snapshot: Snapshot,
     result: ViewCheck,
     missed: Sequence[Missed] = (),
+    asked: Sequence[str] = (),
 ) -> None:
-    """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows."""
+    """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows.
+
+    `asked` are the URLs asked for, those with an answer that the browser refused to the page among them.
+    """
     info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
     lost = set(info.get("lost", ()))
     mattering = {one_name(one.url) for one in missed if one.matters}
@@ -175,8 +179,8 @@ def compare_captures(
     told = [answer.url for answer in answers]
     result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
     result.used = sum(answer.verdict not in ("", "miss") for answer in answers)
-    asked = {answer.url for answer in answers}
-    left = [capture for capture in view.captures if capture["url"] not in asked]
+    known = {answer.url for answer in answers}.union(asked)
+    left = [capture for capture in view.captures if capture["url"] not in known]
     unread = unread_among(snapshot, left)
     result.unasked = sorted({str(capture["url"]) for capture in left} - unread)
     result.unread = sorted(unread)
@@ -221,7 +225,7 @@ async def _replay(
     }
     context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
     driver = Driver(context, patience=patience)
-    reached = since = seen = 0
+    reached = since = seen = begun = 0
     try:
         await driver.begin(chain.url)
         for depth in range(len(chain.steps) + 1):
@@ -230,10 +234,16 @@ async def _replay(
             if depth in results:
                 result = results[depth]
                 missed = gateway.missed(session)
+                traffic = driver.traffic
                 compare_captures(
-                    chain.views[depth], driver.traffic.answers[since:], snapshot, result, missed[seen:]
+                    chain.views[depth],
+                    traffic.answers[since:],
+                    snapshot,
+                    result,
+                    missed[seen:],
+                    traffic.asked[begun:],
                 )
-                since, seen = len(driver.traffic.answers), len(missed)
+                since, seen, begun = len(traffic.answers), len(missed), len(traffic.asked)
                 sight = await look_at(driver.page)
                 await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)
             reached = depth + 1

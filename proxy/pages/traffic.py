@@ -50,6 +50,9 @@ class Traffic:
     steps: int = 0  # done since the page was loaded
     failures: list[tuple[str, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+    asked: list[str] = field(
+        default_factory=list
+    )  # URLs of all requests; of an answer that the browser refuses nothing else is told
     streams: list[str] = field(default_factory=list)
     blocked: bool = False  # a page wanted a service worker
     unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
@@ -116,6 +119,7 @@ class Traffic:
 
     def _begin(self, request: Request) -> None:
         self.count += 1
+        self.asked.append(WORKER.sub("", request.url))
         self.unasked += request.resource_type not in _COUNTED
         self.navigations += request.is_navigation_request()
         if request.resource_type == "eventsource":

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
+    from playwright.async_api import ElementHandle, Locator, Page
 
 _NEXT = (
     'a[rel~="next"]:visible',
@@ -15,10 +15,23 @@ _NEXT = (
 _NEXT_NAME = re.compile(
     r"^\W*(next( page)?|older( posts)?|weiter|suivant|siguiente|下一页|次へ|›|»|→|>)\W*$", re.I
 )
+# A pager of nothing but numbers: the link with the number after that of the page which is shown.
+_NUMBERED = """() => {
+  const link = (e) => e.closest("a[href],button,[role=button],[role=link]");
+  for (const pager of document.querySelectorAll("[class*=paginat i],[class*=pager i],[aria-label*=paginat i],[aria-label*=pages i]")) {
+    const numbers = [...pager.querySelectorAll("*")].filter((e) => !e.children.length && /^\\s*\\d{1,6}\\s*$/.test(e.textContent) && e.checkVisibility());
+    const marks = ["[aria-current]:not([aria-current=false])", "[class~=active],[class~=current],[class~=selected]"];
+    const shown = [...marks.map((mark) => numbers.filter((e) => { const m = e.closest(mark); return m && m !== pager && pager.contains(m); })),
+      numbers.filter((e) => !link(e))].find((found) => found.length === 1);
+    const next = shown && numbers.find((e) => link(e) && Number(e.textContent) === Number(shown[0].textContent) + 1);
+    if (next) return link(next);
+  }
+  return null;
+}"""
 
 
-async def next_page_of(page: Page) -> Locator | None:
-    """The first that can be used: what says so in its markup, then what is called so."""
+async def next_page_of(page: Page) -> Locator | ElementHandle | None:
+    """The first that can be used: what says so in its markup, then what is called so, then what has the next number."""
     candidates = [page.locator(selector) for selector in _NEXT]
     candidates += [page.get_by_role(role, name=_NEXT_NAME) for role in ("link", "button")]
     for found in candidates:
@@ -26,4 +39,4 @@ async def next_page_of(page: Page) -> Locator | None:
             one = found.nth(index)
             if await one.is_visible() and await one.is_enabled():
                 return one
-    return None
+    return (await page.evaluate_handle(_NUMBERED)).as_element()

@@ -180,3 +180,79 @@ def liked(memory: Memory, asked: Asked) -> Response:
     if asked.path == "/likes":
         return data(sorted(likes))
     return page(f"{asked.path} {int(asked.path[-1]) in likes}")
+
+
+@site(
+    *get("/form", "/form", "/done"),
+    *(form("/send", token=f"t0ken{n}000", text=t) for n in (1, 2) for t in "xy"),
+)
+def renewed_token(memory: Memory, asked: Asked) -> Response:
+    """A form whose hidden token is another one each time that it is shown, and good for one sending."""
+    if asked.method == "POST":
+        if asked.told["token"] != memory.get("token"):
+            return page("form expired", 403)
+        memory["token"] = ""
+        memory.setdefault("sent", []).append(asked.told["text"])
+        return away("/done")
+    if asked.path == "/done":
+        return page(memory.get("sent", []))
+    memory["shown"] = memory.get("shown", 0) + 1
+    memory["token"] = f"t0ken{memory['shown']}000"
+    return page(f'<input type="hidden" name="token" value="{memory["token"]}">')
+
+
+@site(
+    form("/flags", name="new-list"),
+    form("/flags", name="dark"),
+    form("/flags/reset"),
+    *get("/", "/list", "/flags", "/about"),
+)
+def flagged(memory: Memory, asked: Asked) -> Response:
+    """Features that are turned on one by one, each of which shows in some pages only."""
+    flags = memory.setdefault("flags", set())
+    if asked.method == "POST":
+        if asked.path == "/flags/reset":
+            flags.clear()
+        else:
+            flags.add(asked.told["name"])
+        return away("/flags")
+    if asked.path == "/flags":
+        return page(sorted(flags))
+    shown = {"/": "dark", "/list": "new-list"}.get(asked.path)
+    return page(f"{asked.path} {shown in flags if shown else ''}")
+
+
+@site(
+    form("/login", user="a"),
+    *get("/account", "/account", "/p/1", "/about"),
+)
+def timed_out(memory: Memory, asked: Asked) -> Response:
+    """A session that ends after a few pages, by none of what was asked for."""
+    if asked.method == "POST":
+        memory["left"] = 4
+        return away("/account")
+    memory["left"] = memory.get("left", 0) - 1
+    if asked.path == "/account":
+        return page("account") if memory["left"] >= 0 else page("please sign in", 401)
+    return page(asked.path)
+
+
+@site(
+    form("/filters", name="mine", by="x"),
+    form("/filters", name="mine", by="y"),
+    Request("DELETE", f"{HOST}/filters/mine"),
+    *get("/search?filter=mine", "/search?filter=mine", "/filters", "/search"),
+)
+def saved_filter(memory: Memory, asked: Asked) -> Response:
+    """A search by the name of a filter that is kept."""
+    if asked.method == "POST":
+        memory[asked.told["name"]] = asked.told["by"]
+        return away("/filters")
+    if asked.method == "DELETE":
+        return data("gone") if memory.pop("mine", None) else data("none", 404)
+    if asked.path == "/filters":
+        return page(sorted(memory.items()))
+    name = asked.told.get("filter")
+    if name and name not in memory:
+        return page("no such filter", 404)
+    return page(f"found by {memory[name]}" if name else "found all")

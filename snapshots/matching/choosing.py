@@ -6,6 +6,7 @@ or name the header field that differs. The steps are in `STEPS`, in order.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from snapshots.capture import Capture
@@ -207,6 +208,11 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
             asked = now.state.asked(sequence) if now.state is not None else 0
             found.append((sequence.place - asked, capture))
     due = [c for place, c in found if place == 0]
+    if now.guessed:  # it may be following another session, that was answered otherwise
+        so_far: dict[int, set[str]] = defaultdict(set)
+        for place, c in found:
+            so_far[min(place, 1)].add(now.said(c))
+        now.unsure = now.unsure or any(len(s) > 1 for place, s in so_far.items() if place <= 0)
     if now.followed is not None:
         mine = now.own(captures)
         own = [(place, c) for place, c in found if c.session == mine]
@@ -220,8 +226,6 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
             }
             due = [c for c in due if c.session in agreeing]
             found = own
-        elif own and now.guessed and len({now.said(c) for c in due}) > 1:
-            now.unsure = True  # of the sessions that were answered otherwise, it may be following another one
     if due:
         now.unsure = now.unsure or all(_out_of_turn(c, captures, now) for c in due)
         return due
@@ -235,8 +239,9 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def _past_tells(captures: list[Capture], now: Situation) -> bool:
     """Whether they are what was said after just what this session has asked, however often that was."""
-    surely = not now.unsure and all(read(c.state).past for c in captures)
-    return surely and len({now.said(c) for c in captures}) == 1
+    if now.unsure or any((past := read(c.state).past) is None or past.only for c in captures):
+        return False
+    return len({now.said(c) for c in captures}) == 1
 
 
 def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> bool:
@@ -260,7 +265,10 @@ def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> b
 
 def page_in_view(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of those that say the same, the one that the page in view had: what it brings in is asked for in any order."""
-    if len(captures) < 2 or len({(c.status, now.said(c)) for c in captures}) > 1:
+    if len(captures) < 2:
+        return captures
+    now.shared = len({c.session for c in captures}) > 1
+    if len({(c.status, now.said(c)) for c in captures}) > 1:
         return captures
     mine, since = now.own(captures), now.page.timestamp if now.page is not None else ""
     own = [c for c in captures if c.session == mine] or captures

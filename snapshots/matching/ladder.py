@@ -148,6 +148,7 @@ class Matcher:
             session.served if session is not None else (),
             session.trail(site) if session is not None else Trail(),
             accepted.level >= LEVELS.index("varies"),
+            guesses=session.guesses if session is not None else (),
         )
         capture = choose(candidates, now) if candidates else None
         rule: str | None = None
@@ -180,7 +181,7 @@ class Matcher:
         conditions = read(capture.state)
         lookup = Lookup(
             verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, request,
-            matcher=self, session=session,
+            shared=now.shared, matcher=self, session=session,
         )  # fmt: skip
         stateless = conditions.lasting or (
             not now.unsure and rule is None and not conditions.effect and all(_bare(c) for c in candidates)

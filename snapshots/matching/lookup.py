@@ -60,6 +60,7 @@ class Lookup:
     request: Request
     timeless: bool = False  # any session that has changed nothing has the same answer
     inert: bool = False  # nothing follows from it for the session
+    shared: bool = False  # several recorded sessions were answered so
     site: str = ""
     why: tuple[str, ...] = ()
     matcher: Explainer | None = field(default=None, repr=False)

@@ -23,7 +23,9 @@ VISITS = 2000  # exchanges remembered that may have changed something by being a
 
 
 class Answered(Protocol):
-    """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure."""
+    """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure; `shared`: what
+    was recorded by other sessions says the same.
+    """
 
     @property
     def capture(self) -> Capture | None: ...
@@ -35,6 +37,8 @@ class Answered(Protocol):
     def inert(self) -> bool: ...
     @property
     def ambiguous(self) -> bool | None: ...
+    @property
+    def shared(self) -> bool: ...
 
 
 class Change(NamedTuple):
@@ -46,16 +50,12 @@ class Change(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The recorded session that a replayed one follows on a site, and how far it is.
-
-    `page`: as a browser's page; `guessed`: since an answer that was not sure.
-    """
+    """The recorded session that a replayed one follows on a site, and how far it is. `page`: as a browser's page."""
 
     session: str
     end: int
     timestamp: str
     page: bool = False
-    guessed: bool = False
 
 
 def followed_by(capture: Capture, request: Request) -> Followed:
@@ -79,6 +79,7 @@ class Session:
         "brought",
         "followed",
         "given",
+        "guesses",
         "lengthy",
         "lost",
         "name",
@@ -101,6 +102,9 @@ class Session:
         self.followed: dict[str, Followed] = {}
         # the same as of the last page: what it brings in comes in any order
         self.pages: dict[str, Followed] = {}
+        # by site and recorded session, those that it follows though it may as well be another one: whether since an
+        # answer that was not sure, or since one that several gave
+        self.guesses: dict[tuple[str, str], bool] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
         self.trails: dict[str, Trail] = {}  # by site, what was served that is no plain file
         self.lengthy: set[str] = set()  # sites with more of that than is remembered
@@ -113,9 +117,13 @@ class Session:
         if capture is None:
             return
         site = lookup.site or site_of(capture.url)
-        before, followed = self.following(site), followed_by(capture, lookup.request)
-        guessed = before.guessed if before.session == capture.session else bool(lookup.ambiguous)
-        self.repeated(site, capture, followed._replace(guessed=guessed), visits(capture))
+        if lookup.ambiguous or lookup.shared:
+            if self.following(site).session != capture.session:
+                known = self.guesses.get((site, capture.session), False)
+                self.guesses[site, capture.session] = known or bool(lookup.ambiguous)
+        elif self.guesses and self.guesses.get((site, capture.session)) is False:
+            del self.guesses[site, capture.session]  # only that one has asked this
+        self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
         if lookup.inert:
             return
         conditions = read(capture.state)
@@ -126,7 +134,7 @@ class Session:
         if conditions.brought is not None and logins_of(lookup.request.headers):
             self.brought.add(site)
         if conditions.sequence is not None:
-            self._site(site).given(conditions.sequence)
+            self._site(site).given(conditions.sequence, conditions)
         if conditions.sets and site in self.sites:
             self.sites[site].unknown -= conditions.sets
         if conditions.effect is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from snapshots.capture import Capture, Response
 from snapshots.http.fragments import HARD
 from snapshots.identity.keys import Key
+from snapshots.identity.sites import site_of
 from snapshots.matching.peeking import Peek
 from snapshots.matching.sessions import Followed
 from snapshots.request import Request
@@ -41,6 +42,12 @@ class Situation:
     unsure: bool = False
     aside: bool = False  # whether the state left one capture only, or put others aside that may fit
     loose: bool = False  # whether a header field differs that did decide
+    shared: bool = (
+        False  # whether other sessions than the one of the chosen capture may be the one that is followed
+    )
+    guesses: Collection[
+        tuple[str, str]
+    ] = ()  # sites and sessions that are followed though it may be another one
     header: str | None = None  # the Vary field in which the chosen capture differs
     why: list[str] = field(default_factory=list)
     _identified: bool | None = None
@@ -58,7 +65,7 @@ class Situation:
         past = read(capture.state).past
         if past is None:
             return True
-        return self.trail is not None and self.trail.before(capture, past.spared, past.anew) == past.told
+        return self.trail is not None and self.trail.before(capture, past) == past.told
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""
@@ -90,9 +97,11 @@ class Situation:
 
     @property
     def guessed(self) -> bool:
-        """Whether that it follows this recorded session rests on an answer that was not sure."""
+        """Whether it may follow another recorded session: it came to this one by an answer that was not sure, or several got."""
         followed = self.page or self.followed
-        return followed is not None and followed.guessed and followed.session != self.name
+        if followed is None or followed.session == self.name:
+            return False
+        return bool(self.guesses) and (site_of(self.request.url), followed.session) in self.guesses
 
     @property
     def identified(self) -> bool:

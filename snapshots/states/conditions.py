@@ -18,6 +18,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     #K.0/.    the answer to key K, which was never asked twice and may then have said something else
     %H:K|L    after what was asked before, as a hash, without K and L (the first 8 digits of keys); after else only presumed
     %*H:K|L   likewise, but since anything was written
+    %+H:K|L   likewise, but of nothing but K and L
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
     any       the same in every state;    never   it can't be told in which state this was recorded
@@ -91,11 +92,15 @@ class Sequence(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What was asked before: a hash, without what is spared; `anew`: since anything was written."""
+    """What was asked before: a hash, without what is spared; `anew`: since anything was written.
+
+    `only`: of just those that are named, instead of all but those.
+    """
 
     told: str
-    spared: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     anew: bool = False
+    only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +170,9 @@ def write(conditions: Conditions) -> str:
     if conditions.sequence:
         items.append("#{}.{}/{}".format(*conditions.sequence))
     if conditions.past is not None:
-        told, spared, anew = conditions.past
-        items.append(f"%{'*' if anew else ''}{told}:{'|'.join(sorted(spared))}".removesuffix(":"))
+        told, names, anew, only = conditions.past
+        scope = ("*" if anew else "") + ("+" if only else "")
+        items.append(f"%{scope}{told}:{'|'.join(sorted(names))}".removesuffix(":"))
     items += [f"${quote(item, safe=':')}" for item in sorted(conditions.issued)]
     if conditions.during:
         items.append(DURING)
@@ -209,8 +215,8 @@ def read(text: str) -> Conditions:
             sequence = Sequence(item[1:9], int(place) if place.isdecimal() else 0, since)
         elif item.startswith("%"):
             told, _, listed = item[1:].partition(":")
-            spared = frozenset(listed.split("|")) if listed else frozenset[str]()
-            past = Past(told.removeprefix(ANY_WRITE), spared, told.startswith(ANY_WRITE))
+            names = frozenset(listed.split("|")) if listed else frozenset[str]()
+            past = Past(told.lstrip("*+"), names, told.startswith("*"), "+" in told[:2])
         elif item.startswith("!"):
             sets.add(item[1:])
         elif item.startswith("$"):
@@ -277,7 +283,7 @@ class SiteState:
 
     def apply(self, effect: Effect, *, doubted: bool = False) -> None:
         """What follows from an exchange; if that was `doubted`, only presumably."""
-        self._begin_anew(effect.slot)
+        self._begin_anew(effect.slot, weak=effect.weak)
         slot = effect.slot
         if effect.op == "!":
             self.held.clear()
@@ -295,13 +301,19 @@ class SiteState:
             value = f"?{effect.value}" if doubted and effect.weak else effect.value
             self.held[slot] = Held(value, not effect.weak, doubtful, history, effect.own, before.lost)
 
-    def _begin_anew(self, slot: str) -> None:
+    def _begin_anew(self, slot: str, *, weak: bool = False) -> None:
         for key, sequence in list(self.counts.items()):
-            if sequence.since in (ANY_WRITE, slot):
+            # what is only suspected to matter begins none, as in the recording
+            if sequence.since == slot or (sequence.since == ANY_WRITE and not weak):
                 del self.counts[key]
 
-    def given(self, sequence: Sequence) -> None:
-        """One more answer of a key that changes by itself was given."""
+    def given(self, sequence: Sequence, conditions: Conditions) -> None:
+        """One more answer of a key that changes by itself was given: where nothing was written that was each time its order
+        went on, it has not begun.
+        """
+        unheld = any(slot not in self.held and UNSET not in values for slot, values in conditions.mostly)
+        if unheld and sequence.since not in (ANY_WRITE, ONCE):
+            return
         before = self.counts.get(sequence.key)
         self.counts[sequence.key] = sequence._replace(place=(before.place if before else 0) + 1)
 

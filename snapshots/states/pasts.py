@@ -3,7 +3,9 @@
 A GET may change what its server says next (a list of what was seen last, a basket that is filled by links). Where the
 recording shows it, an answer is sure only after the very requests that it was recorded after; those that were seen to
 make no difference to such answers are left out. A page that was seen to change by its being asked alone may change by
-other requests, too: it is sure only after those that it was recorded after since anything was written.
+other requests, too: it is sure only after those that it was recorded after since anything was written. What differs
+between sessions and never within one may be fixed by the first that was asked: nothing is left out of its past. Polled
+data goes on by itself, but perhaps only after, or since, what was asked for above it (`/feed` for `/feed/more`).
 """
 
 from __future__ import annotations
@@ -73,6 +75,8 @@ class Pasts:
         self._idempotent: set[str] = set()
         self.keys: set[str] = set()
         self.alone: set[str] = set()
+        self.apart: set[str] = set()  # those whose answers differ between sessions, and never within one
+        self.above: dict[str, frozenset[str]] = {}  # polled data, and what was asked for above of it
         self.spared: frozenset[str] = frozenset()
         # those that were refused for having been asked too often: how often, each request may count
         self.limited = {key for key, items in recording.groups.items() if any(map(_is_limit, items))}
@@ -91,7 +95,8 @@ class Pasts:
         if polls:  # how often they are asked is a matter of time
             for line, visits in self._visits.items():
                 self._visits[line] = [v for v in visits if v.key not in polls]
-            steps = {key: list(self._steps(key)) for key in volatile if key not in polls}
+            steps = {key: list(self._steps(key)) for key in volatile}
+            self.above = {key: found for key in polls if (found := self._above(key, steps.pop(key)))}
         for line, items in recording.lines.items():
             places = {visit.place for visit in self._visits[line]}
             self._told[line] = [i for i in items if i.place in places or self._changes(i)]
@@ -102,17 +107,16 @@ class Pasts:
             if any(s.own in s.fresh and s.before == s.after for s in found)
         }
         itself = {key for key, found in steps.items() if _by_itself(found)}
-        for key, found in steps.items():
-            hangs = _by_others(found) if key in itself else self._by_past(key, found)
+        for key, taken in steps.items():
+            hangs = _by_others(taken) if key in itself else self._by_past(key, taken)
             if hangs:
                 self.keys.add(key)
             elif key in itself and key not in ordered and self._may_hang_on_others(key):
                 self.alone.add(key)
         self._weigh(steps, itself)
-        # what only sessions differ in, and is not told by what they asked, each has of its own
-        self.keys -= {
-            key for key in self.keys - itself if not (_changed(steps[key]) or self._told_apart(key))
-        }
+        # what only sessions differ in hangs on all that was asked before, or each has it of its own
+        self.apart = {key for key in self.keys - itself if not _changed(steps[key])}
+        self.keys -= {key for key in self.apart if not self._told_apart(key)}
         self.keys |= self.limited & recording.volatile
         self.alone -= self.keys
         told = {item.capture.key for key in self.keys for item in recording.groups[key]}
@@ -122,14 +126,18 @@ class Pasts:
 
     def of(self, item: Item) -> Past | None:
         """What was asked before an exchange, where its answer hangs on that."""
+        if item.key in self.above:
+            return self._past(item, self.above[item.key], anew=True, only=True)
         if item.key not in self.keys and item.key not in self.alone:
             return None
         spared = self.spared if item.key in self._idempotent else self.spared - {_name(item)}
-        if item.key in self.limited:
+        if item.key in self.limited or item.key in self.apart:
             spared = frozenset()
         return self._past(item, spared, item.key in self.alone)
 
-    def _past(self, item: Item, spared: frozenset[str] = frozenset(), anew: bool = False) -> Past:
+    def _past(
+        self, item: Item, named: frozenset[str] = frozenset(), anew: bool = False, only: bool = False
+    ) -> Past:
         told = self._told[item.line]
         count = bisect_left(told, item.begin, key=_begin)
         trail = self._trails[item.line]
@@ -137,7 +145,8 @@ class Pasts:
         if under_way:
             trail = Trail([v.capture for v in told[:count] if v not in under_way], self._written)
             count -= len(under_way)
-        return Past(trail.told(spared, anew, count), spared, anew)
+        past = Past("", named, anew, only)
+        return past._replace(told=trail.told(past, count))
 
     def _written(self, capture: Capture) -> str:
         return self._writes.get(capture.place, "")
@@ -235,13 +244,26 @@ class Pasts:
                     if step.before and _unusual(found, step, alone):
                         left = step.between - spared or step.between
                         guilty |= left if len(left) == 1 else set()
-                        if step.between <= spared:
-                            spared -= step.between
+                    if step.before and step.between <= spared and _odd(found, step, alone):
+                        spared -= step.between
             more = {key for key, names in named.items() if names & guilty} - self.keys
             if not more:
                 break
             self.keys |= more
         self.spared = frozenset([*sorted(self._polls), *sorted(spared - self._polls)][:LISTED])
+
+    def _above(self, key: str, steps: list[Step]) -> frozenset[str]:
+        """The requests to an address and those above it, but for those across which the answers went on as usual."""
+        path = _path(self.recording.groups[key][0])
+        own = {_name(item) for item in self.recording.groups[key]}
+        usual = [s.between for s in steps if s.after in _usual(steps, s.before)]
+        found = {
+            _name(visit)
+            for visits in self._visits.values()
+            for visit in visits
+            if (above := _path(visit)) == path or (not above.endswith("/") and path.startswith(f"{above}/"))
+        }
+        return frozenset(sorted(found - own - set[str]().union(*usual))[:LISTED])
 
     def _near(self, hanging: Collection[str]) -> set[str]:
         """The requests to the addresses of those that hang on others, but for what was seen not to change its own answers."""
@@ -337,6 +359,12 @@ def _unusual(steps: list[Step], step: Step, itself: bool) -> bool:
         return False
     # one that stayed the same may only have been asked for sooner
     return step.after != step.before or len(usual) >= TESTS
+
+
+def _odd(steps: list[Step], step: Step, itself: bool) -> bool:
+    """Whether another answer followed than was ever seen to follow by itself, where one was."""
+    usual = _usual(steps, step.before)
+    return step.before != step.after if not itself else bool(usual) and step.after not in usual
 
 
 def _by_others(steps: list[Step]) -> bool:

@@ -90,6 +90,9 @@ class _Site:
         learner = Learner(self.recording, self._chosen_cookies())
         self.model = learner.learn()
         self.states = self.recording.states(self.model)
+        # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
+        foreign = all(not item.capture.session for item in items)
+        self.doubted = set(self.model.modes) if foreign and not self.recording.telling else set()
         self.orders = {
             key: self._sequence(self.recording.groups[key]) for key in sorted(self.recording.volatile)
         }
@@ -98,12 +101,8 @@ class _Site:
         self.replaced = coarsener.replaced()
         self.proven = coarsener.repeated(self.replaced)
         self.commuting = coarsener.commuting()
-        strong = set(self.model.modes)
-        foreign = all(not item.capture.session for item in items)
-        self.suspicion = Suspicion(self.recording, strong)
+        self.suspicion = Suspicion(self.recording, set(self.model.modes))
         self.parts = self._parts()
-        # Archives of other tools don't say whose requests were whose, so no change in them is sure to count.
-        self.doubted = strong if foreign and not self.recording.telling else set()
         self.states = self.recording.states(self.model)
         begun = {key for key, (since, _) in self.orders.items() if since not in (ANY_WRITE, NOTHING)}
         self.pasts = Pasts(self.recording, self.model, self.states, self._effect, begun)
@@ -366,7 +365,8 @@ class _Site:
         """The line, the last event that begins a run, and what it wrote."""
         for number in range(item.before - 1, -1, -1):
             event = self.recording.events[item.line][number]
-            if event.slot == since or (since == ANY_WRITE and event.slot in self.model.modes):
+            begins = event.slot in self.model.modes and event.slot not in self.doubted
+            if event.slot == since or (since == ANY_WRITE and begins):
                 return item.line, number, event.value if since != ANY_WRITE else ""
         return item.line, -1, UNSET
 

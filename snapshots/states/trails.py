@@ -7,7 +7,7 @@ from functools import reduce
 
 from snapshots.capture import Capture
 from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.conditions import UNSET, Effect, added, read
+from snapshots.states.conditions import UNSET, Effect, Past, added, read
 
 AT_ONCE = 50  # visits among which those are that were under way with the next
 KEY = 8  # hex digits of a request's key, by which it is named
@@ -44,19 +44,20 @@ class Trail:
     ) -> None:
         self.visits = list(visits)
         self._written = written
-        self._known: dict[tuple[Collection[str], bool], list[tuple[str, tuple[Capture, ...]]]] = {}
+        self._known: dict[tuple[Collection[str], bool, bool], list[tuple[str, tuple[Capture, ...]]]] = {}
 
-    def told(self, spared: frozenset[str], anew: bool, count: int | None = None) -> str:
-        """A hash of the first so many exchanges without those that are spared; `anew`: since anything was written."""
+    def told(self, past: Past, count: int | None = None) -> str:
+        """A hash of those of the first so many exchanges that count to a past."""
+        _, named, anew, only = past
         count = len(self.visits) if count is None else count
         # after each number of exchanges, with what is at its end at once
-        known = self._known.setdefault((spared, anew), [(UNSET, ())])
+        known = self._known.setdefault((named, anew, only), [(UNSET, ())])
         for visit in self.visits[len(known) - 1 : count]:
             before, together = known[-1]
             written = self._written(visit)
             if written and anew:
                 before, together = UNSET, ()
-            elif written or (visit.key[:KEY] not in spared and is_visit(visit)):
+            elif not only if written else (visit.key[:KEY] in named) == only and is_visit(visit):
                 if any(overlap(visit, one) for one in together):
                     together = (*together, visit)
                 else:
@@ -64,11 +65,11 @@ class Trail:
             known.append((before, together))
         return self._hash(*known[count])
 
-    def before(self, capture: Capture, spared: frozenset[str], anew: bool) -> str:
+    def before(self, capture: Capture, past: Past) -> str:
         """As `told`, of what was not recorded at once with a capture."""
         if any(overlap(visit, capture) for visit in self.visits[-AT_ONCE:]):
-            return Trail([v for v in self.visits if not overlap(v, capture)]).told(spared, anew)
-        return self.told(spared, anew)
+            return Trail([v for v in self.visits if not overlap(v, capture)]).told(past)
+        return self.told(past)
 
     def _hash(self, before: str, together: tuple[Capture, ...]) -> str:
         return reduce(added, sorted(self._written(visit) or visit.key for visit in together), before)

@@ -57,7 +57,7 @@ def test_a_session_that_saw_the_same_so_far_goes_on_for_one_that_ended() -> None
 
 def test_one_that_saw_something_else_does_not() -> None:
     over = sessions(said("10%", "50%"), said("10%", "60%", "70%"))
-    assert answers(over, *[PAGE] * 4) == ["10%", "50%", "50%?", "50%?"]
+    assert answers(over, *[PAGE] * 4) == ["10%", "50%?", "50%?", "50%?"], "nothing tells which it is"
     over = sessions(said("10%", "50%"), said("10%", "60%", "70%"), said("10%", "50%", "90%"))
     assert answers(over, *[PAGE] * 3)[-1].removesuffix("?") == "90%"
 
@@ -120,3 +120,30 @@ def test_a_session_that_is_followed_by_a_guess_is_followed_unsurely() -> None:
     over = sessions([*said("a", "a"), (one, "1")], [*said("b", "b"), (two, "2")])
     assert answers(over, PAGE, PAGE, PAGE) == ["a?", "a?", "a?"]
     assert answers(over, two, PAGE, PAGE) == ["2", "b", "b"]
+
+
+def test_what_several_were_told_does_not_tell_which_of_them_is_followed() -> None:
+    over = sessions([(OTHER, "o"), *said("a", "a")], [(OTHER, "o"), (OTHER, "o"), *said("b", "b")])
+    assert answers(over, OTHER, PAGE, PAGE)[1:] == ["a", "a"], "just so it was asked"
+    one = get(f"{A}/one")
+    over = sessions([(OTHER, "o"), *said("a", "a"), (one, "1")], [(OTHER, "o"), *said("b", "b")])
+    assert answers(over, OTHER, PAGE, PAGE) == ["o", "a?", "a?"]
+    assert answers(over, OTHER, one, PAGE) == ["o", "1", "a"], "only one has asked that"
+
+
+def test_one_who_is_followed_by_a_guess_is_no_surer_where_the_others_ended() -> None:
+    over = sessions(said("a", "a", "a"), said("b"))
+    assert answers(over, PAGE, PAGE, PAGE) == ["a?", "a?", "a?"]
+
+
+def test_what_is_only_suspected_to_matter_begins_no_order_anew() -> None:
+    note = post(f"{A}/note", "{}", "application/json")
+    over = sessions([(note, "ok"), (PAGE, "10%"), (note, "ok"), (PAGE, "50%"), (PAGE, "90%")])
+    assert answers(over, note, PAGE, note, PAGE, PAGE) == ["ok", "10%", "ok", "50%", "90%"]
+
+
+def test_what_was_asked_for_before_its_order_can_begin_is_no_turn_of_it() -> None:
+    job = post(f"{A}/jobs", '{"kind": 1}', "application/json")
+    walk: list[Said] = [(job, "made"), *said("running", "halfway", "done")]
+    over = sessions(walk, walk)
+    assert answers(over, PAGE, PAGE, job, PAGE) == ["running?", "running?", "made", "running"]

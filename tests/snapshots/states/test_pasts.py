@@ -135,14 +135,86 @@ def test_an_answer_of_each_session_that_stayed_the_same_in_it_hangs_on_nothing_t
 
 
 def test_sessions_that_differ_by_what_they_asked_first_are_told_by_that() -> None:
-    """A count of what was asked: in each session it stayed the same, as nothing counts that came between."""
+    """A count of what was asked; or it may be fixed at the first, so that what counted in none later may count before it."""
     recorded = [(r, data(t), "one") for r, t in ((RECENT, 0), (ABOUT, "about"), (RECENT, 0))]
     recorded += [(r, data(t), "two") for r, t in ((ONE, "p1"), (RECENT, 1), (ABOUT, "about"), (RECENT, 1))]
-    for asked, count in (([], "0"), ([ABOUT], "0"), ([ONE], "1"), ([ABOUT, ONE, ABOUT], "1")):
+    for asked, count, unsure in (([], "0", False), ([ONE], "1", False), ([ABOUT], "0", True)):
         replay = Replay(matcher(*recorded), "new")
         for request in asked:
             replay.ask(request)
-        assert (replay.ask(RECENT), replay.last.ambiguous) == (count, False)
+        assert (replay.ask(RECENT), replay.last.ambiguous) == (count, unsure)
+
+
+def test_a_design_that_is_chosen_by_the_first_page_is_told_by_that() -> None:
+    """Each page stays the same in its session, whatever comes between: what was asked before the first of them counts."""
+    a, b, p = (get(f"{A}/{name}") for name in "abp")
+    recorded = [(r, html(f"{r.url[-1]} x"), "one") for r in (a, p, a, b, a, b)]
+    recorded += [(r, html(f"{r.url[-1]} y"), "two") for r in (b, p, b, a, b, a)]
+    for first, said in ((a, "x"), (b, "y")):
+        replay = Replay(matcher(*recorded), "new")
+        for request in (first, p):
+            assert (replay.ask(request)[-1], replay.last.ambiguous) == (said, False)
+    replay = Replay(matcher(*recorded), "new")
+    replay.ask(p)
+    assert replay.last.ambiguous
+
+
+def test_data_below_an_address_hangs_on_what_was_asked_there() -> None:
+    """A list that goes on: its first answers came after the list was opened, which nobody saw left out."""
+    feed, more = get(f"{A}/feed"), get(f"{A}/feed/more")
+    recorded = [(feed, html("feed")), (more, data(1)), (more, data(2)), (more, data(3))]
+    replay = Replay(matcher(*recorded))
+    assert [(replay.ask(request), replay.last.ambiguous) for request in (feed, more, more)] == [
+        ("feed", False), ("1", False), ("2", False),
+    ]  # fmt: skip
+    replay = Replay(matcher(*recorded))
+    assert (replay.ask(more), replay.last.ambiguous) == ("1", True)
+
+
+def test_data_below_an_address_goes_on_across_it_where_it_was_seen_to() -> None:
+    feed, more = get(f"{A}/feed"), get(f"{A}/feed/more")
+    asked = [(feed, html("feed")), (more, data(1)), (more, data(2)), (more, data(3))]
+    recorded = [(r, a, "one") for r, a in asked]
+    recorded += [(r, a, "two") for r, a in (*asked[:2], asked[0], *asked[2:])]
+    replay = Replay(matcher(*recorded), "new")
+    assert (replay.ask(more), replay.last.ambiguous) == ("1", False)
+
+
+def test_data_that_was_asked_for_once_since_a_change_may_have_gone_on_by_itself() -> None:
+    feed, more, clear = get(f"{A}/feed"), get(f"{A}/feed/more"), post(f"{A}/feed/clear", "x=1")
+    said = [(feed, html("feed")), (more, data(1)), (more, data(2)), (more, data(3))]
+    replay = Replay(matcher(*said, (clear, redirect("/feed")), (more, data(9))))
+    for request in (feed, more, clear, more):
+        replay.ask(request)
+    assert not replay.last.ambiguous
+    assert (replay.ask(more), replay.last.ambiguous) == ("9", True)
+
+
+def test_what_stopped_another_from_going_on_as_usual_makes_a_difference() -> None:
+    """Pages that the server turns: to go back changed nothing at the beginning, and something later."""
+    forth, back, about = (get(f"{A}/{name}") for name in ("next", "back", "about"))
+    asked = [
+        back,
+        back,
+        back,
+        about,
+        back,
+        about,
+        forth,
+        about,
+        about,
+        about,
+        forth,
+        about,
+        back,
+        forth,
+        forth,
+    ]
+    said = ["0", "0", "0", "about", "0", "about", "1", "about", "about", "about", "2", "about", "1", "2", "3"]
+    replay = Replay(matcher(*zip(asked, map(html, said), strict=True)))
+    for request in (forth, back, forth):
+        replay.ask(request)
+    assert replay.last.ambiguous
 
 
 def after(recorded: dict[str, list[tuple[Request, str]]], *asked: Request) -> tuple[str, bool]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from typing import BinaryIO
 
 from snapshots.capture import Capture, Exchange
 from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
 from snapshots.importers import IMPORT, ImportReport
+from snapshots.machine.garbage import seldom_collected
 from snapshots.notes import Damaged, damage_in
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep.side_by_side import AnyPath, side_by_side
@@ -20,6 +22,7 @@ from snapshots.writer import Writer
 
 Progress = Callable[[int, int], None]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for records without a date
+SMALL = 1 << 16  # stored bytes of a record up to which it is read at once, some 64 MB unpacked at worst
 
 
 def import_files(
@@ -37,7 +40,7 @@ def import_files(
     files = list(paths)
     fresh = not os.path.lexists(out)
     try:
-        with Writer.open(out) as writer:
+        with seldom_collected(), Writer.open(out) as writer:
             for number, path in enumerate(files):
                 take(path, writer, report, files)
                 if progress is not None:
@@ -117,10 +120,15 @@ def copy_captures(
 
 
 def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int = 0) -> None:
-    """Records a capture of a snapshot again, its body as a stream, its events moved by `shift`. Raises DamagedInput."""
-    answer = source.head(capture)
+    """Records a capture of a snapshot again, a large body as a stream, its events moved by `shift`. Raises DamagedInput."""
     request = source.read_request(capture)
-    with source.open_body(capture) as body:
+    with ExitStack() as stack:
+        if max(capture.length, capture.original[2] if capture.original else 0) <= SMALL:
+            answer = source.read(capture)
+            body: bytes | BinaryIO = answer.body
+        else:
+            answer = source.head(capture)
+            body = stack.enter_context(source.open_body(capture))
         writer.exchange(
             Exchange(
                 request,

@@ -1,13 +1,16 @@
 """Archives taken into a snapshot keep what they hold."""
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from snapshots.archives.scan import Scanned, scan
+from snapshots.capture import Exchange
 from snapshots.machine.places import FilePlace
 from snapshots.profile import Profile
+from snapshots.request import Request
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep.importing import import_files
 from snapshots.upkeep.verifying import verify
@@ -190,3 +193,25 @@ def test_a_revisit_finds_its_payload_in_another_file_that_is_taken(tmp_path: Pat
         served = {capture.url: snapshot.read(capture).body for capture in snapshot.captures()}
     assert served["http://example.test/again"] == served["http://example.test/"] == PAGE
     assert verify(tmp_path / "s") == []
+
+
+def test_a_small_answer_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = datetime(2025, 1, 1, tzinfo=UTC)
+    with Writer.open(tmp_path / "site") as writer:
+        media = (("Content-Type", "text/html"),)
+        request = Request("GET", "https://a.example/")
+        capture = writer.exchange(Exchange(request, 200, "OK", media, b"<p>hello", moment, "one", 1, 2))
+    read: list[int] = []
+    whole = FilePlace.read
+
+    def reading(place: FilePlace, offset: int, length: int) -> bytes:
+        if place.path.parent.parent.name == "site":
+            read.append(offset)
+        return whole(place, offset, length)
+
+    monkeypatch.setattr(FilePlace, "read", reading)
+    assert import_files([tmp_path / "site"], tmp_path / "taken").captures == 1
+    assert read.count(capture.offset) == 1
+    with Snapshot.open(tmp_path / "taken") as snapshot:
+        (taken,) = snapshot.captures()
+        assert snapshot.read(taken).body == b"<p>hello"

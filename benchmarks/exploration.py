@@ -29,7 +29,7 @@ from proxy.exploring.graph import Graph, graph_uri
 from proxy.exploring.moves import Choices
 from proxy.exploring.noise import Noise, shown
 from proxy.pages.browser import BrowserHost, complete
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.recording.recorder import Recorder
 from proxy.serving.gateway import Gateway
 from proxy.wire.certificates import Authority

@@ -13,7 +13,7 @@ from proxy.exploring.noise import Noise, shown
 from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost
 from proxy.pages.failures import Failed
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.sight import look_at
 from proxy.pages.steps import canonical, describe
 from snapshots.profile import Profile

@@ -21,7 +21,8 @@ from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
 from proxy.pages.acting import Driver
 from proxy.pages.failures import Failed
-from proxy.pages.freeze import Patience, settle
+from proxy.pages.freeze import settle
+from proxy.pages.patience import Patience
 from proxy.pages.spares import Renames
 from proxy.pages.traffic import Traffic
 from proxy.serving.misses import Missed, masked_url, one_name, unseen

@@ -19,7 +19,7 @@ from proxy.checking.unread import unread_among
 from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost, complete, lent
 from proxy.pages.failures import Failed, first_line
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.running import run
 from proxy.pages.sight import Sight, look_at
 from proxy.pages.steps import describe

@@ -20,7 +20,7 @@ from proxy.exploring.politeness import Guard
 from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost
 from proxy.pages.failures import Failed, Unclear, Unusable, first_line
-from proxy.pages.freeze import Calm
+from proxy.pages.patience import Calm
 from proxy.pages.quality import examine
 from proxy.pages.sight import Sight, shows_pdf
 from proxy.pages.steps import describe
@@ -31,7 +31,7 @@ from snapshots.words import counted
 if TYPE_CHECKING:
     from proxy.exploring.moves import Choices
     from proxy.exploring.politeness import Limits, Manners
-    from proxy.pages.freeze import Patience
+    from proxy.pages.patience import Patience
     from proxy.pages.storing import Records
     from snapshots.profile import Profile
     from snapshots.writer import Writer

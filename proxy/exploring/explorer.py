@@ -21,7 +21,7 @@ from proxy.exploring.moves import Choices
 from proxy.exploring.politeness import Limits as Limits  # part of this module's face
 from proxy.exploring.politeness import Manners
 from proxy.pages.browser import BrowserHost
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.running import run
 from proxy.pages.storing import Records
 from proxy.pages.veil import Veil

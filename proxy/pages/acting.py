@@ -16,9 +16,10 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from proxy.pages.banners import button_of
 from proxy.pages.failures import Failed, Unusable, first_line
-from proxy.pages.freeze import Calm, Patience, ask_all, begin_step, pass_time, settle
+from proxy.pages.freeze import ask_all, begin_step, pass_time, settle
 from proxy.pages.locating import locate, named
 from proxy.pages.paging import next_page_of
+from proxy.pages.patience import Calm, Patience
 from proxy.pages.steps import TARGETS
 from proxy.pages.traffic import Traffic
 from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-    from proxy.pages.freeze import Patience
+    from proxy.pages.patience import Patience
     from proxy.pages.traffic import Traffic
 
 LISTENINGS = 6  # times that streams are listened to for silence, at most

@@ -15,7 +15,7 @@ from proxy.pages.acting import SAVED, Driver
 from proxy.pages.browser import BrowserHost
 from proxy.pages.documents import Document, Documents, downloaded, looks_like_document, shown
 from proxy.pages.failures import Failed, first_line
-from proxy.pages.freeze import Calm, Patience
+from proxy.pages.patience import Calm, Patience
 from proxy.pages.quality import Finding, examine
 from proxy.pages.running import run
 from proxy.pages.sight import Sight, shows_pdf

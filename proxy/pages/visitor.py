@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from proxy.pages.browser import BrowserHost, complete, lent
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.storing import Records
 from snapshots.profile import Profile
 

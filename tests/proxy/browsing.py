@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
 

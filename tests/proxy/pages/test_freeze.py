@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.freeze import Patience, pass_time, script, settle, start_of
+from proxy.pages.freeze import pass_time, script, settle, start_of
+from proxy.pages.patience import Patience
 from proxy.pages.traffic import Traffic
 from snapshots.errors import UsageError
 from snapshots.profile import Profile

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.checking.check import check
 from proxy.pages.browser import complete
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.steps import parse_steps
 from proxy.pages.views import Fetcher, FetchResult
 from proxy.recording.recorder import Recorder

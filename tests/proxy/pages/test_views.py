@@ -16,7 +16,7 @@ from proxy.checking.check import CheckReport, check
 from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost, complete
 from proxy.pages.failures import Failed
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.sight import look_at
 from proxy.pages.steps import Flow, parse_steps
 from proxy.pages.views import Fetcher, FetchResult, plan

@@ -15,7 +15,7 @@ from wsproto.events import AcceptConnection, CloseConnection, Event, Request, Te
 
 from proxy.checking.check import check
 from proxy.pages.browser import complete
-from proxy.pages.freeze import Patience
+from proxy.pages.patience import Patience
 from proxy.pages.steps import parse_steps
 from proxy.pages.views import Fetcher
 from proxy.recording.recorder import Recorder

@@ -59,6 +59,9 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$want" ]; then
   echo "$want" > "$stamp"
 fi
 
+# Once, as pip does with the others: on a disk that is full Python 3.11 leaves a module that it compiles later cut, for good.
+.venv/bin/python -m compileall -q snapshots proxy harness
+
 # Playwright's own Node wants a library that a bare system lacks.
 if ! .venv/bin/python -m playwright --version >/dev/null 2>&1; then
   say "installing libatomic1 for Playwright"

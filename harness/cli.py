@@ -189,6 +189,8 @@ def _exit_code(error: BaseException) -> int | None:
     match error:
         case click.exceptions.Exit():
             return error.exit_code
+        case click.exceptions.Abort(__cause__=EOFError()):
+            return None  # click takes it for the end of what a person types; nothing is asked here
         case click.exceptions.Abort() | KeyboardInterrupt():
             _say("interrupted; what was done before is kept")
             return 130

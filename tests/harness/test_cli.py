@@ -65,6 +65,18 @@ def test_the_program_ends_as_it_should_without_taking_apart_what_is_in_memory(
     assert ("No such command" in shown.stderr) == (code == 2)
 
 
+def test_a_file_that_ends_too_early_for_us_is_no_interruption() -> None:
+    """As a module that Python left half compiled on a full disk."""
+    fails = "import harness.cli\ndef none(*_): raise EOFError('marshal data too short')\n"
+    run = "harness.cli._LazyGroup.get_command = none\nharness.cli.main(['ls', 'x'])"
+    shown = subprocess.run(
+        [sys.executable, "-c", fails + run], capture_output=True, text=True, timeout=STARTS
+    )
+    assert shown.returncode == 1
+    assert "marshal data too short" in shown.stderr
+    assert "interrupted" not in shown.stderr
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     shown = stillweb("recrod")
     assert shown.returncode == 2

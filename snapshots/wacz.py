@@ -13,7 +13,7 @@ from snapshots.archives.appending import FULL_DISK, full_disk
 from snapshots.archives.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
 from snapshots.errors import UsageError
 from snapshots.machine.places import Place, chunks
-from snapshots.texts.text import PUT_BACK
+from snapshots.texts.text import doubts
 from snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: first of the texts, then of the bytes to pack
@@ -49,8 +49,9 @@ class SealReport:
             f"id {self.id}",
         ]
         lines += [f"repaired: {repair}" for repair in self.repairs]
-        lines += _told("text", [line for line in self.warnings if not line.endswith(PUT_BACK)])
-        if mended := sum(line.endswith(PUT_BACK) for line in self.warnings):
+        doubtful = doubts(self.warnings)
+        lines += _told("text", doubtful)
+        if mended := len(self.warnings) - len(doubtful):
             lines.append(
                 f"in {counted(mended, 'text')} tables that trafilatura lost were put back; --json names them"
             )

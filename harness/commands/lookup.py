@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.address import split_address
+from harness.commands.answering import accept_option
 from harness.console import print_json, say_damage
 from proxy.wire.addresses import DEFAULT_SESSION
 
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
 @click.option("-X", "--method", default=None, help="The method; GET by default, POST with --data.")
 @click.option("-d", "--data", default=None, help="The body; @FILE reads it from a file.")
 @click.option("-H", "--header", "headers", multiple=True, help="A header, as 'Name: value'.")
-@click.option(
-    "--accept",
-    default="rule",
-    show_default=True,
-    metavar="VERDICT",
-    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
-)
+@accept_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def command(
     snapshots: tuple[str, ...],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.commands.answering import accept_option, synthetic_search_option
 from harness.console import say, say_damage
 
 
@@ -30,16 +31,8 @@ from harness.console import say, say_damage
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="With --transport http: the port; a free one by default."
 )
-@click.option(
-    "--accept",
-    default="rule",
-    show_default=True,
-    metavar="VERDICT",
-    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
-)
-@click.option(
-    "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
-)
+@accept_option
+@synthetic_search_option
 @click.option("--max-requests", type=click.IntRange(1), help="Most calls of a session.")
 @click.option(
     "--max-pages", type=click.IntRange(1), help="Highest page of a search, and most PDF pages of a call."

@@ -93,7 +93,7 @@ def build(
 
 def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     """What of their pages the prompts lack, and which look wrong: each with how often and the first of its kind."""
-    from snapshots.texts.text import PUT_BACK
+    from snapshots.texts.text import doubts
 
     kinds: dict[str, list[str]] = {
         "not in the prompts, for want of room": [],
@@ -102,7 +102,7 @@ def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     }
     for prompt in prompts:
         for page in prompt.pages:
-            notes = [note for note in page.notes if not note.endswith(PUT_BACK)]
+            notes = doubts(page.notes)
             told = f"{prompt.task_id}: {page.url}{f' ({notes[0]})' if notes else ''}"
             if page.state == "cut":
                 kinds["not in the prompts, for want of room"].append(told)

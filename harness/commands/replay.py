@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from harness.commands.answering import accept_option
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, say_damage
 from snapshots.words import counted
@@ -22,13 +23,7 @@ from snapshots.words import counted
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one."
 )
-@click.option(
-    "--accept",
-    default="rule",
-    show_default=True,
-    metavar="VERDICT",
-    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
-)
+@accept_option
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),

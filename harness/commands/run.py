@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.commands.answering import accept_option, synthetic_search_option
 from harness.commands.finite import FiniteRange
 from harness.commands.show import show_summary
 from harness.commands.unset import say_unset
@@ -65,16 +66,8 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
 @click.option("--epochs", default=1, show_default=True, type=click.IntRange(1), help="Attempts at each task.")
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
-@click.option(
-    "--accept",
-    default="rule",
-    show_default=True,
-    metavar="VERDICT",
-    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
-)
-@click.option(
-    "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
-)
+@accept_option
+@synthetic_search_option
 @click.option(
     "--tape",
     type=click.Choice(["record", "replay", "auto", "none"]),

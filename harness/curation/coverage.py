@@ -12,7 +12,7 @@ from proxy.pages.quality import examine
 from snapshots.capture import Capture
 from snapshots.http import charsets
 from snapshots.texts import html_text
-from snapshots.texts.text import PUT_BACK, unpacked
+from snapshots.texts.text import doubts, unpacked
 
 _PAGES = ("text/html", "application/xhtml+xml")
 # What a page without its scripts says of itself: one that is loading or empty may be filled by them.
@@ -206,7 +206,7 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
         if text is None:
             notes.append("no frozen text (is the snapshot sealed?)")
         else:
-            notes += (warning for warning in text.warnings if not warning.endswith(PUT_BACK))
+            notes += doubts(text.warnings)
             if not text.markdown.strip():
                 notes.append("its text is empty")
     return Need("", kind, url, str(found.verdict), tuple(notes))

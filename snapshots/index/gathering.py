@@ -135,13 +135,13 @@ class Part:
     def take(self, answers: Iterable[Answer]) -> None:
         """Makes lines of paired answers; revisits wait."""
         for answer in answers:
-            # ours always have a request; taken for the answer to a GET it could be that to a POST
-            lost = answer.lost or (bool(answer.session) and answer.request_offset < 0)
-            where = f"{answer.filename}: offset {answer.offset}"
+            lost = answer.astray
             if answer.fault:
+                where = f"{answer.filename}: offset {answer.offset}"
                 self.notes.append(f"{where}: {answer.fault} of {answer.url}")
                 continue
             if lost:
+                where = f"{answer.filename}: offset {answer.offset}"
                 self.notes.append(
                     Damaged(f"{where}: the request of this response of {answer.url} is missing")
                 )

@@ -55,6 +55,11 @@ class Answer:
     whole: bool = True  # whether `asked` is all there is to know of it
     lost: bool = False  # whether it had a request that can't be read, and so is no answer to a plain GET
 
+    @property
+    def astray(self) -> bool:
+        """Whether its request is missing: taken for the answer to a GET it could be that to a POST. Ours always have one."""
+        return self.lost or (bool(self.session) and self.request_offset < 0)
+
 
 @dataclass(slots=True)
 class Question:
@@ -223,9 +228,8 @@ def settle(
             pairing.pairs.append(join(answer, own))
         else:
             alone.append(answer)
-            answer.lost = any(
-                q.date == answer.date for q in rivals
-            )  # which of them was its own, nothing tells
+            # which of them was its own, nothing tells
+            answer.lost = any(q.date == answer.date for q in rivals)
     if around is not None:
         around.unread += [(q.offset, q.offset + q.length) for q in pairing.questions.values()]
         around.tell_lost(alone)

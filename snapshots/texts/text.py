@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
 }
 LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; plain text is taken
 BROKEN = "content encoding: "  # a warning that begins so: the body could not be unpacked whole
-PUT_BACK = ": put back"  # one that ends so: nothing is missing
+_PUT_BACK = ": put back"  # a warning that ends so: nothing is missing
 PAGE_BREAK = "\n\n"
 
 _HTML_START = re.compile(
@@ -193,6 +193,11 @@ def _as_far_as_it_goes(response: Response) -> bytes:
     return bytes(found)
 
 
+def doubts(warnings: Iterable[str]) -> list[str]:
+    """The warnings of a text by which something may be missing: not those of tables that were put back whole."""
+    return [warning for warning in warnings if not warning.endswith(_PUT_BACK)]
+
+
 def extract_html(
     address: str, html: str, *, warnings: tuple[str, ...] = (), meta: Mapping[str, Any] | None = None
 ) -> FrozenText:
@@ -237,7 +242,7 @@ def extract_html(
     if lost := lost_tables.lost_tables(tree, markdown):
         whole, nowhere = lost_tables.put_back(tree, markdown, lost)
         at_end = f", {nowhere} of them at the end" if nowhere else ""
-        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}{PUT_BACK}{at_end}")
+        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}{_PUT_BACK}{at_end}")
         return result(
             whole,
             title,

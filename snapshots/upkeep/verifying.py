@@ -228,7 +228,7 @@ class _Check:
         found.answers += settle([(found.questions, found.alone)], found.around)
         found.questions, found.alone = [], []
         for answer in found.answers:
-            if answer.lost or (answer.session and answer.request_offset < 0):
+            if answer.astray:
                 self.found("pair", name, answer.offset, "the request of this response is missing")
             if answer.fault:
                 self.found("record", name, answer.offset, answer.fault)

@@ -110,7 +110,12 @@ class RecordingAddon:
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
-        if any(draft.left for draft in self._drafts.values() if draft.client == client.id):
+        mine = [draft for draft in self._drafts.values() if draft.client == client.id]
+        for draft in mine:
+            if draft.outlasts and not draft.left:
+                # between its goodbye and the next look at whether it is there (half_closed) nobody told of its leaving
+                self._leave(draft)
+        if any(draft.left for draft in mine):
             return self._outlive(client)
         self._forget(client)
         return None
@@ -216,7 +221,7 @@ class RecordingAddon:
             hold(flow, stream)
         elif length is None or length > BUFFERED_BYTES or not draft.counted:
             stream()
-            outlive(flow, length, lambda: self._leave(draft))
+            draft.outlasts = outlive(flow, length, lambda: self._leave(draft))
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """An answer is complete. What is returned is awaited before its last bytes go to the client."""

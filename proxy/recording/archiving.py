@@ -116,6 +116,7 @@ class Draft:
     started: datetime
     client: str = ""  # id of the client's connection
     counted: bool = True  # whether a page waits for it (event streams and web sockets never end)
+    outlasts: bool = False  # whether it goes on when its client leaves (proxy.recording.outliving)
     left: bool = False  # whether its client has, and it goes on
     request_spool: Spool | None = None
     response_spool: Spool | None = None

@@ -21,13 +21,17 @@ MOST = 16 << 20  # bytes of it
 _LEFT = "stillweb-left"
 
 
-def outlive(flow: http.HTTPFlow, length: int | None, left: Callable[[], None]) -> None:
+def outlive(flow: http.HTTPFlow, length: int | None, left: Callable[[], None]) -> bool:
     """Has the answer of a flow go on if its client leaves; `left` is called then. To be called where it is streamed.
+
+    Returns whether it will.
 
     Only that of a GET that says how long it is: of another nobody knows whether it ends, or what it does to its origin.
     """
-    if length is not None and length <= MOST and flow.request.method == "GET":
-        flow.metadata[_LEFT] = left
+    if length is None or length > MOST or flow.request.method != "GET":
+        return False
+    flow.metadata[_LEFT] = left
+    return True
 
 
 def _protocol_error(original: Wrapped) -> Wrapped:

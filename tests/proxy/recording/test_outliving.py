@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ def leaving(
     whole: bool = True,
     method: str = "GET",
     goodbye: bool = False,
+    noticed: bool = True,
 ) -> Iterator[Recorder]:
     """A recorder of a client that has read the beginning of an answer and gone, before the rest of it came."""
     left = threading.Event()
@@ -42,8 +44,9 @@ def leaving(
         yield BODY[: SIZE // 2]
         while not left.is_set():
             await asyncio.sleep(0.01)
-        if whole:
-            yield BODY[SIZE // 2 :]
+        for at in range(SIZE // 2, SIZE if whole else 0, SIZE // 20):
+            yield BODY[at : at + SIZE // 20]
+            await asyncio.sleep(0.01)
 
     def answer(asked: Asked) -> Answer:
         said = [("Content-Length", str(length))] if secure and length is not None else []
@@ -65,7 +68,8 @@ def leaving(
         else:
             read(method, secure, recorder)
         assert until(lambda: recorder.stats.under_way == (length == SIZE and method == "GET"))
-        assert recorder.wait_quiet(seconds=0.0, timeout=HANG)  # the recorder has seen that it is gone
+        if noticed:
+            assert recorder.wait_quiet(seconds=0.0, timeout=HANG)  # the recorder has seen that it is gone
         left.set()
         assert until(lambda: recorder.stats.under_way == 0)
         yield recorder
@@ -91,6 +95,7 @@ def read_and_say_goodbye(recorder: Recorder) -> None:
             assert within.recv(PIECE)
             with suppress(ssl.SSLError, OSError):  # it hears no goodbye, but what else was under way
                 within.unwrap()
+            time.sleep(0.1)  # it is still there when the recorder hears it
 
 
 @pytest.mark.parametrize(("secure", "goodbye"), [(False, False), (True, False), (True, True)])
@@ -105,6 +110,15 @@ def test_what_a_client_left_is_kept_whole_and_can_be_left_again(
         (capture,) = snapshot.captures()
         assert (snapshot.read(capture).body, capture.truncated) == (BODY, "")
         assert read("GET", secure, gateway) == (200, str(SIZE), BODY[:PIECE])
+
+
+def test_what_a_client_left_is_kept_whole_where_only_writing_shows_that_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.recording.half_closed.SECONDS", HANG)  # nobody looks for it before
+    with leaving(tmp_path, True, goodbye=True, noticed=False) as recorder:
+        assert until(lambda: recorder.stats.captures == 1)
+        assert (recorder.stats.aborted, recorder.failures) == (0, [])
 
 
 @pytest.mark.parametrize(("length", "method"), [(None, "GET"), (SIZE, "POST"), (outliving.MOST + 1, "GET")])

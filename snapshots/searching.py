@@ -27,7 +27,7 @@ from snapshots.texts.search import SearchIndex
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
-FORMAT = "stillweb search index 1"
+FORMAT = "stillweb search index 2"
 MANY = 500  # texts from which an index is kept; fewer are indexed in a moment
 KEEP = 8  # indexes; the ones used longest ago go first
 ABANDONED = 86_400  # seconds after which an unfinished index is no one's

@@ -1,12 +1,13 @@
 """A search index over frozen texts: tantivy (BM25), with words of English and other scripts, and Chinese by jieba.
 
-Order is total: score, then address. Scores don't depend on how the index was built: the documents are added in
+Order is total: score, then address. What one URL says twice, as a page and as a view of it, is found once. Scores don't depend on how the index was built: the documents are added in
 the order of their addresses, by one thread, into one segment, and equal words are equal tokens.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import re
 import shutil
@@ -27,7 +28,7 @@ from snapshots.texts.text import FrozenText
 TITLE_BOOST = 2.0
 HEAP = 2_000_000_000  # a limit, not a reservation
 SHOWN = 200_000  # code points of a text kept for snippets
-NAMES = "names.json"  # addresses and titles, beside tantivy's files
+NAMES = "names.json"  # addresses, titles and what is there again, beside tantivy's files
 SNIPPET = 200  # code points, about what a result page shows
 _CJK = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _KANA = r"\u3040-\u30ff\u31f0-\u31ff"
@@ -40,6 +41,7 @@ _MARKUP_LINK = re.compile(r"(?<=\])\((?:[^()\s]|\([^()\s]*\))*\)")
 _MARKUP = re.compile(r"[\[\]*`#|>]+|-{3,}")
 _SPACE = re.compile(r"\s+")
 _SUFFIX = re.compile(r"(?:'s|’s)$")
+_OF_A_URL = re.compile(r"#(view|text)=[0-9a-f]{16}$")  # see `snapshots.texts.freezing`
 _JIEBA = threading.Lock()
 
 
@@ -140,10 +142,11 @@ class SearchIndex:
         self._remove = weakref.finalize(self, _forget, self._shown, self._folder if folder is None else None)
         self._addresses: list[str] = []
         self._titles: list[str] = []
+        self._again: set[int] = set()  # numbers of texts that another address of their URL has as well
         self._build(texts, progress)
         if folder is not None:
             self._shown.save()
-            names = json.dumps([self._addresses, self._titles], ensure_ascii=True)
+            names = json.dumps([self._addresses, self._titles, sorted(self._again)], ensure_ascii=True)
             (folder / NAMES).write_text(names, encoding="ascii")
         self._index.reload()
         self._searcher = self._index.searcher()
@@ -155,7 +158,8 @@ class SearchIndex:
         index._open(folder)
         index._shown = Shown.saved(folder / "shown")
         index._remove = weakref.finalize(index, _forget, index._shown, None)
-        index._addresses, index._titles = json.loads((folder / NAMES).read_text(encoding="ascii"))
+        index._addresses, index._titles, again = json.loads((folder / NAMES).read_text(encoding="ascii"))
+        index._again = set(again)
         index._searcher = index._index.searcher()
         return index
 
@@ -183,6 +187,7 @@ class SearchIndex:
     def _build(self, texts: Iterable[FrozenText], progress: Callable[[int], None] | None) -> None:
         # one thread and room for all, so that the documents lie in one segment in the order they came
         writer = self._index.writer(heap_size=HEAP, num_threads=1)
+        url, said = "", dict[tuple[str, str], int]()  # of one URL: title and text -> number
         for number, text in enumerate(sorted_by_address(texts)):
             shown = plain(text.markdown)
             body = " ".join(tokens(shown))
@@ -200,11 +205,24 @@ class SearchIndex:
             self._shown.add(shown[:SHOWN])
             self._addresses.append(address)
             self._titles.append(text.title or address)
+            if (base := _OF_A_URL.sub("", address)) != url:
+                url, said = base, {}
+            self._again.update(self._less_named(said, (text.title, _digest(shown)), number))
             if progress is not None:
                 progress(number + 1)
         self._shown.flush()
         writer.commit()
         writer.wait_merging_threads()
+
+    def _less_named(
+        self, said: dict[tuple[str, str], int], text: tuple[str, str], number: int
+    ) -> Iterator[int]:
+        """Which of two addresses of a text goes: a URL stays before a view, and that before an answer of many."""
+        other = said.setdefault(text, number)
+        if other != number:
+            stays, goes = sorted((other, number), key=lambda n: (_level(self._addresses[n]), n))
+            said[text] = stays
+            yield goes
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         """The best `limit` texts for a query, best first; of equal scores the lower address first.
@@ -228,12 +246,16 @@ class SearchIndex:
         asked = limit + 1
         while True:
             hits = self._searcher.search(query, asked, count=False).hits
-            cut = len(hits) == asked and hits[-1][0] == hits[limit - 1][0]
-            if not cut or asked >= len(self._addresses):
+            numbers: list[Any] = self._searcher.fast_field_values("number", [place for _, place in hits])
+            numbered = [
+                (score, number)
+                for (score, _), number in zip(hits, numbers, strict=True)
+                if number not in self._again
+            ]
+            whole = len(hits) < asked or (len(numbered) >= limit and hits[-1][0] < numbered[limit - 1][0])
+            if whole or asked >= len(self._addresses):
                 break
             asked = min(asked * 4, len(self._addresses))
-        numbers: list[Any] = self._searcher.fast_field_values("number", [place for _, place in hits])
-        numbered = [(score, number) for (score, _), number in zip(hits, numbers, strict=True)]
         numbered.sort(key=lambda hit: (-hit[0], hit[1]))
         return [(round(score, 5), number) for score, number in numbered[:limit]]
 
@@ -265,6 +287,16 @@ class SearchIndex:
             some = tantivy.Query.boolean_query([clause for word in parsed.words for clause in either(word)])
             clauses = [(occur.Must, some), *clauses[2 * len(parsed.words) :]]
         return tantivy.Query.boolean_query(clauses)
+
+
+def _level(address: str) -> int:
+    """How far an address is from what anyone may ask for: a URL, a view of it, one of several answers to it."""
+    found = _OF_A_URL.search(address)
+    return 0 if found is None else 1 if found[1] == "view" else 2
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _forget(shown: Shown, folder: str | None) -> None:

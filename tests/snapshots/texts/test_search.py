@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -85,6 +86,34 @@ def test_ties_are_broken_by_address_wherever_the_limit_falls() -> None:
 
 def found_limit(index: SearchIndex, limit: int) -> list[str]:
     return [hit.address for hit in index.search("same words", limit)]
+
+
+def test_what_a_url_says_twice_is_found_once_at_the_address_that_is_asked_for_most_easily(
+    tmp_path: Path,
+) -> None:
+    """A page before its view, a view before one of several answers; at another URL, or otherwise said, it stays."""
+    ids = [f"{n:016x}" for n in range(3)]
+    said = {
+        "https://t.test/a": "same words at first",
+        f"https://t.test/a#text={ids[0]}": "same words of a state",
+        f"https://t.test/a#text={ids[1]}": "same words that no view has",
+        f"https://t.test/a#view={ids[0]}": "same words at first",
+        f"https://t.test/a#view={ids[1]}": "same words of a state",
+        "https://t.test/b": "same words at first",
+        f"https://t.test/b#view={ids[0]}": "same words at first.",
+    }
+    texts = [FrozenText(address, text) for address, text in said.items()]
+    index = SearchIndex(texts)
+    kept = [
+        a for a in said if a not in (f"https://t.test/a#text={ids[0]}", f"https://t.test/a#view={ids[0]}")
+    ]
+    assert sorted(found(index, "same words")) == sorted(kept)
+    titled = [FrozenText(t.address, t.markdown, title=t.address[-1]) for t in texts]
+    assert len(found(SearchIndex(titled), "same words")) == len(said)
+    every = index.search("same words", 100)
+    assert all(index.search("same words", limit) == every[:limit] for limit in range(8))
+    SearchIndex(texts, folder=tmp_path).close()
+    assert SearchIndex.kept(tmp_path).search("same words", 100) == every
 
 
 def test_building_again_and_asking_in_parallel_changes_nothing(index: SearchIndex) -> None:

@@ -137,9 +137,9 @@ class RecordingAddon:
             self._keep_early(*self._early.pop(key))
         for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
             if (flow := self._sockets.pop(key, None)) is not None:
-                self._keep_conversation(self._drafts.pop(key), flow)
+                self._keep_conversation(self._drafts[key], flow)
                 continue
-            self._left(self._drafts.pop(key), "the client closed the connection")
+            self._left(self._drafts[key], "the client closed the connection")
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
         """Keeps our own pages from being looked for in the network."""
@@ -183,6 +183,7 @@ class RecordingAddon:
             authority=site.partition("://")[2],
             started=datetime.fromtimestamp(request.timestamp_start, UTC),
             client=client,
+            flow=flow.id,
         )
         self.requests += 1
         self._drafts[flow.id] = draft
@@ -225,16 +226,15 @@ class RecordingAddon:
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """An answer is complete. What is returned is awaited before its last bytes go to the client."""
-        draft = self._drafts.pop(flow.id, None)
+        draft = self._drafts.get(flow.id)
         if draft is None or flow.response is None:
             return None
         if flow.websocket is not None:
             self._uncount(draft)
-            self._drafts[flow.id] = draft
             self._sockets[flow.id] = flow
             return None
         if flow.request.timestamp_end is None:
-            self._uncount(draft)
+            self._uncount(self._drafts.pop(flow.id))
             self._early[flow.id] = draft, flow
             return None
         self._complete(draft, flow)
@@ -242,7 +242,7 @@ class RecordingAddon:
 
     def error(self, flow: http.HTTPFlow) -> None:
         """An exchange broke: never archived, except for the part of an event stream that was delivered."""
-        draft = self._drafts.pop(flow.id, None)
+        draft = self._drafts.get(flow.id)
         reason = flow.error.msg if flow.error else "unknown error"
         if draft is None:
             if not client_left(flow, reason):  # else it has been given up already
@@ -260,8 +260,7 @@ class RecordingAddon:
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """A web socket is closed: what was said is kept, to be said again."""
         self._sockets.pop(flow.id, None)
-        draft = self._drafts.pop(flow.id, None)
-        if draft is not None:
+        if (draft := self._drafts.get(flow.id)) is not None:
             self._keep_conversation(draft, flow)
 
     def looked(self, session: str, steps: int) -> None:
@@ -289,7 +288,6 @@ class RecordingAddon:
         return Said(mine, theirs, streamed)
 
     def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
-        self._touch(draft)
         talk = Talk.of(flow, draft, self._event(draft.session))
         if len(talk.messages) > MOST_MESSAGES:
             self._failed(draft.url, f"web socket: {len(talk.messages)} messages are too many to be replayed")
@@ -299,6 +297,7 @@ class RecordingAddon:
                 metadata(*talk.record(self._secrets))
 
             self._archivist.put(write)
+        self._touch(draft)
 
     async def finish(self) -> None:
         """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
@@ -312,7 +311,6 @@ class RecordingAddon:
                 self._keep_part(draft)
             else:
                 self._give_up(draft, "the recorder was stopped before the answer was complete")
-        self._drafts.clear()
 
     def _complete(self, draft: Draft, flow: http.HTTPFlow) -> None:
         _fill(draft, flow)
@@ -320,7 +318,7 @@ class RecordingAddon:
             draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
         draft.end = self._event(draft.session)
         self._archivist.put(draft)
-        self._touch(draft)  # last: who waits for quiet must find it under way or queued at every moment
+        self._touch(draft)
 
     def _keep_early(self, draft: Draft, flow: http.HTTPFlow) -> None:
         """A request that was answered, and then not sent to its end: nobody will ask for just this part of it."""
@@ -350,13 +348,15 @@ class RecordingAddon:
 
     def _give_up(self, draft: Draft, reason: str, *, by_client: bool = False) -> None:
         draft.discard()
-        self._touch(draft)
         if by_client:
             self._given_up(draft.url)
         else:
             self._failed(draft.url, reason)
+        self._touch(draft)
 
     def _touch(self, draft: Draft) -> None:
+        """The last of a draft: other threads must find it under way, queued or told of at every moment."""
+        self._drafts.pop(draft.flow, None)
         log = self._archivist.session(draft.session)
         log.changed = time.monotonic()
         self._uncount(draft)

@@ -115,6 +115,7 @@ class Draft:
     authority: str
     started: datetime
     client: str = ""  # id of the client's connection
+    flow: str = ""  # its flow's id
     counted: bool = True  # whether a page waits for it (event streams and web sockets never end)
     outlasts: bool = False  # whether it goes on when its client leaves (proxy.recording.outliving)
     left: bool = False  # whether its client has, and it goes on

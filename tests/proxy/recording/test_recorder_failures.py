@@ -17,8 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proxy.wire.addresses import public
 from snapshots.capture import Capture, Exchange
 from snapshots.errors import MissingCapability, UsageError
+from snapshots.secrets.redact import Redactor
 from snapshots.writer import Writer
 from tests.proxy.lab import Lab, client, gate
 from tests.proxy.recordings import recorded
@@ -247,6 +249,24 @@ def test_a_client_that_resets_its_connection_is_counted(lab: Lab, tmp_path: Path
         gate.open.set()
         assert (recorder.stats.aborted, recorder.failures) == (1, [])
     assert recorded(tmp_path / "s") == []
+
+
+def test_what_is_told_of_was_under_way_until_then(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for quiet and then asks what failed must not come between the two."""
+    seen: list[tuple[bool, int]] = []
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder, client(recorder) as c:
+
+        def looking(url: str, redactor: Redactor | None) -> str:
+            seen.append((recorder.wait_quiet(seconds=0, timeout=0), recorder.stats.under_way))
+            return public(url, redactor)
+
+        monkeypatch.setattr("proxy.recording.lost.public", looking)
+        assert c.get("http://closed.example/").status_code == 502
+        assert recorder.wait_quiet(seconds=0)
+        assert len(recorder.failures) == 1
+    assert set(seen) == {(False, 1)}
 
 
 def test_port_in_use(lab: Lab, tmp_path: Path) -> None:

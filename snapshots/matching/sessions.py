@@ -170,7 +170,8 @@ class Session:
 
     def strayed(self, site: str, request: Request) -> None:
         """A request was not in the snapshot: it may have changed something, unless its path is that of a file."""
-        kind = guess_type(request.url.partition("?")[0])[0] or ""
+        name = request.url.partition("?")[0].rpartition("/")[2]
+        kind = guess_type(f"/{name}")[0] or ""  # of a whole URL Python 3.13 may raise
         if request.method not in ("GET", "HEAD") or not static_mime(kind):
             self.strays.add(site)
 

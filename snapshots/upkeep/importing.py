@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import BinaryIO
 
 from snapshots.capture import Capture, Exchange
@@ -15,13 +16,15 @@ from snapshots.errors import DamagedInput
 from snapshots.importers import IMPORT, ImportReport
 from snapshots.machine.garbage import seldom_collected
 from snapshots.notes import Damaged, damage_in
+from snapshots.opening import is_url
 from snapshots.snapshot import Snapshot
-from snapshots.upkeep.side_by_side import AnyPath, side_by_side
+from snapshots.upkeep.side_by_side import AnyPath, SideBySide
 from snapshots.view import RESOURCES, View
 from snapshots.writer import Writer
 
 Progress = Callable[[int, int], None]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for records without a date
+TOLD = 100  # captures after which it is told how far it got
 SMALL = 1 << 16  # stored bytes of a record up to which it is read at once, some 64 MB unpacked at worst
 
 
@@ -33,18 +36,18 @@ def import_files(
 ) -> ImportReport:
     """Takes archives and recordings of any known format into an open snapshot, made if it is not there.
 
-    `progress` is told files done and files in all. Raises UsageError and DamagedInput, also when there was something
+    `progress` is told bytes done and bytes in all. Raises UsageError and DamagedInput, also when there was something
     and nothing could be taken; what was taken before stays, and a new snapshot without anything in it does not.
     """
     report = ImportReport()
     files = list(paths)
     fresh = not os.path.lexists(out)
+    way = Way([size_of(path) for path in files], progress)
     try:
-        with seldom_collected(), Writer.open(out) as writer:
-            for number, path in enumerate(files):
-                take(path, writer, report, files)
-                if progress is not None:
-                    progress(number + 1, len(files))
+        with seldom_collected(), SideBySide(files) as others, Writer.open(out) as writer:
+            for path in files:
+                take(path, writer, report, others, way)
+                way.next_file()
         if report.notes and not report.captures and not report.views:
             more = f" (and {len(report.notes) - 1} more)" if len(report.notes) > 1 else ""
             raise DamagedInput(f"nothing could be taken: {report.notes[0]}{more}")
@@ -55,15 +58,50 @@ def import_files(
     return report
 
 
-def take(path: AnyPath, writer: Writer, report: ImportReport, files: Sequence[AnyPath] = ()) -> None:
+class Way:
+    """How far an import got, in bytes of its files: reading a file is one half of its way, taking what is in it the other."""
+
+    def __init__(self, sizes: Sequence[int], progress: Progress | None) -> None:
+        self._sizes = list(sizes)
+        self._total = sum(sizes)
+        self._before = 0  # bytes of the files that are done
+        self._progress = progress
+
+    def _tell(self, share: float) -> None:
+        if self._progress is not None and self._sizes:
+            self._progress(self._before + int(share * self._sizes[0]), self._total)
+
+    def read(self, done: int, total: int) -> None:
+        """So much of the present file was read."""
+        self._tell(done / total / 2 if total else 0)
+
+    def taken(self, done: int, total: int) -> None:
+        """So many of the captures in the present file were taken."""
+        if done % TOLD == 0:
+            self._tell((1 + done / total) / 2 if total else 1)
+
+    def next_file(self) -> None:
+        """The present file is done."""
+        self._tell(1)
+        self._before += self._sizes.pop(0)
+
+
+def size_of(path: AnyPath) -> int:
+    """The bytes at a path, 0 where that is not known."""
+    if is_url(path):
+        return 0
+    local = Path(path)
+    files = local.rglob("*") if local.is_dir() else [local]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide, way: Way) -> None:
     """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`.
 
-    What its revisits repeat may lie in others of `files`.
+    What its revisits repeat may lie in `others`.
     """
-    with (
-        Snapshot.open(path, checked=True) as source,
-        side_by_side(source, path, files) as (holder, captures, notes),
-    ):
+    with Snapshot.open(path, checked=True, progress=way.read) as source:
+        holder, captures, notes = others.captures_of(source, path)
         report.notes += notes
         report.damaged += damage_in(notes)
         if source.profile is not None and source.profile != writer.profile:
@@ -73,7 +111,7 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, files: Sequence[An
                 report.notes.append(f"{path}: was recorded with another profile, which is not kept")
         report.notes += left_out(source)
         report.damaged += left_out(source, "damaged")
-        shifts = copy_captures(holder, sorted(captures, key=in_order), writer, report)
+        shifts = copy_captures(holder, sorted(captures, key=in_order), writer, report, way)
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
                 copy_conversations(source, uri, writer, shifts)
@@ -101,14 +139,15 @@ def in_order(capture: Capture) -> tuple[str, int, str, str, int]:
 
 
 def copy_captures(
-    source: Snapshot, captures: list[Capture], writer: Writer, report: ImportReport
+    source: Snapshot, captures: list[Capture], writer: Writer, report: ImportReport, way: Way
 ) -> dict[str, int]:
     """Records captures of a snapshot again, bodies as streams, sessions after those of the same name.
 
     Gives the number by which the events of each session were moved.
     """
     before: dict[str, int] = {}
-    for capture in captures:
+    for number, capture in enumerate(captures):
+        way.taken(number, len(captures))
         session = capture.session
         if session not in before:
             before[session] = writer.last_event(session)

@@ -56,9 +56,22 @@ def client_environment(
     environment["NO_PROXY"] = environment["no_proxy"] = ""
     for name in CA_VARIABLES:
         environment[name] = str(ca_path)
+    if (settings := _wget_settings(Path(ca_path), environment)) is not None:
+        environment["WGETRC"] = str(settings)
     environment["NODE_USE_ENV_PROXY"] = "1"
     environment["NODE_OPTIONS"] = _node_options(environment.get("NODE_OPTIONS", ""))
     return environment
+
+
+def _wget_settings(ca_path: Path, environment: Mapping[str, str]) -> Path | None:
+    """Settings of wget that trust our authority; None where they would take the place of the user's own."""
+    from proxy.wire.certificates import WGETRC_FILE  # loads cryptography
+
+    home = environment.get("HOME") or os.path.expanduser("~")
+    if "WGETRC" in environment or "WGETRC" in os.environ or Path(home, ".wgetrc").exists():
+        return None
+    settings = ca_path.with_name(WGETRC_FILE)
+    return settings if settings.exists() else None
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -209,7 +209,8 @@ def command(
             )
         if program and not (writer.captures or recorder.stats.requests):
             say(
-                f"nothing was recorded: {program[0]} made no requests, or they went past the proxy "
+                f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
+                "trust our certificate "
                 '(see docs/recording.md, "What a client must be told")'
             )
         if _late(out, recorder):

@@ -121,7 +121,8 @@ def command(
         unasked = bool(program) and all(entry.get("irrelevant") for entry in book)
     if unasked:
         say(
-            f"{program[0]} asked the snapshot nothing: it made no requests, or they went past the proxy "
+            f"{program[0]} asked the snapshot nothing: it made no requests, they went past the proxy, or it does "
+            "not trust our certificate "
             '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
         )
     if misses:

@@ -2,7 +2,8 @@
 
 The authority lives in the user's state directory: `mitmproxy-ca.pem` (key and certificate, mode 0600; the
 name is what mitmproxy looks for in its confdir, so that recorder and gateway show the same authority) and
-`stillweb-ca.pem` (the certificate alone, which is what clients are told to trust).
+`stillweb-ca.pem` (the certificate alone, which is what clients are told to trust). `wgetrc` tells wget so, which reads
+no variable for it where it is built with GnuTLS.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from snapshots.errors import DamagedInput, MissingCapability, UsageError
 
 KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"
+WGETRC_FILE = "wgetrc"
 CA_DAYS = 3650
 LEAF_DAYS = 90  # browsers refuse more than 398, Apple's more than 825 for private authorities
 RENEW_DAYS = 30  # a leaf (or an authority) that ends sooner than this is made anew
@@ -84,8 +86,10 @@ class Authority:
                 key, certificate = _read(path)
             public = certificate.public_bytes(serialization.Encoding.PEM)
             public_path = directory / CERTIFICATE_FILE
-            if not public_path.exists() or public_path.read_bytes() != public:
-                _replace(public_path, public)
+            settings = b"ca_certificate = " + os.fsencode(public_path.absolute()) + b"\n"
+            for kept, content in ((public_path, public), (directory / WGETRC_FILE, settings)):
+                if not kept.exists() or kept.read_bytes() != content:
+                    _replace(kept, content)
         except OSError as e:
             raise MissingCapability(
                 f"{directory}: the certificate authority can't be kept there ({e.strerror or e}); "

@@ -93,6 +93,18 @@ NODE = {
 URLS = ("https://demo.example/a", "http://plain.example/b")
 
 
+@pytest.mark.skipif(shutil.which("wget") is None, reason="no wget")
+def test_wget(setting: Setting) -> None:
+    """Built with GnuTLS (Debian, Ubuntu) it reads no variable that names an authority."""
+    for url in URLS:
+        assert setting.run("wget", "-q", "-O", "-", url) == PAGE.decode()
+    assert [capture.url for capture in setting.recorder.captures_of()] == list(URLS)
+    (setting.path / ".wgetrc").write_text("tries = 1\n")  # the user's own settings stay
+    assert "WGETRC" not in setting.recorder.environment(base={"HOME": str(setting.path)})
+    kept = setting.recorder.environment(base={"WGETRC": "mine"})
+    assert kept["WGETRC"] == "mine"
+
+
 @pytest.mark.parametrize("name", sorted(PYTHON))
 def test_python(setting: Setting, name: str) -> None:
     assert (

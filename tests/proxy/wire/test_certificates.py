@@ -69,7 +69,11 @@ def test_key_is_private_and_kept(tmp_path: Path) -> None:
     assert b"PRIVATE KEY" in key.read_bytes()
     assert b"PRIVATE KEY" not in first.certificate_path.read_bytes()
     assert Authority.load_or_create(tmp_path / "state").certificate == first.certificate
-    assert sorted(p.name for p in (tmp_path / "state").iterdir()) == ["mitmproxy-ca.pem", "stillweb-ca.pem"]
+    assert sorted(p.name for p in (tmp_path / "state").iterdir()) == [
+        "mitmproxy-ca.pem",
+        "stillweb-ca.pem",
+        "wgetrc",
+    ]
 
 
 def test_a_key_that_others_can_read_is_repaired(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ class _Refusing:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._awake, self._wake = socket.socketpair()
         self._thread = threading.Thread(target=self._listen, name="stillweb-guard", daemon=True)
+        self._asking: list[tuple[threading.Thread, socket.socket]] = []
 
     def __enter__(self) -> int:
         self._thread.start()
@@ -71,14 +72,20 @@ class _Refusing:
     def __exit__(self, *_: object) -> None:
         self._wake.send(b"x")
         self._thread.join()
+        for thread, client in self._asking:  # what they have sent counts, more isn't waited for
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RD)
+            thread.join()
         for one in (self._listener, self._awake, self._wake):
             one.close()
 
     def _listen(self) -> None:
-        while self._awake not in select.select([self._listener, self._awake], [], [])[0]:
+        while self._listener in select.select([self._listener, self._awake], [], [])[0]:
             client, _ = self._listener.accept()
             # one that says nothing holds up no other
-            threading.Thread(target=self._refuse, args=(client,), daemon=True).start()
+            thread = threading.Thread(target=self._refuse, args=(client,), daemon=True)
+            self._asking = [one for one in self._asking if one[0].is_alive()] + [(thread, client)]
+            thread.start()
 
     def _refuse(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):

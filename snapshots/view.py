@@ -16,6 +16,7 @@ RESOURCES = {  # kind of resource record -> its media type
     "aria": "text/plain;charset=utf-8",
     "text": "text/plain;charset=utf-8",
     "pageinfo": "application/json",
+    "files": "application/octet-stream",  # what its steps upload, one after the other
 }
 
 

@@ -7,10 +7,8 @@ written) is of this machine.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
-from mimetypes import MimeTypes
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +18,11 @@ from playwright.async_api import FilePayload, Locator
 from harness.tools.browser_reply import Reply
 from harness.tools.browser_session import GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import quoted, said
+from proxy.pages.uploads import Given, put, type_of
 
 OUTPUT = ".playwright-mcp"  # where the real server writes, which it names among the allowed roots
-_TYPES = MimeTypes()  # Python's own table, not this machine's
 _OPENS = """(e) => { const field = e.closest("label")?.control || e;
   return field.localName === "input" && field.type === "file" && !field.disabled; }"""
-# In the driver's own world, whose clock is this machine's: the page's time is given.
-_SET = """(e, [files, lastModified]) => {
-  const all = new DataTransfer();
-  for (const { name, type, data } of files)
-    all.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type, lastModified }));
-  e.files = all.files;
-  e.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
-  e.dispatchEvent(new Event("change", { bubbles: true }));
-}"""
 
 
 def read_files(paths: list[str], workspace: Path, folder: str) -> list[FilePayload]:
@@ -51,8 +40,7 @@ def read_files(paths: list[str], workspace: Path, folder: str) -> list[FilePaylo
             raise Problem(said(folder)) from None
         except OSError:
             raise Problem(said("no_file", path=path)) from None
-        kind = _TYPES.guess_type(path.name)[0] or "application/octet-stream"
-        found.append({"name": path.name, "mimeType": kind, "buffer": data})
+        found.append({"name": path.name, "mimeType": type_of(path.name), "buffer": data})
     return found
 
 
@@ -81,14 +69,9 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
     if paths is not None:
         if len(files) > 1 and not chooser.is_multiple():
             raise Problem(said("upload_one"))
-        plain = [
-            {"name": one["name"], "type": one["mimeType"], "data": base64.b64encode(one["buffer"]).decode()}
-            for one in files
-        ]
+        plain = [Given(one["name"], one["mimeType"], one["buffer"]) for one in files]
         try:
-            frame = await chooser.element.owner_frame() or session.page
-            now = await frame.evaluate("() => Date.now()")
-            await session.until_dialog(chooser.element.evaluate(_SET, [plain, now]))
+            await session.until_dialog(put(chooser.element, session.page, plain))
         except PlaywrightError:
             raise Problem(said("context_lost")) from None
     await session.rest()

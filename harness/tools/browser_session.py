@@ -25,6 +25,7 @@ from proxy.pages.freeze import settle
 from proxy.pages.patience import Patience
 from proxy.pages.spares import Renames
 from proxy.pages.traffic import Traffic
+from proxy.pages.uploads import contents_of
 from proxy.serving.misses import Missed, masked_url, one_name, unseen
 from snapshots.profile import Profile
 from snapshots.view import id_in
@@ -248,7 +249,10 @@ class Browsing:
             if view is None:  # the page without its steps is another view, and no answer
                 words = said("network", reason="net::ERR_INTERNET_DISCONNECTED", url=url)
                 raise Problem(words, miss=url)
-        driver = Driver(self.context, patience=self.patience, traffic=self.traffic, page=self.page)
+        files = contents_of(self.snapshot, view) if self.snapshot is not None and view is not None else {}
+        driver = Driver(
+            self.context, patience=self.patience, traffic=self.traffic, page=self.page, files=files
+        )
         try:
             if view is not None:
                 if "#" in view.url:  # else a page that is there already would stay as it is

@@ -24,6 +24,7 @@ from proxy.pages.running import run
 from proxy.pages.sight import Sight, look_at
 from proxy.pages.steps import describe
 from proxy.pages.traffic import Answer
+from proxy.pages.uploads import contents_of
 from proxy.serving.misses import Missed, one_name, unseen
 from snapshots.profile import Profile
 from snapshots.view import Step, View
@@ -224,7 +225,8 @@ async def _replay(
         for depth, view in sorted(chain.views.items())
     }
     context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
-    driver = Driver(context, patience=patience)
+    files = contents_of(snapshot, chain.views[len(chain.steps)])
+    driver = Driver(context, patience=patience, files=files)
     reached = since = seen = begun = 0
     try:
         await driver.begin(chain.url)

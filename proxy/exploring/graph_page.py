@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.exploring.graph import Graph, graph_uri
 from proxy.pages.html_page import template
 from proxy.pages.steps import describe, to_yaml
+from proxy.pages.uploads import names_of
 from snapshots.view import Step, View
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ def brief(step: Step) -> tuple[str, str]:
     if action in ("select", "fill"):
         value = given.get("option", given.get("value", ""))
         what = f"{what} = {', '.join(value) if isinstance(value, list) else value}"
+    elif action == "upload":
+        what = f"{what} = {', '.join(names_of(given))}"
     return action.replace("_", " "), what
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -22,6 +23,7 @@ from proxy.pages.paging import next_page_of
 from proxy.pages.patience import Calm, Patience
 from proxy.pages.steps import TARGETS
 from proxy.pages.traffic import Traffic
+from proxy.pages.uploads import upload
 from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field
 from snapshots.view import Step
 
@@ -76,7 +78,7 @@ class Driver:
     """One page at a time of one context, driven step by step.
 
     Make it before the context has pages, or give it the context's `traffic` and the `page` to act on. A `redactor`
-    learns what is filled into fields for secrets; `public` gives a step as it may be stored.
+    learns what is filled into fields for secrets; `public` gives a step as it may be stored. `files` are those to upload.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Driver:
         traffic: Traffic | None = None,
         page: Page | None = None,
         redactor: Redactor | None = None,
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
         self.context = context
         self.patience = patience or Patience()
@@ -97,6 +100,7 @@ class Driver:
         self.saved: list[Download] = []
         self.dismissed: str | None = None
         self.redactor = redactor
+        self.files = files or {}  # by digest
         self.hidden: dict[str, str] = {}  # what was filled into fields for secrets, and its pseudonym
         self._page: Page | None = page
         self._opened: list[Page] = []
@@ -289,6 +293,10 @@ class Driver:
         if given is None or given["value"] not in self.hidden:
             return step
         return {"fill": {**given, "value": self.hidden[given["value"]]}}
+
+    async def _upload(self, given: dict[str, Any]) -> None:
+        element = await locate(self.page, given)
+        await upload(element, self.page, given, self.files, self.redactor, named=named(given))
 
     async def _check(self, given: dict[str, Any]) -> None:
         await self._tick(given, True)

@@ -6,13 +6,14 @@ arguments; `parse_steps` gives each its one canonical form, so that the same way
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from proxy.pages.uploads import Files, names_of
 from snapshots.errors import UsageError
 from snapshots.machine.text_files import read_text
 from snapshots.view import Step
@@ -23,10 +24,11 @@ _BESIDE = {"name": "role", "exact": None, "nth": None, "frame": None}  # what ma
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Steps for one URL, or for every URL that is fetched when `url` is None."""
+    """Steps for one URL, or for every URL that is fetched when `url` is None. `files` are what they upload, by digest."""
 
     url: str | None
     steps: tuple[Step, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
 
 class _Bad(Exception):
@@ -154,6 +156,16 @@ def _fill(value: object) -> dict[str, Any]:
     return found
 
 
+def _upload(value: object) -> dict[str, Any]:
+    given = _mapping(value, None)
+    _known_only(given, [*TARGETS, *_BESIDE, "file"])
+    found = _target(given)
+    if "file" not in given:
+        raise _Bad("needs a field 'file'")
+    found["file"] = given.pop("file")
+    return found
+
+
 def _only_target(short: str) -> Callable[[object], dict[str, Any]]:
     def parse(value: object) -> dict[str, Any]:
         given = _mapping(value, short)
@@ -219,6 +231,7 @@ ACTIONS: dict[str, Callable[[object], dict[str, Any]]] = {
     "goto": _goto,
     "select": _select,
     "fill": _fill,
+    "upload": _upload,
     "check": _only_target("label"),
     "uncheck": _only_target("label"),
     "click": _only_target("text"),
@@ -229,7 +242,7 @@ ACTIONS: dict[str, Callable[[object], dict[str, Any]]] = {
 }
 
 
-def _one(item: object) -> list[Step]:
+def _one(item: object, files: Files) -> list[Step]:
     if isinstance(item, str) and item in ("scroll", "next_page"):
         item = {item: None}
     if not isinstance(item, dict):
@@ -241,20 +254,29 @@ def _one(item: object) -> list[Step]:
         raise _Bad(f"unknown action {action!r} (known: {', '.join(ACTIONS)})")
     try:
         found = ACTIONS[action](value)
-    except _Bad as bad:
+        if action == "upload":
+            found["file"] = files.take(found["file"])
+    except (_Bad, UsageError) as bad:
         raise _Bad(f"{action} {bad}") from None
     times = found.pop("times", 1) if action == "next_page" else 1
     return [{action: dict(found)} for _ in range(times)]
 
 
 def canonical(
-    items: Iterable[object], where: str = "steps", lines: list[int] | None = None
+    items: Iterable[object],
+    where: str = "steps",
+    lines: list[int] | None = None,
+    files: Files | None = None,
 ) -> tuple[Step, ...]:
-    """The canonical steps of plain data. Raises UsageError naming the step's number, its line if known, and field."""
+    """The canonical steps of plain data. Raises UsageError naming the step's number, its line if known, and field.
+
+    `files` are where those to upload are read from: by default where the program runs.
+    """
+    files = files or Files(Path())
     steps: list[Step] = []
     for number, item in enumerate(items, start=1):
         try:
-            steps.extend(_one(item))
+            steps.extend(_one(item, files))
         except _Bad as bad:
             line = f" (line {lines[number - 1]})" if lines and number <= len(lines) else ""
             raise UsageError(f"{where}: step {number}{line}: {bad}") from None
@@ -277,21 +299,25 @@ def _loaded(text: str, where: str) -> tuple[Any, yaml.Node | None]:
         raise UsageError(f"{where}: no YAML: {str(error).splitlines()[0]}") from None
 
 
-def parse_steps(text: str, where: str = "steps") -> tuple[Step, ...]:
+def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> tuple[Step, ...]:
     """The canonical steps of a YAML list; see docs/views.md. Raises UsageError."""
     data, node = _loaded(text, where)
     if data is None:
         return ()
     if not isinstance(data, list):
         raise UsageError(f"{where}: must be a list of steps, not {_kind(data)}")
-    return canonical(data, where, _lines(node))
+    return canonical(data, where, _lines(node), files)
 
 
-def parse_flows(text: str, where: str = "steps") -> list[Flow]:
-    """The flows of a steps file: `[{url, steps}, …]` (either may be left out), or a list of steps for every URL. Raises UsageError."""
+def parse_flows(text: str, where: str = "steps", folder: Path | None = None) -> list[Flow]:
+    """The flows of a steps file: `[{url, steps}, …]` (either may be left out), or a list of steps for every URL. Raises UsageError.
+
+    Files to upload are looked for in `folder`, by default where the program runs.
+    """
     data, node = _loaded(text, where)
     if not (isinstance(data, list) and data and all(_is_flow(item) for item in data)):
-        return [Flow(None, parse_steps(text, where))]
+        files = Files(folder or Path())
+        return [Flow(None, parse_steps(text, where, files), files.contents)]
     assert isinstance(node, yaml.SequenceNode)
     flows = []
     for number, (item, mapping) in enumerate(zip(data, node.value, strict=True), start=1):
@@ -306,7 +332,8 @@ def parse_flows(text: str, where: str = "steps") -> list[Flow]:
         if not isinstance(steps, list):
             raise UsageError(f"{place}: steps must be a list, not {_kind(steps)}")
         inner = next((value for key, value in mapping.value if key.value == "steps"), None)
-        flows.append(Flow(url, canonical(steps, place, _lines(inner))))
+        files = Files(folder or Path())
+        flows.append(Flow(url, canonical(steps, place, _lines(inner), files), files.contents))
     return flows
 
 
@@ -315,12 +342,12 @@ def _is_flow(item: object) -> bool:
 
 
 def load_flows(path: Path) -> list[Flow]:
-    """`parse_flows` of a file. Raises UsageError when it can't be read."""
-    return parse_flows(read_text(path), str(path))
+    """`parse_flows` of a file, beside which those to upload are. Raises UsageError when one can't be read."""
+    return parse_flows(read_text(path), str(path), path.parent)
 
 
 def to_yaml(steps: Iterable[Step]) -> str:
-    """Canonical steps as a steps file; `parse_steps` gives them back."""
+    """Canonical steps as a steps file; `parse_steps` gives them back, where the files that they upload are there."""
     data = list(steps)
     readable = all(text.isprintable() for text in _texts(data))  # else YAML takes some for line ends
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=readable, default_flow_style=False)
@@ -341,6 +368,8 @@ def describe(step: Step) -> str:
     element = f'{way} "{given[way]}"' if way else ""
     if given.get("name"):
         element += f' "{given["name"]}"'
+    if action == "upload":
+        return f"upload {', '.join(names_of(given))} to {element}"
     if action in ("select", "fill"):
         value = given.get("option", given.get("value"))
         said = ", ".join(value) if isinstance(value, list) else value

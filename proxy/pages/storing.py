@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from proxy.pages.sight import Sight
+from proxy.pages.uploads import kept
 from proxy.pages.veil import Veil
 from proxy.wire.silence import Said
 from snapshots.capture import Capture
@@ -76,10 +77,13 @@ class Recording:
     What hangs in its `traffic`, once that is told, is not waited for: the page has not waited for it either.
     """
 
-    def __init__(self, recorder: Records, writer: Writer, session: str) -> None:
+    def __init__(
+        self, recorder: Records, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
+    ) -> None:
         self.recorder = recorder
         self.writer = writer
         self.session = session
+        self.files = files or {}  # those to upload, by digest
         self.traffic: Traffic | None = None
         self.veil = Veil(recorder.redactor)
         self.count = 0  # captures that were told of
@@ -147,5 +151,7 @@ class Recording:
             "text": sight.text.encode("utf-8", "replace"),
             "pageinfo": page_info(view, sight, captures, **veil.json(more)),
         }
+        if files := kept(steps, self.files):
+            resources["files"] = files
         await asyncio.to_thread(self.writer.view, view, resources)
         return view

@@ -134,7 +134,7 @@ class Fetcher(Visitor):
         assert flow.url is not None
         result = FetchResult(flow.url)
         tell(flow.url, "started")
-        recording = Recording(self.recorder, self.writer, session)
+        recording = Recording(self.recorder, self.writer, session, flow.files)
         proxy_url = self.recorder.proxy_url(session)
         try:
             context = await host.context(
@@ -142,7 +142,7 @@ class Fetcher(Visitor):
             )
             try:
                 async with Documents(proxy_url, self.recorder.ca_path, self.profile) as http:
-                    driver = Driver(context, patience=self.patience, redactor=self.recorder.redactor)
+                    driver = self.driver(context, flow.files)
                     recording.watch(driver.traffic)
                     found = await self._views(driver, recording, flow, http, result, tell)
                     await self._downloads(driver, recording, result, tell)
@@ -371,7 +371,7 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
     jobs: list[Flow] = []
     given = [flow for flow in flows if flow is not None] or [Flow(None, plain)]
     for flow in given:
-        jobs += [flow] if flow.url is not None else [Flow(url, flow.steps) for url in urls]
+        jobs += [flow] if flow.url is not None else [Flow(url, flow.steps, flow.files) for url in urls]
     named = {flow.url for flow in given if flow.url}
     if named and not any(flow.url is None for flow in given):
         jobs += [Flow(url, ()) for url in urls if url not in named]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
+from proxy.pages.acting import Driver
 from proxy.pages.browser import BrowserHost, complete, lent
 from proxy.pages.patience import Patience
 from proxy.pages.storing import Records
 from snapshots.profile import Profile
 
 if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext
+
     from snapshots.writer import Writer
 
 
@@ -33,6 +37,10 @@ class Visitor:
         self._prefix = prefix
         self._host = host
         self._sessions = 0
+
+    def driver(self, context: BrowserContext, files: Mapping[str, bytes] | None = None) -> Driver:
+        """The hand for a context without pages; `files` are those that it may upload, by digest."""
+        return Driver(context, patience=self.patience, redactor=self.recorder.redactor, files=files)
 
     def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
         """The browser that is shared; else one of its own, which ends with this."""

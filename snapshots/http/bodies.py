@@ -55,6 +55,15 @@ class Part:
                 return found[1].decode("utf-8", "replace") if found else ""
         return ""
 
+    @property
+    def filename(self) -> str | None:
+        """The name of the file that it holds; None where it is a plain field."""
+        for name, value in self.headers:
+            if name == b"content-disposition":
+                found = re.search(rb'[;\s]filename="([^"]*)"', value)
+                return found[1].decode("utf-8", "replace") if found else None
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Body:

@@ -6,11 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
 from snapshots.capture import Capture
-from snapshots.http.bodies import BYTES, EMPTY, JSON
+from snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
 from snapshots.identity.keys import Parsed, parse
 from snapshots.identity.rules import builtin, joining
 from snapshots.identity.sites import site_of
@@ -197,10 +198,30 @@ def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
     elif one.kind == BYTES:
         if one.value != other.value:
             yield f"body: {len(one.value)} bytes asked, {len(other.value)} others recorded"
+    elif one.kind == MULTIPART:
+        found = list(_pairs("body field", _fields(one), _fields(other)))
+        if not found and canonical_body(one) != canonical_body(other):
+            found = ["body: the same fields, told in another way"]
+        yield from found
     elif one.kind != EMPTY:
         mine = [(name, value) for place, name, value in named_values(asked) if place != "query"]
         theirs = [(name, value) for place, name, value in named_values(stored) if place != "query"]
         yield from _pairs("body field", mine, theirs)
+
+
+def _fields(body: Body) -> list[tuple[str, str]]:
+    """The fields of a multipart body; of a file what tells it from others, first what can't be long."""
+    found = []
+    for part in body.value:
+        value = part.content.decode("utf-8", "replace")
+        if part.filename is not None:
+            media = next(
+                (text.decode("latin-1") for name, text in part.headers if name == b"content-type"), ""
+            )
+            digest = f"sha256:{sha256(part.content).hexdigest()[:12]}"
+            value = f"{len(part.content)} bytes, {digest}, {part.filename}, {media}"
+        found.append((part.name, value))
+    return found
 
 
 def _kind(kind: str, label: str) -> str:

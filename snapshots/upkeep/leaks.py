@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 PIECE = 1 << 20
-VIEWED = ("dom", "aria", "text", "pageinfo")  # resources of a view that hold text
+VIEWED = ("dom", "aria", "text", "pageinfo", "files")  # resources of a view that hold text
 OVERLAP = 1 << 13  # longer than any format but a private key, which is told by its beginning
 _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)")
 _MEMBER = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.){1,4096})"')

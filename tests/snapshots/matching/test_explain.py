@@ -20,6 +20,12 @@ def miss(recorded: list[Request], asked: Request) -> Lookup:
     return lookup
 
 
+def upload(name: str, media: str, data: bytes, end: str = "") -> Request:
+    disposition = f'Content-Disposition: form-data; name="f"; filename="{name}"'
+    head = f"--B\r\n{disposition}\r\nContent-Type: {media}\r\n{end}\r\n"
+    return post(f"{A}/f", head.encode() + data + b"\r\n--B--\r\n", "multipart/form-data; boundary=B")
+
+
 @pytest.mark.parametrize(
     ("recorded", "asked", "differs"),
     [
@@ -54,6 +60,19 @@ def miss(recorded: list[Request], asked: Request) -> Lookup:
             post(f"{A}/f", b"\x00\x01", "image/png"),
             post(f"{A}/f", b"\x00\x02x", "image/png"),
             ["body: 3 bytes asked, 2 others recorded"],
+        ),
+        (
+            upload("a.csv", "text/csv", b"a" * 9000),
+            upload("a.csv", "text/csv", b"b" * 9000),
+            [
+                "body field f: asked '9000 bytes, sha256:e806dc11f46b, a.csv, text/csv', "
+                "recorded '9000 bytes, sha256:0598aa547681, a.csv, text/csv'"
+            ],
+        ),
+        (
+            upload("a.csv", "text/csv", b"a", end="X-Part: 1\r\n"),
+            upload("a.csv", "text/csv", b"a"),
+            ["body: the same fields, told in another way"],
         ),
     ],
 )

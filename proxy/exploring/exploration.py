@@ -6,8 +6,8 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urldefrag, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urldefrag
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -17,49 +17,29 @@ from proxy.exploring.landings import Landings, held_by
 from proxy.exploring.moves import Move, controls_of, moves, passed_by
 from proxy.exploring.noise import Noise, shown
 from proxy.exploring.politeness import Guard
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost
-from proxy.pages.failures import Failed, Unclear, Unusable, first_line
-from proxy.pages.patience import Calm
+from proxy.exploring.walking import Means, Walk, walking
+from proxy.pages.failures import Failed, Unusable, first_line
 from proxy.pages.quality import examine
 from proxy.pages.sight import Sight, shows_pdf
 from proxy.pages.steps import describe
-from proxy.pages.storing import Recording
 from snapshots.view import Step
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.exploring.moves import Choices
-    from proxy.exploring.politeness import Limits, Manners
-    from proxy.pages.patience import Patience
-    from proxy.pages.storing import Records
-    from snapshots.profile import Profile
-    from snapshots.writer import Writer
+    from proxy.pages.acting import Driver
+    from proxy.pages.browser import BrowserHost
+    from proxy.pages.patience import Calm
 
 COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address
 
 
-class Means(Protocol):
-    """What an exploration works with, and where it leaves what it knows."""
-
-    recorder: Records
-    writer: Writer
-    profile: Profile
-    limits: Limits
-    choices: Choices
-    patience: Patience
-    manners: Manners
-
-    def new_session(self) -> str:
-        """A name that no other exploration of this process has."""
-
-    def save(self, url: str, known: dict[str, Any]) -> None:
-        """Keep what is known of a URL's states."""
-
-
 def _key(steps: list[Step] | tuple[Step, ...]) -> str:
     return json.dumps(list(steps), sort_keys=True, ensure_ascii=False)
+
+
+def _said(error: Failed | PlaywrightError) -> str:
+    return first_line(error) if isinstance(error, PlaywrightError) else str(error)
 
 
 class Exploration:
@@ -122,10 +102,9 @@ class Exploration:
             return
         if not graph.views:
             await self._visit(None, None)
-        elif not self.queue:  # going on from what an older version left: the controls are read again
-            for node in list(graph.views):
-                if node.depth < self.limits.depth:
-                    await self._again(node)
+        for node in list(graph.views):
+            if node.depth < self.limits.depth and node.address not in self.landings.held:
+                await self._again(node)
         if not graph.views:
             graph.ended = graph.ended or "the page can't be stored"
             return
@@ -166,113 +145,95 @@ class Exploration:
                     self.busy -= 1
                     self.changed.notify_all()
 
-    async def _reach(self, driver: Driver, steps: list[Step]) -> tuple[int, Calm]:
-        """Load the URL and do the steps; the status, and how it ended. What was too late for its scripts stays so."""
-        await self.explorer.manners.wait_turn(self.graph.url)
-        response, calm = await driver.begin(self.graph.url)
-        for number, step in enumerate(steps, start=1):
-            await self.explorer.manners.wait_turn(self.graph.url)
-            later = await driver.perform(step, number)
-            calm = later if calm.quiet else calm
-        return (response.status if response is not None else 0), calm
-
     async def _again(self, node: Node) -> None:
-        session = self.explorer.new_session()
-        proxy_url = self.explorer.recorder.proxy_url(session)
-        context = await self.host.context(
-            session, proxy_url, self.explorer.profile, self.explorer.recorder.ca_path
-        )
-        try:
-            driver = Driver(context, patience=self.explorer.patience)
-            await self._reach(driver, node.steps)
-            recording = Recording(self.explorer.recorder, self.explorer.writer, session)
-            sight = await recording.look(driver.page, with_picture=False)
-            self.shown[node.address] = shown(sight.text, sight.aria)
-            await self._plan(driver, node)
-        except (Failed, PlaywrightError) as error:
-            self.graph.failed.append((_key(node.steps), str(error).splitlines()[0]))
-        finally:
-            await context.close()
+        """Read the controls of a view that was found by an exploration that ended just then."""
+        async with walking(self.explorer, self.host, self.graph.url) as walk:
+            try:
+                await walk.reach(node.steps)
+                sight = await walk.look()
+                self.shown[node.address] = shown(sight.text, sight.aria)
+                await self._plan(walk.driver, node)
+            except (Failed, PlaywrightError) as error:
+                self.graph.failed.append((_key(node.steps), _said(error)))
 
     async def _plan(self, driver: Driver, node: Node, source: Node | None = None) -> None:
         """Queue what can be tried on the page that is open, which was reached from `source`."""
         if node.depth >= self.limits.depth:
             return
         found, left = moves(await controls_of(driver.page), self.explorer.choices)
-        self.landings.held[node.address] = await held_by(driver)
+        held = await held_by(driver)
+        permitted = [move for move in found if self._new(node, move) and await self._permitted(move)]
+        # from here on nothing is waited for: who is interrupted has planned a view wholly, or not at all
+        self.landings.held[node.address] = held
         self.graph.left += [one for one in left if one not in self.graph.left]
-        for move in found:
-            key = _key([*node.steps, *move.steps])
-            if key in self.tried:
+        for move in permitted:
+            if not self._new(node, move):
                 continue
-            self.tried.add(key)
-            if move.href and self.limits.obey_robots and not await self.explorer.manners.allowed(move.href):
-                if move.href not in self.graph.robots:
-                    self.graph.robots.append(move.href)
-                continue
+            self.tried.add(_key([*node.steps, *move.steps]))
             had = source is not None and _key([*source.steps, *move.steps]) in self.tried
             moved = source is not None and urldefrag(source.url)[0] != urldefrag(node.url)[0]
             self.queue.add(node, move, (ELSEWHERE if moved else HERE) if had else BROUGHT)
+
+    def _new(self, node: Node, move: Move) -> bool:
+        return _key([*node.steps, *move.steps]) not in self.tried
+
+    async def _permitted(self, move: Move) -> bool:
+        """Whether robots.txt lets a link be followed; one that it does not is listed."""
+        if not move.href or not self.limits.obey_robots or await self.explorer.manners.allowed(move.href):
+            return True
+        if move.href not in self.graph.robots:
+            self.graph.robots.append(move.href)
+        return False
 
     async def _visit(self, source: Node | None, move: Move | None) -> None:
         """Reach a view, make a move on it, store what that shows if it is new."""
         if source is not None and move is not None and self._known(source, move):
             return
         before = list(source.steps) if source is not None else []
-        session = self.explorer.new_session()
-        recorder = self.explorer.recorder
-        context = await self.host.context(
-            session, recorder.proxy_url(session), self.explorer.profile, recorder.ca_path, replay=False
-        )
-        recording = Recording(recorder, self.explorer.writer, session)
-        new = False
-        try:
-            driver = Driver(context, patience=self.explorer.patience, redactor=recorder.redactor)
-            recording.watch(driver.traffic)
-            status, calm = await self._reach(driver, before)
-            steps = before
-            loaded: list[int] = []
-            if move is not None and source is not None:
-                await recording.new_captures()  # those belong to the view that it starts from
-                await self._compare(driver, recording, source)
-                answers = len(driver.traffic.answers)
-                guard = await Guard.over(context)
-                sight, steps, later = await self._try(driver, recording, source, before, move)
-                calm = later if calm.quiet else calm
-                if guard.stopped:
-                    named = f"{move.kind} {describe(move.steps[-1])}"
-                    found = [(named, why) for why in dict.fromkeys(guard.stopped)]
-                    self.graph.left += [one for one in found if one not in self.graph.left]
+        async with walking(self.explorer, self.host, self.graph.url) as walk:
+            try:
+                new = await self._walked(walk, source, move, before)
+            except (Failed, PlaywrightError) as error:
+                said = _said(error)
+                waited = isinstance(error, Unusable)  # long enough
+                if source is not None and move is not None and not waited and self.queue.again(source, move):
                     return
-                if self._half_loaded(driver, calm) and self.queue.again(source, move):
-                    return
-                loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
-                status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
-            else:
-                sight = await recording.look(driver.page, with_picture=False)
-            new = await self._keep(driver, recording, source, move, steps, sight, status, calm, bool(loaded))
-            if source is not None and move is not None and not loaded:
-                self._then_send(source, move, steps)
-        except (Failed, PlaywrightError) as error:
-            said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
-            waited = isinstance(error, Unusable)  # long enough
-            if source is not None and move is not None and not waited and self.queue.again(source, move):
-                return
-            way = _key([*before, *(move.steps if move else ())])
-            self.graph.failed.append((way, said))
-            if source is None:
-                self.graph.ended = said
-        finally:
-            await context.close()
-        if move is not None:
+                way = _key([*before, *(move.steps if move else ())])
+                self.graph.failed.append((way, said))
+                if source is None:
+                    self.graph.ended = said
+                new = False
+        if move is not None and new is not None:
             self.queue.tell(move, new=new)
             self.graph.done.append(_key([*before, *move.steps]))
 
-    def _half_loaded(self, driver: Driver, calm: Calm) -> bool:
-        """Whether the site itself failed to give something, or gave it too late: what is seen may lack a script."""
-        site = urlsplit(self.graph.url).netloc
-        late = not calm.quiet and not calm.reason.startswith("keeps asking")
-        return late or any(urlsplit(url).netloc == site for url in driver.traffic.lost())
+    async def _walked(
+        self, walk: Walk, source: Node | None, move: Move | None, before: list[Step]
+    ) -> bool | None:
+        """Whether a walk found what is new; None when nothing came of it: it was stopped, or is to be made again."""
+        driver = walk.driver
+        status, calm = await walk.reach(before)
+        if source is None or move is None:
+            return await self._keep(walk, source, move, before, await walk.look(), status, calm, False)
+        await walk.recording.new_captures()  # those belong to the view that it starts from
+        await self._compare(walk, source)
+        answers = len(driver.traffic.answers)
+        guard = await Guard.over(driver.context)
+        sight, steps, later = await walk.make(move, before, lambda seen: self._look(seen) == source.look)
+        calm = later if calm.quiet else calm
+        if guard.stopped:
+            named = f"{move.kind} {describe(move.steps[-1])}"
+            found = [(named, why) for why in dict.fromkeys(guard.stopped)]
+            self.graph.left += [one for one in found if one not in self.graph.left]
+            return None
+        if walk.half_loaded(calm) and self.queue.again(source, move):
+            return None
+        loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
+        status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
+        new = await self._keep(walk, source, move, steps, sight, status, calm, bool(loaded))
+        if not loaded:
+            self._then_send(source, move, steps)
+        return new
 
     def _then_send(self, source: Node, move: Move, steps: list[Step]) -> None:
         """A field that changed the page a little is one view, and its form sent with it another, as near."""
@@ -289,12 +250,12 @@ class Exploration:
             self.explorer.save(self.graph.url, self.to_json())
             self.save_at = time.monotonic() + 10 * (time.monotonic() - now)
 
-    async def _compare(self, driver: Driver, recording: Recording, source: Node) -> None:
+    async def _compare(self, walk: Walk, source: Node) -> None:
         """Learn what changes by itself from a view that is reached again, the first times."""
         if self.compared.get(source.address, 0) >= COMPARED:
             return
         self.compared[source.address] = self.compared.get(source.address, 0) + 1
-        sight = await recording.look(driver.page, with_picture=False)
+        sight = await walk.look()
         now = shown(sight.text, sight.aria)
         before = self.shown.setdefault(source.address, now)
         if self.noise.learn(before, now):
@@ -305,38 +266,12 @@ class Exploration:
                     node.look = self.noise.look(self.shown[node.address])
             self.looks = {node.look: node for node in reversed(nodes)}
 
-    async def _try(
-        self, driver: Driver, recording: Recording, source: Node, before: list[Step], move: Move
-    ) -> tuple[Sight, list[Step], Calm]:
-        """Do a move; by CSS if its names are ambiguous; with the form's button if it alone changes nothing."""
-        steps = list(before)
-        calm = Calm(True, 0.0, 0)
-        for named, plain in zip(move.steps, move.plain, strict=True):
-            await self.explorer.manners.wait_turn(self.graph.url)
-            try:
-                calm = await driver.perform(named, len(steps) + 1)
-                steps.append(named)
-            except Unclear:  # of any other failure it is not known whether something was done
-                if named == plain:
-                    raise
-                calm = await driver.perform(plain, len(steps) + 1)
-                steps.append(plain)
-        sight = await recording.look(driver.page, with_picture=False)
-        fields = ("select", "radio", "check", "uncheck", "value", "text")
-        if move.then and move.kind in fields and self._look(sight) == source.look:
-            for step in move.then:
-                calm = await driver.perform(step, len(steps) + 1)
-                steps.append(step)
-            sight = await recording.look(driver.page, with_picture=False)
-        return sight, steps, calm
-
     def _look(self, sight: Sight) -> str:
         return self.noise.look(shown(sight.text, sight.aria))
 
     async def _keep(
         self,
-        driver: Driver,
-        recording: Recording,
+        walk: Walk,
         source: Node | None,
         move: Move | None,
         steps: list[Step],
@@ -346,7 +281,7 @@ class Exploration:
         loaded: bool,
     ) -> bool:
         """Store what is new, and draw the edge; whether it was new."""
-        graph = self.graph
+        graph, driver, recording = self.graph, walk.driver, walk.recording
         if apart := passed_by(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
             graph.left += [apart] if apart not in graph.left else []
             return False

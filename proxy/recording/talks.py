@@ -43,11 +43,13 @@ class Talk:
     def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
         """Address and content of the record, without secrets. Runs on the writing thread, as what learns them does."""
         draft = self.draft
+        # first what the handshake names: messages that are no text are only looked through for what is known
+        url = public(draft.url, secrets)
+        protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there
         known = secrets.count if secrets is not None else 0
         said = self._said(secrets)
         if secrets is not None and secrets.count > known:  # it may have come up before it was told to be one
             said = self._said(secrets)
-        url = public(draft.url, secrets)
         content: dict[str, object] = {
             "url": url,
             "session": draft.session,
@@ -64,8 +66,8 @@ class Talk:
         if draft.looks:
             content["looked"] = next(iter(draft.looks.values()))
             content["looks"] = [list(one) for one in draft.looks.items()]
-        if self.protocol is not None:
-            content["protocol"] = public(self.protocol, secrets)  # some put a token there
+        if protocol is not None:
+            content["protocol"] = protocol
         return url, content
 
     def _said(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:

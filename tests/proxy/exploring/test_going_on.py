@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,6 +26,10 @@ new EventSource("/said").onmessage = (e) => { for (const name of e.data.split(" 
 </script>"""
 
 
+class Stopped(Exception):
+    """What ends an exploration, as Ctrl-C does."""
+
+
 async def said(over: threading.Event) -> AsyncIterator[bytes]:
     """A stream that stays open until the test is over."""
     yield b"data: Wind Water\n\n"
@@ -41,11 +44,11 @@ def streaming(asked: Asked, over: threading.Event) -> Answer:
 
 
 def stopped_and_gone_on(path: Path, url: str, at: int, depth: int) -> Graph:
-    """The graph of an exploration that Ctrl-C ended when it had just stored as many views, and that was begun again."""
+    """The graph of an exploration that was ended when it had just stored as many views, and that was begun again."""
 
     def stop(count: int, address: str) -> None:
         if count == at:
-            signal.raise_signal(signal.SIGINT)
+            raise Stopped
 
     profile = complete(Profile())
     limits = Limits(views=20, depth=depth, obey_robots=False, parallel=1)
@@ -53,7 +56,7 @@ def stopped_and_gone_on(path: Path, url: str, at: int, depth: int) -> Graph:
         Writer.open(path / "snap", profile=profile) as writer,
         Recorder(writer, authority=Authority.load_or_create(path / "state")) as recorder,
     ):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Stopped):
             Explorer(recorder, writer, profile, limits=limits).explore(url, stop)
         return Explorer(recorder, writer, profile, limits=limits, prefix="again").explore(url)
 

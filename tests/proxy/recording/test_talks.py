@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import wsproto
-from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request, TextMessage
 
 from tests.proxy.lab import Lab, heard, tunnel
 from tests.proxy.recordings import metadata, raw_bytes
@@ -28,11 +31,14 @@ def serve(peer: socket.socket) -> None:
                 peer.sendall(connection.send(said))
 
 
-def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_path: Path) -> None:
-    with lab.between(tmp_path / "s", "ws.example", serve) as (recorder, peer):
+def talked(
+    lab: Lab, path: Path, target: str, serve: Callable[[socket.socket], None]
+) -> tuple[str | None, dict[str, Any]]:
+    """The reason with which a server closed a web socket, and what was recorded of it."""
+    with lab.between(path, "ws.example", serve) as (recorder, peer):
         tunnel(peer, "ws.example:80")
         ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        peer.sendall(ws.send(Request(host="ws.example", target="/")))
+        peer.sendall(ws.send(Request(host="ws.example", target=target)))
         closed: list[str | None] = []
         while not closed:
             ws.receive_data(peer.recv(4096))
@@ -41,12 +47,35 @@ def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_pa
                     closed.append(event.reason)
                     peer.sendall(ws.send(event.response()))
         assert until(lambda: recorder.stats.under_way == 0)
-    assert closed == [f"bye {SECRET}"]  # the client gets the real thing
-    ((_, content),) = metadata(tmp_path / "s")
-    record = json.loads(content)
+    ((_, content),) = metadata(path)
+    return closed[0], json.loads(content)
+
+
+def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_path: Path) -> None:
+    reason, record = talked(lab, tmp_path / "s", "/", serve)
+    assert reason == f"bye {SECRET}"  # the client gets the real thing
     first, second = (message["text"] for message in record["messages"])
     name = json.loads(second)["access_token"]
     assert name.startswith("stillweb-secret-")
     assert first == f"for {name}"
     assert record["close"] == [4001, f"bye {name}"]
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")
+
+
+def serve_bytes(peer: socket.socket) -> None:
+    for connection, event in heard(peer):
+        if isinstance(event, Request):
+            for said in (
+                AcceptConnection(),
+                BytesMessage(f"for {SECRET}".encode()),
+                CloseConnection(1000, ""),
+            ):
+                peer.sendall(connection.send(said))
+
+
+def test_a_secret_of_the_address_is_in_no_message_of_bytes(lab: Lab, tmp_path: Path) -> None:
+    """JupyterLab says its kernel's session in the address of a socket, and in each message of bytes."""
+    _, record = talked(lab, tmp_path / "s", f"/channels?session_id={SECRET}", serve_bytes)
+    name = record["url"].partition("session_id=")[2]
+    assert name.startswith("stillweb-secret-")
+    assert base64.b64decode(record["messages"][0]["base64"]) == f"for {name}".encode()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from harness.commands.finite import FiniteRange
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, status_line, table
 from harness.inputs.lines import read_lines
+from snapshots.errors import StillwebError
 from snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -183,7 +185,7 @@ def command(
                 insecure=insecure,
                 on_status=lambda stats: show(stats.line()),
             )
-            with recorder:
+            with _looked_through(out, recorder), recorder:
                 if program:
                     code = record_command(program, recorder, session)
                 elif entries is not None:
@@ -252,6 +254,19 @@ def _say_changed(out: Path, since: Place) -> None:
             f"{changed[0].method} {changed[0].url}); both answers are kept, and the earlier comes first. "
             "For the site as it is now, record into another directory"
         )
+
+
+@contextmanager
+def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
+    """What was stored by a recording that is broken off may be sealed, too: it is looked through for late secrets."""
+    try:
+        yield
+    except BaseException:
+        try:
+            _late(out, recorder)
+        except (OSError, StillwebError) as error:  # such as a full disk, of which is told anyway
+            say(f"{out}: not looked through for secrets that became known late: {error}")
+        raise
 
 
 def _late(out: Path, recorder: Recorder) -> int:

@@ -17,7 +17,7 @@ import pytest
 from proxy.isolation import can_isolate
 from snapshots import Snapshot
 from tests.harness.small_site import WORDS, make, run_words, sound, urls
-from tests.proxy.origin import Origin
+from tests.proxy.origin import Answer, Asked, Origin
 from tests.support import waiting
 from tests.support.command_line import Started, stillweb
 
@@ -60,6 +60,33 @@ def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: i
     assert seen
     assert seen <= set(urls(path))
     assert sound(path)
+
+
+TOKEN = "k9Xq2vLm7pRt4wZs8nBd1fGh"  # a secret only because an answer says so, after a page has shown it
+
+
+def telling(asked: Asked) -> Answer:
+    if asked.path == "/token":
+        return Answer(
+            headers=[("Content-Type", "application/json")], body=b'{"access_token": "%b"}' % TOKEN.encode()
+        )
+    script = "<script>fetch('/token'); setInterval(() => fetch('/tick?' + Math.random()), 100)</script>"
+    return Answer(headers=[("Content-Type", "text/html")], body=f"<p>{TOKEN}</p>{script}".encode())
+
+
+def test_what_ctrl_c_broke_off_is_looked_through_for_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Origin(telling) as origin:
+        started = Started("record", f"{origin.url}/", "-o", path)
+        until(lambda: archived(path) > 0 and any(url.endswith("/token") for url in urls(path)), started)
+        started.interrupt()
+        done = started.end()
+    assert (done.code, done.said) == (130, INTERRUPTED)
+    assert "a secret that became known only later, in the response body" in done.err
+    sealed = stillweb("seal", path)
+    assert sealed.code == 1
+    assert "say --keep-secrets if it may be known" in sealed.err
+    assert not (tmp_path / "s.wacz").exists()
 
 
 def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:

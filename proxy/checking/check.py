@@ -7,6 +7,7 @@ import difflib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from snapshots.profile import Profile
 from snapshots.view import Step, View
 
 if TYPE_CHECKING:
+    from proxy.serving.ledger import Ledger
     from snapshots.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]  # views done, of all
@@ -41,6 +43,10 @@ class Serves(Protocol):
     @property
     def ca_path(self) -> Path:
         """The CA that the browser is to trust."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What it was asked for."""
 
     def proxy_url(self, session: str = ...) -> str:
         """The address of a session."""
@@ -211,6 +217,12 @@ def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> 
         result.pixels = 1.0  # none was recorded: an archive made by another tool
 
 
+def _untold(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
+    """What a session was answered beyond what the browser tells of: it tells nothing of shared workers."""
+    mine = (one for one in ledger.entries() if one["session"] == session and one["verdict"] != "miss")
+    return set(Counter(one_name(one["url"]) for one in mine) - Counter(map(one_name, told)))
+
+
 async def _replay(
     chain: Chain,
     host: BrowserHost,
@@ -258,6 +270,10 @@ async def _replay(
                 result.recorded = snapshot.resource("view", result.address) or b""
     finally:
         await context.close()
+    if any(result.unasked for result in results.values()):
+        untold = await asyncio.to_thread(_untold, gateway.ledger, session, driver.traffic.asked)
+        for result in results.values():
+            result.unasked = [url for url in result.unasked if one_name(url) not in untold]
     return list(results.values())
 
 

@@ -9,18 +9,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Protocol
 
 from harness.agents.lanes import Call, Lanes
 from harness.agents.order import Sent, Traced, rearranged
 from harness.agents.retrieval import Standing
 from harness.agents.threads import Behind
+from harness.agents.tool_event import Part, ToolResult, call_members
 from harness.task import Task
-from harness.trace import TraceWriter, canonical
+from harness.trace import TraceWriter
 from snapshots.errors import MissingCapability, UsageError
-
-Part = dict[str, Any]  # an MCP content part
 
 
 class ToolSpec(Protocol):
@@ -34,17 +32,6 @@ class ToolSpec(Protocol):
     def input_schema(self) -> dict[str, Any]: ...
     @property
     def contract(self) -> str: ...
-
-
-class ToolResult(Protocol):
-    """What a tool gave: MCP parts, whether it is an error, and what is known of it beside."""
-
-    @property
-    def content(self) -> list[Part]: ...
-    @property
-    def is_error(self) -> bool: ...
-    @property
-    def meta(self) -> dict[str, Any]: ...
 
 
 class ToolSession(Protocol):
@@ -212,11 +199,14 @@ class Attempt:
         place.n = n
         self._traced[n] = Traced(self.trace.events[n - 1], **said)
 
-    def before_model(self) -> None:
-        """LimitReached when no further model call is allowed; UsageError when a limit can't be kept."""
+    def before_model(self, *, begun: int = 0) -> None:
+        """LimitReached when no further model call is allowed; UsageError when a limit can't be kept.
+
+        `begun` is 1 for a call that is counted as under way already.
+        """
         self.stop_as_before()
         limits, spent = self.limits, self.spent
-        if limits.steps is not None and spent.steps + self._asking >= limits.steps:
+        if limits.steps is not None and spent.steps + self._asking - begun >= limits.steps:
             raise LimitReached("steps", limits.steps)
         if limits.tokens is not None:
             if spent.uncounted:
@@ -258,20 +248,15 @@ class Attempt:
         what the call before had not sent.
         """
         from harness.models.client import request_digest
+        from harness.models.tape import TapeMiss
 
         place = self.lanes.begin(thread or threading.current_thread())
-        self._asking += 1
         said, digest = self._sent.copied(messages), request_digest(body)
         try:
-            await asyncio.sleep(0)  # as above: a tape answers at once
-            with self._seen_lacking():
-                reply = await ask(self.session, body)
-        except asyncio.CancelledError:
-            self.given_up += not self.over
+            reply = await self._reply(ask, body, place)
+        except TapeMiss:
+            await self._refused_before()
             raise
-        finally:
-            self._asking -= 1
-            self.lanes.end(place)
         items = deepcopy(list(reply.items))
         request = {
             "digest": digest,
@@ -284,6 +269,29 @@ class Attempt:
         self._note(n, place, messages=said, items=items, follows=new is None)
         self._stop_if_over()
         return reply
+
+    async def _reply(
+        self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], body: Mapping[str, Any], place: Call
+    ) -> Any:
+        self._asking += 1
+        try:
+            await asyncio.sleep(0)  # as above: a tape answers at once
+            # once more: an answer that has just come counts, as it does where the tape gives it
+            self.before_model(begun=1)
+            with self._seen_lacking():
+                return await ask(self.session, body)
+        except asyncio.CancelledError:
+            self.given_up += not self.over
+            raise
+        finally:
+            self._asking -= 1
+            self.lanes.end(place)
+
+    async def _refused_before(self) -> None:
+        """A call is not on the tape, for which its lane may have been too slow the first time: refused after what came meanwhile."""
+        if self.lanes.overlapped and (self.stop or self.limits.tokens or self.limits.money):
+            await self.models.rest(self.session)
+            self.before_model()
 
     def stop_as_before(self) -> None:
         """Stopped where the first run of this attempt was ended. UsageError when it is over."""
@@ -327,63 +335,3 @@ class Attempt:
         if self.on_change:
             self.on_change(self)
         return n
-
-
-def call_members(
-    name: str, contract: str | None, arguments: dict[str, Any], result: ToolResult, seconds: float
-) -> Part:
-    """The members of a `tool_call` event."""
-    meta = dict(result.meta)
-    if "missed" in meta:
-        meta["missed"] = sorted(meta["missed"])
-    return {
-        "aside": {"seconds": round(seconds, 6)},
-        "tool": name,
-        "contract": contract,
-        "arguments": arguments,
-        "verdict": meta.pop("verdict", None),
-        "address": meta.pop("address", None),
-        "view": meta.pop("view", None),
-        "captures": _in_order(meta.pop("captures", None) or []),
-        "slice": meta.pop("slice", None),
-        "nearest": meta.pop("nearest", None) or [],
-        "output": describe(result.content),
-        "error": result.is_error,
-        "meta": meta,
-    }
-
-
-def _in_order(captures: Sequence[Part]) -> list[Part]:
-    """Captures by where they lie, each once: a page asks for its parts in an order that no two runs share."""
-    return list(
-        {
-            (c["file"], c["offset"]): c for c in sorted(captures, key=lambda c: (c["file"], c["offset"]))
-        }.values()
-    )
-
-
-def describe(content: Sequence[Part]) -> Part:
-    """The `output` member of a tool call: digest over all parts, the text, and what else there was."""
-    texts: list[str] = []
-    other: list[Part] = []
-    for part in content:
-        if part.get("type") == "text":
-            texts.append(str(part.get("text", "")))
-        else:
-            data = str(part.get("data", "")).encode()
-            media = part.get("mimeType")
-            other.append(
-                {
-                    "type": part.get("type"),
-                    "media": media,
-                    "bytes": len(data) * 3 // 4,
-                    "digest": f"sha256:{sha256(data).hexdigest()}",
-                }
-            )
-    output: Part = {
-        "digest": f"sha256:{sha256(canonical(list(content))).hexdigest()}",
-        "text": "\n".join(texts),
-    }
-    if other:
-        output["other"] = other
-    return output

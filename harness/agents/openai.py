@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.agents.attempt import Attempt, LimitReached, describe
+from harness.agents.attempt import Attempt, LimitReached
+from harness.agents.tool_event import describe
 from harness.trace import digest
 from snapshots.errors import UsageError
 

@@ -130,6 +130,10 @@ class ModelClient:
         """Who waits for recorded answers of a session gets this error."""
         self._tape.stop(session, error)
 
+    async def rest(self, session: str) -> None:
+        """Returns when the recorded answers of a session have been given, as far as they are asked for. Raises what `stop` says."""
+        await self._tape.rest(session)
+
     def end(self, session: str) -> None:
         """A session has ended: what is still under way is kept as having had no answer, and nobody waits for it."""
         self._tape.end(session)

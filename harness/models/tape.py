@@ -288,6 +288,11 @@ class Tape:
         if session := self._sessions.get(name):
             session.turns.stop(error)
 
+    async def rest(self, name: str) -> None:
+        """Returns when the recorded answers of a session have been given, or nothing moves. Raises what `stop` says."""
+        if session := self._sessions.get(name):
+            await session.turns.rest()
+
     def _write(self, call: Call, answer: Answer, begin: int, end: int) -> None:
         from snapshots.capture import Exchange
         from snapshots.request import Request

@@ -45,6 +45,7 @@ class Turns:
             self._calls[-1].append(turn)
         self._answers = deque(sorted((turn for turn in every if turn.due), key=lambda turn: turn.end))
         self._held: set[asyncio.Future[None]] = set()
+        self._resting: set[asyncio.Future[None]] = set()
         self._moves = 0
         self._given_up = False
 
@@ -85,16 +86,33 @@ class Turns:
         finally:
             self._held.discard(waiter)
 
+    async def rest(self) -> None:
+        """Returns when all recorded answers have been given, or nothing moves any more. Raises what `stop` says."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._resting.add(waiter)
+        try:
+            moves = -1
+            while self._answers and moves != self._moves and not (self._given_up or waiter.done()):
+                moves = self._moves
+                await asyncio.wait([waiter], timeout=PATIENCE)
+            if waiter.done():
+                waiter.result()
+        finally:
+            self._resting.discard(waiter)
+
     def stop(self, error: BaseException | None) -> None:
         """Nobody waits any longer: who does gets the error, or is cancelled where there is none."""
         waiting = [turn.waiter for turn in self._answers if turn.waiter and not turn.over]
-        for waiter in (*waiting, *self._held):
+        for waiter in (*waiting, *self._held, *self._resting):
             _settle(waiter, error or asyncio.CancelledError())
 
     def _move(self) -> None:
         self._moves += 1
         while self._answers and self._answers[0].over:
             self._answers.popleft()
+        if not self._answers:
+            for waiter in self._resting:
+                _settle(waiter)
         skipped: set[int] = set()  # bunches of which an answer that came before is not asked for
         for turn in self._answers:
             if not turn.made:

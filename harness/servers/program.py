@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.agents.attempt import call_members
+from harness.agents.tool_event import call_members
 from harness.servers.mcp import IDLE, PATH, make_app
 from harness.tools.contract import Contract, ToolResult, ToolSpec
 from harness.tools.store import Visit

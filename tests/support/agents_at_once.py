@@ -262,3 +262,21 @@ class Numbered(_Asks):
 
     async def run(self, attempt: Attempt) -> str | None:
         return "; ".join(await asyncio.gather(*(said(attempt, "what?") for _ in range(5))))
+
+
+class Slow(_Asks):
+    """One of its two lanes is as slow as a variable says; it asks when the other has had so many answers."""
+
+    async def run(self, attempt: Attempt) -> str | None:
+        answers = int(os.environ.get("STILLWEB_TEST_ANSWERS", "0"))
+
+        async def talks() -> list[str]:
+            return [await said(attempt, f"part {n}") for n in range(3)]
+
+        async def slow() -> str:
+            first = await said(attempt, "first")
+            while attempt.spent.steps < answers:
+                await asyncio.sleep(0.01)
+            return await said(attempt, f"then {first}")
+
+        return str(await asyncio.gather(slow(), talks()))

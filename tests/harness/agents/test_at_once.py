@@ -171,6 +171,18 @@ def test_where_a_limit_struck_a_repetition_ends(tmp_path: Path, limits: Limits, 
     assert certify(files.path, times=1).differences == ()
 
 
+def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it asks before the limit is reached is not on the tape: that was taken for an error of its own."""
+    monkeypatch.setenv("STILLWEB_TEST_ANSWERS", "4")
+    files = run(tmp_path / "run", ["Slow"], says, limits=Limits(tokens=60))
+    trace = trace_of(files, "Slow")
+    assert ((trace.last("answer") or {})["end"], len(trace.of("model"))) == ("tokens", 4)
+    monkeypatch.setenv("STILLWEB_TEST_ANSWERS", "0")
+    assert certify(files.path, times=1).differences == ()
+
+
 def test_each_of_the_same_questions_gets_its_own_answer_again(tmp_path: Path) -> None:
     """The last that is asked is answered first: answers were kept, and given again, in the order in which they came."""
     numbers = iter(range(9))

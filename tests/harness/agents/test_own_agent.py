@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.agents.attempt import Attempt, Limits
+from harness.agents.attempt import Attempt, LimitReached, Limits
+from harness.models.client import Reply, Usage
 from harness.results.certificate import certify, write_certificate
 from harness.results.summary import summarise
 from harness.runs.run_files import RunFiles, Settings
@@ -184,3 +187,40 @@ def test_without_a_model_client_it_is_told(tmp_path: Path) -> None:
         attempt = Attempt(Task("a", "Which?", "7"), 1, "a/1", None, trace)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"needs `model_options\(env\)`"):
             asyncio.run(attempt.ask({"model": "m", "messages": []}))
+
+
+def test_an_answer_that_came_while_a_call_was_made_counts_for_its_limits(tmp_path: Path) -> None:
+    """As it does in a repetition, where the tape gives the answer before that call."""
+    asked: list[str] = []
+
+    class Models:
+        async def chat(self, session: str, body: Mapping[str, Any]) -> Reply:
+            asked.append(body["messages"][0]["content"])
+            await come.wait()
+            return Reply("7", (), (), "stop", Usage(40, 40), "m")
+
+    def ask(text: str) -> Any:
+        return attempt.ask({"model": "m", "messages": [{"role": "user", "content": text}]})
+
+    async def both() -> None:
+        first = asyncio.create_task(ask("first"))
+        while not asked:
+            await asyncio.sleep(0)
+        come.set()
+        with pytest.raises(LimitReached, match="80 tokens"):
+            await ask("second")
+        await first
+
+    come = asyncio.Event()
+    with TraceWriter(tmp_path / "t.jsonl") as trace:
+        attempt = Attempt(
+            Task("a", "Which?", "7"),
+            1,
+            "a/1",
+            None,
+            trace,
+            Limits(tokens=80),
+            models=Models(),  # type: ignore[arg-type]
+        )
+        asyncio.run(both())
+    assert asked == ["first"]

@@ -20,7 +20,8 @@ from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
 from snapshots.request import Request
-from snapshots.states.conditions import ANY_WRITE, FAILS, FITS, ONCE, UNSURE, Conditions, fits, read, short
+from snapshots.states.conditions import ANY_WRITE, ONCE, Conditions, read, short
+from snapshots.states.fitting import FAILS, FITS, UNSURE, fits
 from snapshots.states.slots import CREDENTIALS, MADE_ANEW, choices_of
 
 

@@ -8,7 +8,7 @@ from snapshots.matching.peeking import Part
 from snapshots.matching.preconditions import judge, preconditions_of
 from snapshots.matching.situation import Situation
 from snapshots.request import CONDITIONAL, CONDITIONS
-from snapshots.states.conditions import FITS, UNSURE
+from snapshots.states.fitting import FITS, UNSURE
 from snapshots.states.slots import SAFE_METHODS
 
 

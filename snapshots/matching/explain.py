@@ -23,7 +23,8 @@ from snapshots.matching.recognising import other_secrets
 from snapshots.matching.varying import Fields, asked_of, counted, other_value
 from snapshots.request import Request
 from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field, secret_header
-from snapshots.states.conditions import FAILS, UNSET, fits, read, short
+from snapshots.states.conditions import UNSET, read, short
+from snapshots.states.fitting import FAILS, fits
 from snapshots.states.issued import named_values
 from snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
 

@@ -147,6 +147,7 @@ class Matcher:
             session is not None and session.known(site),
             session.served if session is not None else (),
             session.trail(site) if session is not None else Trail(),
+            session,
             accepted.level >= LEVELS.index("varies"),
             guesses=session.guesses if session is not None else (),
         )
@@ -175,7 +176,7 @@ class Matcher:
                 why=tuple(now.why), matcher=self, session=session, before=state.copy() if state is not None else None,
             )  # fmt: skip
             if session is not None and not missed.irrelevant:
-                session.strayed(site, request)
+                session.strayed(site, request, key.canonical)
                 note_change(request, session, site, self.group(request.url), self.snapshot.prefix)
             return missed
         conditions = read(capture.state)

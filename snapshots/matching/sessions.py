@@ -13,7 +13,7 @@ from snapshots.request import Request
 from snapshots.states.conditions import ANY, Held, SiteState, read
 from snapshots.states.plain import static_mime
 from snapshots.states.slots import has_session, logins_of
-from snapshots.states.trails import Trail
+from snapshots.states.trails import KEY, Trail
 
 if TYPE_CHECKING:
     from snapshots.matching.recognising import Recogniser
@@ -108,7 +108,7 @@ class Session:
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
         self.trails: dict[str, Trail] = {}  # by site, what was served that is no plain file
         self.lengthy: set[str] = set()  # sites with more of that than is remembered
-        self.strays: set[str] = set()  # sites that were asked for what was not recorded
+        self.strays: dict[str, set[str]] = {}  # by site, the names of what was asked for and not recorded so
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Answered) -> None:
@@ -168,12 +168,21 @@ class Session:
         found = self.trails.get(site) or Trail()
         return None if site in self.strays or site in self.lengthy else found
 
-    def strayed(self, site: str, request: Request) -> None:
+    def asked(self, site: str) -> set[str] | None:
+        """The names of all that a site was asked for, answered or not; None where that isn't known."""
+        if site in self.lengthy:
+            return None
+        found = self.trails.get(site)
+        return {visit.key[:KEY] for visit in (found.visits if found is not None else ())} | self.strays.get(
+            site, set()
+        )
+
+    def strayed(self, site: str, request: Request, key: str) -> None:
         """A request was not in the snapshot: it may have changed something, unless its path is that of a file."""
         name = request.url.partition("?")[0].rpartition("/")[2]
         kind = guess_type(f"/{name}")[0] or ""  # of a whole URL Python 3.13 may raise
         if request.method not in ("GET", "HEAD") or not static_mime(kind):
-            self.strays.add(site)
+            self.strays.setdefault(site, set()).add(key[:KEY])
 
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""

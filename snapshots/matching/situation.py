@@ -10,7 +10,7 @@ from snapshots.http.fragments import HARD
 from snapshots.identity.keys import Key
 from snapshots.identity.sites import site_of
 from snapshots.matching.peeking import Peek
-from snapshots.matching.sessions import Followed
+from snapshots.matching.sessions import Followed, Session
 from snapshots.request import Request
 from snapshots.secrets.credentials import PSEUDONYM_TEXT
 from snapshots.secrets.proofs import split
@@ -38,6 +38,7 @@ class Situation:
     known: bool = False  # or came with one
     served: Sequence[Capture] = ()  # what it was given last, the latest at the end
     trail: Trail | None = None  # what it has asked before, None where that isn't known
+    session: Session | None = None
     varies: bool = True  # whether another value of a Vary field is accepted
     unsure: bool = False
     aside: bool = False  # whether the state left one capture only, or put others aside that may fit
@@ -61,8 +62,13 @@ class Situation:
         return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
 
     def followed_all(self, capture: Capture) -> bool:
-        """Whether just that was asked before which a capture was recorded after, where that counts."""
-        past = read(capture.state).past
+        """Whether that was asked before which a capture was recorded after, where that counts."""
+        conditions = read(capture.state)
+        past = conditions.past
+        if conditions.asked or conditions.unasked:
+            asked = self.session.asked(site_of(capture.url)) if self.session is not None else set()
+            if asked is None or not (conditions.asked <= asked and asked.isdisjoint(conditions.unasked)):
+                return False
         if past is None:
             return True
         return self.trail is not None and self.trail.before(capture, past) == past.told

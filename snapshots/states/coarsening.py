@@ -24,7 +24,11 @@ VOID_AFTER, FORGET_AFTER, REPLACE_AFTER, COMMUTE_AFTER, PROVEN_AFTER = 4, 4, 4, 
 # so many requests whose answers change must have been asked, before a slot is cleared for all others
 KEYS = 2
 STATES = 2  # an answer that never changed must have been seen in more than so many states a slot
+MANY = 6  # so many values of a slot that made no difference show that none does
+# so many values of a slot must have been seen to make no difference before others may be thought alike
+SEEN = 3
 
+Listed = dict[str, frozenset[str]]  # values of slots
 Entry = tuple[str, dict[str, str]]  # label of an answer, and what was held
 
 
@@ -331,3 +335,13 @@ def _forgotten(group: Group, slot: str, other: str) -> bool:
         for _, held, _ in group.members
     )
     return after and any(other not in held for _, held, _ in group.members)
+
+
+def by_values(dropped: Listed) -> tuple[Listed, Listed, Listed]:
+    """The slots that make no difference by how many values they were seen with: some, enough to presume it, many."""
+    parted: tuple[Listed, Listed, Listed] = {}, {}, {}
+    for slot, values in dropped.items():
+        if not slot.startswith("c."):
+            count = len(values) or MANY
+            parted[(count >= SEEN) + (count >= MANY)][slot] = values
+    return parted

@@ -19,6 +19,8 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     %H:K|L    after what was asked before, as a hash, without K and L (the first 8 digits of keys); after else only presumed
     %*H:K|L   likewise, but since anything was written
     %+H:K|L   likewise, but of nothing but K and L
+    &+K|L     after K and L were asked for, whenever (named likewise); if not, it is only presumed
+    &-K|L     likewise, but before they were
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
     any       the same in every state;    never   it can't be told in which state this was recorded
@@ -120,6 +122,8 @@ class Conditions:
     sets: frozenset[str] = frozenset()
     sequence: Sequence | None = None
     past: Past | None = None
+    asked: frozenset[str] = frozenset()  # names of requests that were made before
+    unasked: frozenset[str] = frozenset()  # of those that were not
     issued: frozenset[str] = frozenset()
     during: bool = False
     any: bool = False
@@ -173,6 +177,11 @@ def write(conditions: Conditions) -> str:
         told, names, anew, only = conditions.past
         scope = ("*" if anew else "") + ("+" if only else "")
         items.append(f"%{scope}{told}:{'|'.join(sorted(names))}".removesuffix(":"))
+    items += [
+        f"&{sign}{'|'.join(sorted(names))}"
+        for sign, names in (("+", conditions.asked), ("-", conditions.unasked))
+        if names
+    ]
     items += [f"${quote(item, safe=':')}" for item in sorted(conditions.issued)]
     if conditions.during:
         items.append(DURING)
@@ -201,6 +210,7 @@ def read(text: str) -> Conditions:
     sequence: Sequence | None = None
     effect: Effect | None = None
     past: Past | None = None
+    beside = {"+": frozenset[str](), "-": frozenset[str]()}
     for item in text.split(" "):
         kind = item[8:9]
         if item in flags:
@@ -217,6 +227,8 @@ def read(text: str) -> Conditions:
             told, _, listed = item[1:].partition(":")
             names = frozenset(listed.split("|")) if listed else frozenset[str]()
             past = Past(told.lstrip("*+"), names, told.startswith("*"), "+" in told[:2])
+        elif item[:2] in ("&+", "&-"):
+            beside[item[1]] = frozenset(item[2:].split("|"))
         elif item.startswith("!"):
             sets.add(item[1:])
         elif item.startswith("$"):
@@ -252,6 +264,8 @@ def read(text: str) -> Conditions:
         frozenset(sets),
         sequence,
         past,
+        beside["+"],
+        beside["-"],
         frozenset(issued),
         flags[DURING],
         flags[ANY],
@@ -336,60 +350,3 @@ class SiteState:
 def added(before: str, value: str) -> str:
     """What a slot holds after one more value was added to it."""
     return short("add", before, value)
-
-
-FAILS, UNSURE, FITS = 0, 1, 2
-
-
-def fits(conditions: Conditions, state: SiteState | None, cookies: dict[str, str]) -> int:
-    """Whether a capture answers in a state: FITS, UNSURE (the evidence does not decide) or FAILS.
-
-    `cookies` are those of the request, names and values as 8 hex digits.
-    """
-    if conditions.any:
-        return FITS
-    if conditions.never:
-        return FAILS
-    for name, value in conditions.cookies:
-        if cookies.get(name, UNSET) != value or (state is not None and name in state.unknown):
-            return FAILS
-    for name, value in conditions.not_other:
-        if cookies.get(name, value) != value:
-            return FAILS
-    result = UNSURE if conditions.during else FITS
-    for name, value in conditions.carried:
-        sent = cookies.get(name)
-        if sent is None:
-            result = UNSURE
-        elif sent != value:
-            return FAILS
-    for name, values in conditions.chosen:
-        if cookies.get(name, UNSET) not in values or (state is not None and name in state.unknown):
-            result = UNSURE
-    held = state.held if state is not None else {}
-    for slot, value in conditions.held:
-        found = held.get(slot)
-        if found is None or found.value != value:
-            return FAILS
-        # what nobody recorded may be left under a new value, unless such values were seen to replace each other
-        left = found.lost and any(slot == told for told, _ in conditions.histories)
-        if (found.doubtful or left) and (slot, found.history) not in conditions.histories:
-            result = UNSURE
-    for slot, values in conditions.one_of:
-        found = held.get(slot)
-        if (found.value if found else UNSET) not in values:
-            return FAILS
-    for slot, values in conditions.mostly:
-        found = held.get(slot)
-        if (found.value if found else UNSET) not in values:
-            result = UNSURE
-    for slot, found in held.items():
-        if slot not in conditions.named and not found.own:
-            if found.strong:
-                return FAILS
-            result = UNSURE
-    if conditions.ordered:
-        asked = [slot for slot, _ in conditions.held]
-        if [slot for slot in held if slot in asked] != asked:
-            return FAILS
-    return result

@@ -13,35 +13,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from snapshots.capture import PARTIAL, Capture
 from snapshots.identity.irrelevant import irrelevant_url
+from snapshots.states.beside import Asked, Beside
 from snapshots.states.conditions import Effect, Past
+from snapshots.states.following import (
+    Step,
+    by_itself,
+    by_others,
+    changed,
+    makes_none,
+    odd,
+    put_back,
+    unusual,
+    usual,
+)
 from snapshots.states.learning import Item, Model, Recording, States, clean
 from snapshots.states.slots import SAFE_METHODS
 from snapshots.states.trails import AT_ONCE, KEY, Trail, told_of
 
 LISTED = 40  # requests that make no difference, of which a capture names no more
 TOO_MANY = 429  # RFC 6585, 4
-# times that an answer was seen to change by itself, before its staying the same is put down to others
-TESTS = 2
-# answers that a request at the address of a changing one must not change, to make no difference
-BEFORE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From one answer of a request (`before` is "" for the start of its session) to the next, and what came between."""
-
-    before: str
-    after: str
-    own: str  # the request itself
-    between: frozenset[str]
-    fresh: frozenset[str]  # of those and itself, what had not been asked until then
-    # whether to an answer that its session was given before, and that was not seen to follow by itself
-    back: bool = False
 
 
 class Pasts:
@@ -75,21 +69,31 @@ class Pasts:
         self._idempotent: set[str] = set()
         self.keys: set[str] = set()
         self.alone: set[str] = set()
+        self._beside: Beside | None = None
         self.apart: set[str] = set()  # those whose answers differ between sessions, and never within one
         self.above: dict[str, frozenset[str]] = {}  # polled data, and what was asked for above of it
         self.spared: frozenset[str] = frozenset()
         # those that were refused for having been asked too often: how often, each request may count
         self.limited = {key for key, items in recording.groups.items() if any(map(_is_limit, items))}
         volatile = sorted(key for key in recording.volatile if self._may_hang(key))
-        if not volatile:
+        self._told_beside = {key for key in recording.telling if self._may_hang(key)}
+        if not volatile and not self._told_beside:
             return
         for line, items in recording.lines.items():
             self._visits[line] = [i for i in items if self._may_tell(i)]
+        if volatile:
+            self._find(volatile, ordered)
+        self._told_beside -= self.keys | self.alone
+        self._beside = self._suspected()
+
+    def _find(self, volatile: list[str], ordered: Collection[str]) -> None:
+        """Finds what hangs on what was asked before, of answers that nothing known explains."""
+        recording = self.recording
         steps = {key: list(self._steps(key)) for key in volatile}
         polls = {
             key
             for key in volatile
-            if _by_itself(steps[key]) and self._is_poll(key) and not _put_back(steps[key])
+            if by_itself(steps[key]) and self._is_poll(key) and not put_back(steps[key])
         }
         self._polls = {_name(i) for key in polls for i in recording.groups[key]}
         if polls:  # how often they are asked is a matter of time
@@ -106,16 +110,16 @@ class Pasts:
             for key, found in steps.items()
             if any(s.own in s.fresh and s.before == s.after for s in found)
         }
-        itself = {key for key, found in steps.items() if _by_itself(found)}
+        itself = {key for key, found in steps.items() if by_itself(found)}
         for key, taken in steps.items():
-            hangs = _by_others(taken) if key in itself else self._by_past(key, taken)
+            hangs = by_others(taken) if key in itself else self._by_past(key, taken)
             if hangs:
                 self.keys.add(key)
             elif key in itself and key not in ordered and self._may_hang_on_others(key):
                 self.alone.add(key)
         self._weigh(steps, itself)
         # what only sessions differ in hangs on all that was asked before, or each has it of its own
-        self.apart = {key for key in self.keys - itself if not _changed(steps[key])}
+        self.apart = {key for key in self.keys - itself if not changed(steps[key])}
         self.keys -= {key for key in self.apart if not self._told_apart(key)}
         self.keys |= self.limited & recording.volatile
         self.alone -= self.keys
@@ -123,6 +127,19 @@ class Pasts:
         for key, items in recording.groups.items():
             if items[0].capture.status in PARTIAL and items[0].capture.key in told:
                 self.keys.add(key)
+
+    def beside(self, key: str) -> dict[str, Asked]:
+        """By answer to a request that writes explain, which visits must and must not have been made."""
+        if self._beside is None or key not in self._told_beside:
+            return {}
+        return self._beside.of(self.recording.groups[key])
+
+    def _suspected(self) -> Beside:
+        steps = [(False, list(self._steps(key))) for key in sorted(self._told_beside)]
+        near = self._near(self.keys | self.alone)
+        # what was itself answered otherwise after writes shows their state, and is not thought to make one
+        shown = {_name(item) for key in self._told_beside for item in self.recording.groups[key]}
+        return Beside(self.recording, self._visits, makes_none(set(self.spared), steps, near) | shown)
 
     def of(self, item: Item) -> Past | None:
         """What was asked before an exchange, where its answer hangs on that."""
@@ -201,7 +218,7 @@ class Pasts:
 
     def _by_past(self, key: str, steps: list[Step]) -> bool:
         """Whether what was asked before may be why answers differ that don't change by themselves."""
-        if _changed(steps):
+        if changed(steps):
             return True
         found: dict[object, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for item in self.recording.groups[key]:
@@ -236,15 +253,15 @@ class Pasts:
             told = [(key in itself, steps[key]) for key in sorted(self.keys)]
             hanging = self.keys | self.alone
             spared = set[str]().union(*(names for key, names in named.items() if key not in hanging))
-            spared = _spared(spared, told, self._near(hanging))
+            spared = makes_none(spared, told, self._near(hanging))
             spared -= set[str]().union(*(names for key, names in named.items() if key in hanging))
             guilty: set[str] = set()
             for alone, found in told:
                 for step in found:
-                    if step.before and _unusual(found, step, alone):
+                    if step.before and unusual(found, step, alone):
                         left = step.between - spared or step.between
                         guilty |= left if len(left) == 1 else set()
-                    if step.before and step.between <= spared and _odd(found, step, alone):
+                    if step.before and step.between <= spared and odd(found, step, alone):
                         spared -= step.between
             more = {key for key, names in named.items() if names & guilty} - self.keys
             if not more:
@@ -256,14 +273,14 @@ class Pasts:
         """The requests to an address and those above it, but for those across which the answers went on as usual."""
         path = _path(self.recording.groups[key][0])
         own = {_name(item) for item in self.recording.groups[key]}
-        usual = [s.between for s in steps if s.after in _usual(steps, s.before)]
+        went_on = [s.between for s in steps if s.after in usual(steps, s.before)]
         found = {
             _name(visit)
             for visits in self._visits.values()
             for visit in visits
             if (above := _path(visit)) == path or (not above.endswith("/") and path.startswith(f"{above}/"))
         }
-        return frozenset(sorted(found - own - set[str]().union(*usual))[:LISTED])
+        return frozenset(sorted(found - own - set[str]().union(*went_on))[:LISTED])
 
     def _near(self, hanging: Collection[str]) -> set[str]:
         """The requests to the addresses of those that hang on others, but for what was seen not to change its own answers."""
@@ -301,72 +318,3 @@ def _is_limit(item: Item) -> bool:
 
 def _name(item: Item) -> str:
     return item.capture.key[:KEY]
-
-
-def _spared(known: set[str], told: list[tuple[bool, list[Step]]], near: set[str]) -> set[str]:
-    """Requests that make no difference: those known, and what alone was new between two answers that were the same.
-
-    Of two that were new the one may have undone what the other did. One that is `near` may have had nothing to do just then.
-    """
-    same = [
-        step
-        for alone, found in told
-        for step in found
-        if step.before and set(_usual(found, step.before) if alone else [step.before]) == {step.after}
-    ]
-    spared = set(known)
-    while True:
-        tested: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        for step in same:
-            left = (step.between - spared) or (step.fresh & {step.own}) - spared
-            if len(left) == 1 and left <= step.fresh:
-                tested[next(iter(left))].add((step.own, step.before))
-        more = {name for name, seen in tested.items() if len(seen) >= (BEFORE if name in near else 1)}
-        if not more:
-            return spared
-        spared |= more
-
-
-def _changed(steps: list[Step]) -> bool:
-    """Whether an answer changed within a session."""
-    return any(step.before and step.before != step.after for step in steps)
-
-
-def _by_itself(steps: list[Step]) -> bool:
-    """Whether an answer changed though nothing at all came between."""
-    return any(step.before and step.before != step.after and not step.between for step in steps)
-
-
-def _put_back(steps: list[Step]) -> bool:
-    """Whether earlier answers came back where something came between, and only there: of itself it goes on, never back."""
-    back = [bool(step.between) for step in steps if step.back]
-    return bool(back) and all(back)
-
-
-def _usual(steps: list[Step], before: str) -> list[str]:
-    """What followed an answer where nothing came between."""
-    return [step.after for step in steps if step.before == before and not step.between]
-
-
-def _unusual(steps: list[Step], step: Step, itself: bool) -> bool:
-    """Whether what came between may be why another answer followed than would have without."""
-    if not itself:
-        return step.before != step.after
-    if step.back and step.between and _put_back(steps):
-        return True
-    usual = _usual(steps, step.before)
-    if len(set(usual)) != 1 or step.after in usual:
-        return False
-    # one that stayed the same may only have been asked for sooner
-    return step.after != step.before or len(usual) >= TESTS
-
-
-def _odd(steps: list[Step], step: Step, itself: bool) -> bool:
-    """Whether another answer followed than was ever seen to follow by itself, where one was."""
-    usual = _usual(steps, step.before)
-    return step.before != step.after if not itself else bool(usual) and step.after not in usual
-
-
-def _by_others(steps: list[Step]) -> bool:
-    """Whether an answer that changes by itself was followed by another one than usual where something came between."""
-    return any(_unusual(steps, step, True) for step in steps)

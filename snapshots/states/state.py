@@ -14,7 +14,8 @@ from itertools import combinations
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.http.bodies import JSON
 from snapshots.identity.sites import site_of
-from snapshots.states.coarsening import Coarsener, free_slots
+from snapshots.states.beside import Asked
+from snapshots.states.coarsening import MANY, Coarsener, Listed, by_values, free_slots
 from snapshots.states.conditions import (
     ANY_WRITE,
     ONCE,
@@ -33,11 +34,6 @@ from snapshots.states.slots import APPEND, cookies_of, is_choice
 from snapshots.states.suspicion import Suspicion
 
 NOTHING = "-"  # begins the order of answers anew: it goes on whatever is written
-MANY = 6  # so many values of a slot that made no difference show that none does
-# so many values of a slot must have been seen to make no difference before others may be thought alike
-SEEN = 3
-
-Listed = dict[str, frozenset[str]]
 
 
 def assign_states(
@@ -166,7 +162,7 @@ class _Site:
         alike = len({m.label for m in members}) == 1
         constant = alike and key not in self.recording.volatile
         decided = self.model.cookies | indifferent
-        parted = _by_values(dropped)
+        parted = by_values(dropped)
         chosen = tuple(
             [
                 (short(slot[2:]), frozenset(short(v) if v != UNSET else UNSET for v in values))
@@ -174,10 +170,12 @@ class _Site:
                 if slot.startswith("c.") and 0 < len(values) < MANY
             ]
         )
+        beside = self.pasts.beside(key)
         held_before: dict[str, frozenset[str]] = {}
         out = []
         for item, state, sequence in zip(members, states, sequences, strict=True):
             effect = self._effect(item)
+            asked = beside.get(item.label, Asked())
             one_of, mostly, free = (values.copy() for values in parted)
             mostly |= needed
             held = [(s, v) for s, v in self._as_sent(item, state) if s not in dropped]
@@ -233,6 +231,8 @@ class _Site:
                     sets=self._sets(item),
                     sequence=sequence,
                     past=self.pasts.of(item),
+                    asked=asked.before,
+                    unasked=asked.never,
                     issued=self.evidence.issued.get(item.place, frozenset()),
                     during=relevant,
                     never=relevant and not constant and len(members) > 1,
@@ -369,16 +369,6 @@ class _Site:
             if event.slot == since or (since == ANY_WRITE and begins):
                 return item.line, number, event.value if since != ANY_WRITE else ""
         return item.line, -1, UNSET
-
-
-def _by_values(dropped: Listed) -> tuple[Listed, Listed, Listed]:
-    """The slots that make no difference by how many values they were seen with: some, enough to presume it, many."""
-    parted: tuple[Listed, Listed, Listed] = {}, {}, {}
-    for slot, values in dropped.items():
-        if not slot.startswith("c."):
-            count = len(values) or MANY
-            parted[(count >= SEEN) + (count >= MANY)][slot] = values
-    return parted
 
 
 def _always(states: Iterable[dict[str, str]]) -> Listed:

@@ -8,7 +8,7 @@ import pytest
 
 from snapshots.matching.preconditions import Preconditions, judge, preconditions_of
 from snapshots.request import Request
-from snapshots.states.conditions import FAILS, FITS, UNSURE
+from snapshots.states.fitting import FAILS, FITS, UNSURE
 from tests.support.memory_store import Replay, html, matcher
 
 MONDAY, TUESDAY, FRIDAY = (f"{day} Mar 2025 00:00:00 GMT" for day in ("Mon, 03", "Tue, 04", "Fri, 07"))

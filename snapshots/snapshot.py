@@ -44,6 +44,7 @@ from snapshots.view import View, id_in
 
 if TYPE_CHECKING:
     from snapshots.identity.rules import RuleSet
+    from snapshots.index.on_disk import OnDisk
     from snapshots.matching.ladder import Matcher
     from snapshots.texts.text import FrozenText
 
@@ -90,13 +91,18 @@ class Snapshot:
 
     @classmethod
     def open(
-        cls, *paths: str | os.PathLike[str], progress: Progress | None = None, checked: bool = False
+        cls,
+        *paths: str | os.PathLike[str],
+        progress: Progress | None = None,
+        checked: bool = False,
+        aside: OnDisk | None = None,
     ) -> Snapshot:
         """Opens one or more paths or fsspec URLs; later ones lie over earlier ones.
 
         A path is a WACZ file, an open snapshot directory (also one that is being recorded into), a WARC or
         ARC, a HAR or a mitmproxy flow file. An index that is not ours is built from the records; `progress`
-        is told bytes done and bytes in all. `checked`: see `open_index`. Raises UsageError and DamagedInput.
+        is told bytes done and bytes in all. `checked`: see `open_index`; `aside`
+        is given all captures, and of a large archive no others are kept. Raises UsageError and DamagedInput.
         """
         if not paths:
             raise UsageError("no snapshot named")
@@ -104,7 +110,7 @@ class Snapshot:
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers.append(_open_layer(path, prefix, progress, checked))
+                layers.append(_open_layer(path, prefix, progress, checked, aside))
         except BaseException:
             for layer in layers:
                 layer.container.close()
@@ -355,22 +361,22 @@ def _id_of(layer: Layer) -> str:
     return snapshot_id(layer.index.lines(), layer.known.profile, rules_from([own.get("rules")]).to_json())
 
 
-def _open_layer(path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool) -> Layer:
+def _open_layer(
+    path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool, aside: OnDisk | None
+) -> Layer:
+    writer = None
     if not is_url(path):
         from snapshots.writer import LIVE
 
         writer = LIVE.get(str(Path(path).resolve()))
-        if writer is not None:
-            lines = writer.lines()
-            return Layer(
-                open_container(path),
-                Index(BytesPlace(join_lines(lines))),
-                Built(profile=writer.profile),
-                prefix,
-            )
     container = open_container(path)
-    index, known = open_index(container, progress, checked=checked)
-    known.notes += [] if container.own else page_list_faults(container)
+    if writer is not None:
+        index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
+    else:
+        index, known = open_index(container, progress, checked=checked, aside=aside)
+        known.notes += [] if container.own else page_list_faults(container)
+    if aside is not None:
+        aside.add(index.lines())
     return Layer(container, index, known, prefix)
 
 

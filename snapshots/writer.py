@@ -38,7 +38,7 @@ from snapshots.contents.records import Packer
 from snapshots.dates import iso_date, parse_timestamp
 from snapshots.errors import UsageError
 from snapshots.index import indexing
-from snapshots.index.build import fits, join_lines, mend, open_index
+from snapshots.index.build import fits, mend, open_index
 from snapshots.index.cdxj import parse_line, target_of
 from snapshots.index.kept import Hashes
 from snapshots.machine.garbage import seldom_collected
@@ -92,12 +92,13 @@ class Writer:
         profile: Profile | None = None,
         keep_text: bool | None = None,
         progress: indexing.Progress | None = None,
+        recorded: Recorded | None = None,
     ) -> Writer:
         """Makes a snapshot directory, or goes on with an open one; `repairs` says what had to be mended.
 
         `keep_text` says whether sealing freezes the text of pages and PDFs (it does, unless told not to when
-        the snapshot was made). `progress` is told of building an index that was lost. Raises UsageError for a path
-        that is something else, or is being written by another process.
+        the snapshot was made). `progress` is told of building an index that was lost. `recorded`: keeps what is
+        known of captures. Raises UsageError for a path that is something else, or is being written by another process.
         """
         root = Path(path)
         if root.exists() and not root.is_dir():
@@ -118,6 +119,8 @@ class Writer:
         told = dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
         writer = cls(root.resolve(), software or software_name(), told, profile)
         try:
+            if recorded is not None:
+                writer._recorded = recorded
             writer._load(progress)
             writer._begin_file()
         except BaseException:
@@ -212,7 +215,7 @@ class Writer:
             with self._lock:
                 place, question_at = self._append(packed.question, packed.answer, iso_date(exchange.started))
                 capture = packed.capture(place, question_at)
-                self._recorded.add(capture, packed.identity)
+                self._recorded.add(capture, packed.identity, exchange.request)
                 self._listed = self._file.size
                 self.captures += 1
         return capture
@@ -329,7 +332,14 @@ class Writer:
         with self._lock:
             now = self._recorded.now()
         with contextlib.closing(open_directory(self.path)) as container:
-            return self._recorded.lines(now, Archives(container.archives))
+            return list(self._recorded.lines(now, Archives(container.archives)))
+
+    def _write_index(self) -> list[bytes] | None:
+        """Gives its lines where they are in memory."""
+        with contextlib.closing(open_directory(self.path)) as container:
+            lines = self._recorded.lines(self._recorded.now(), Archives(container.archives))
+            write_whole(self.path / INDEX, (line + b"\n" for line in lines))
+        return lines if isinstance(lines, list) else None
 
     def close(self) -> None:
         """Writes the index, the page list and datapackage.json. Closing twice does nothing.
@@ -347,8 +357,7 @@ class Writer:
                 self._release()  # to be opened again
                 reindex(self.path)
                 return
-            lines = self.lines()
-            write_whole(self.path / INDEX, [join_lines(lines)])
+            lines = self._write_index()
             views = sorted(self._views.values(), key=lambda v: (v.timestamp, v.address))
             write_whole(self.path / PAGES, [PAGES_HEADER, *map(page_line, views)])
             write_package(
@@ -365,6 +374,7 @@ class Writer:
 
     def _release(self) -> None:
         self._closed = True
+        self._recorded.close()
         LIVE.pop(str(self.path), None)
         if self._guard >= 0:
             os.close(self._guard)

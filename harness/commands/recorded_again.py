@@ -33,15 +33,29 @@ def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
 
     Archives of several years in one snapshot hold several sites, of which a replay gives the earliest.
     """
+    # of most requests there is one answer: of the others alone captures are kept in memory
+    answers: dict[int, int] = {}
+    several: set[int] = set()
+    for capture in snapshot.captures():
+        asked, answer = _asked(capture), hash((capture.status, capture.digest))
+        if answers.setdefault(asked, answer) != answer:
+            several.add(asked)
+    del answers
     first: dict[tuple[str, str], Capture] = {}
     other: dict[tuple[str, str], Capture] = {}
-    for capture in sorted(snapshot.captures(), key=lambda one: (one.timestamp, one.place)):
+    found = [capture for capture in snapshot.captures() if _asked(capture) in several]
+    for capture in sorted(found, key=lambda one: (one.timestamp, one.place)):
         place = capture.key, _state(capture)
         before = first.setdefault(place, capture)
         same = (before.status, before.digest) == (capture.status, capture.digest)
         if not same and before.timestamp[:8] != capture.timestamp[:8]:
             other[place] = capture
     return [(first[place], last) for place, last in other.items()]
+
+
+def _asked(capture: Capture) -> int:
+    """A number for what was asked in which state; that others may have the same one is of no harm."""
+    return hash((capture.key, _state(capture)))
 
 
 def _state(capture: Capture) -> str:

@@ -163,7 +163,9 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
     The order of files, how records are spread over them, and when a snapshot was sealed play no part.
     """
     value = hashlib.sha256(b"stillweb snapshot 1\n")
-    value.update(b"".join([found + b"\n" for found in sorted(set(identities(lines)))]))
+    # packed, for there may be millions; their order is the same
+    for found in sorted({bytes.fromhex(found.decode()) for found in identities(lines)}):
+        value.update(found.hex().encode() + b"\n")
     rest = {"profile": profile.to_json() if profile else None, "rules": rules}
     value.update(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
     return value.hexdigest()

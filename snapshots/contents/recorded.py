@@ -15,6 +15,7 @@ from snapshots.contents.records import Original
 from snapshots.dates import iso_date
 from snapshots.index.build import finish
 from snapshots.index.cdxj import parse_line, sorted_lines, to_capture
+from snapshots.request import Request
 
 # lines of captures with their states, or None and what they are made of; lines of other records
 Now = tuple[list[bytes] | None, list[Capture], dict[tuple[str, int], str], list[bytes]]
@@ -52,12 +53,15 @@ class Recorded:
         if capture.original is None and capture.digest:
             place = capture.filename, capture.offset, capture.length
             self._payloads.setdefault(capture.digest, (capture.url, iso_date(capture.timestamp), place))
+        self._follow(capture)
+
+    def _follow(self, capture: Capture) -> None:
         last = max(capture.begin, capture.end)
         if last > self._events.get(capture.session, 0):
             self._events[capture.session] = last
 
-    def add(self, capture: Capture, identity: str) -> None:
-        """A capture that was just recorded."""
+    def add(self, capture: Capture, identity: str, request: Request) -> None:
+        """A capture that was just recorded, the answer to `request`."""
         self._read()
         with self._lock:
             self._take(capture, identity)
@@ -91,8 +95,8 @@ class Recorded:
             return self._stated, [], {}, list(self.others)
         return None, list(self._captures), dict(self._identities), list(self.others)
 
-    def lines(self, now: Now, archives: Archives) -> list[bytes]:
-        """The sorted lines of what `now` gave."""
+    def lines(self, now: Now, archives: Archives) -> Iterable[bytes]:
+        """The sorted lines of what `now` gave, a list where they are in memory."""
         stated, captures, identities, others = now
         if stated is None:
             stated = finish(captures, identities, [], archives)
@@ -100,3 +104,6 @@ class Recorded:
                 if len(captures) == len(self._captures):
                     self._stated = stated
         return sorted_lines([*stated, *others]) if others else stated
+
+    def close(self) -> None:
+        """Frees what is held elsewhere."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snapshots.archives.appending import repair
 from snapshots.archives.container import (
@@ -25,7 +25,7 @@ from snapshots.index.cdxj import Index, sorted_lines
 from snapshots.index.changing import open_table
 from snapshots.index.gathering import Part, Site
 from snapshots.index.indexing import Progress
-from snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index
+from snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index, kept_notes
 from snapshots.index.parallel import scan_file, scan_files
 from snapshots.index.resolving import resolve
 from snapshots.index.stating import final_lines, stated_lines
@@ -33,6 +33,9 @@ from snapshots.machine.garbage import seldom_collected
 from snapshots.machine.places import BytesPlace, Place
 from snapshots.notes import Damaged
 from snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from snapshots.index.on_disk import OnDisk
 
 
 def stamp_for(
@@ -73,9 +76,16 @@ def by_another_version(container: Container) -> bool:
 
 
 def open_index(
-    container: Container, progress: Progress | None = None, *, checked: bool = False
+    container: Container,
+    progress: Progress | None = None,
+    *,
+    checked: bool = False,
+    aside: OnDisk | None = None,
 ) -> tuple[Index, Built]:
     """The index, and what else is known; notes only when it had to be built.
+
+    Where a large one would have to be built, and `aside` is there, that gets the captures, and the index has only the
+    records that are none.
 
     A large one is read in blocks, each held against its check sum; one that is to be `checked` is looked at whole, so
     that it is made anew where it is damaged.
@@ -111,6 +121,10 @@ def open_index(
         built.notes = damaged + built.notes
         data, built.lines = join_lines(built.lines), []
         return Index(BytesPlace(data)), built
+    if aside is not None:
+        built = put_aside(container, aside, progress)
+        built.notes = damaged + kept_notes(built.notes)
+        return Index(BytesPlace(join_lines(built.lines))), built
     index, known = cached_index(container, partial(build, container, progress), checked)
     known.notes = damaged + known.notes
     return index, known
@@ -125,6 +139,17 @@ def build(container: Container, progress: Progress | None = None) -> Built:
     """The sorted lines of all archives, and what else their records say."""
     with seldom_collected():
         return assemble(scans(container, progress).values(), Archives(container.archives))
+
+
+def put_aside(container: Container, aside: OnDisk, progress: Progress | None = None) -> Built:
+    """What records say beside captures, whose lines are put aside, without their states and in no order."""
+    with seldom_collected():
+        built = Built()
+        for part in (part for parts in scans(container, progress, aside=aside).values() for part in parts):
+            learn(built, part)
+        aside.resolve(built.notes)
+        built.lines = sorted_lines(built.lines)
+        return built
 
 
 def mend(container: Container, progress: Progress | None = None) -> tuple[Container, Built, list[str]]:
@@ -157,6 +182,7 @@ def scans(
     progress: Progress | None = None,
     names: Collection[str] | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
+    aside: OnDisk | None = None,
 ) -> dict[str, list[Part]]:
     """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes.
 
@@ -173,10 +199,10 @@ def scans(
             progress(min(done, total), total)
 
     parts = {}
-    for name, found in [*scan_files(archives, advance, hashes=hashes)]:
+    for name, found in [*scan_files(archives, advance, hashes=hashes, aside=aside)]:
         if found is None:
             container.make_plain(name)
-            found = scan_file(container.archives[name], name, lambda _: None)
+            found = scan_file(container.archives[name], name, lambda _: None, aside=aside)
         parts[name] = found
     return parts
 
@@ -186,10 +212,7 @@ def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
     built = Built()
     found = list(files)
     for part in (part for parts in found for part in parts):
-        built.lines += part.others
-        built.notes += part.notes
-        built.profile = part.profile or built.profile
-        built.settings = part.settings or built.settings
+        learn(built, part)
     resolve(found, built.notes)
     sites: dict[str, Site] = {}
     for part in (part for parts in found for part in parts):
@@ -202,6 +225,14 @@ def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
         part.waiting = []
     built.lines = sorted_lines([*built.lines, *final_lines(sites.values(), archives)])
     return built
+
+
+def learn(built: Built, part: Part) -> None:
+    """Takes over what a part says beside its captures."""
+    built.lines += part.others
+    built.notes += part.notes
+    built.profile = part.profile or built.profile
+    built.settings = part.settings or built.settings
 
 
 def finish(

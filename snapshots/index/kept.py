@@ -63,6 +63,11 @@ def as_written(
     return Index(place, blocks)
 
 
+def kept_notes(notes: list[str]) -> list[str]:
+    """Those that are kept: none of damage is lost to the many that may stand before it."""
+    return [*notes[:MOST], *damage_in(notes[MOST:])[:MOST]]
+
+
 class _Another(Exception):
     """An index that is not as it was written."""
 
@@ -96,14 +101,12 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
     # the first line of a cached index holds what else is to be known
     def write(out: BinaryIO) -> None:
         built = build()
-        # none of damage is lost to the many that may stand before it
-        told = [*built.notes[:MOST], *damage_in(built.notes[MOST:])[:MOST]]
         crc = 0
         for line in built.lines:
             crc = isal_zlib.crc32(line + b"\n", crc)
         head = {
             "crc32": crc,
-            "notes": to_plain(told),
+            "notes": to_plain(kept_notes(built.notes)),
             "plain": sorted(container.plain),
             "profile": built.profile.to_json() if built.profile else None,
             "settings": built.settings,

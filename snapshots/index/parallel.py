@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from snapshots import notes
 from snapshots.archives.boundaries import PIECE, boundary_after
@@ -39,13 +39,26 @@ _SITE = attrgetter(*[f.name for f in fields(Site) if f.name not in ("asked", "pa
 _QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("request", "key")])
 
 
+class Aside(Protocol):
+    """Puts what there is most of in a part where it isn't in memory."""
+
+    def take(self, part: Part) -> None:
+        """Takes captures and revisits out of a part, as soon as it is read; the ids of its records are still needed."""
+
+    def forget(self, name: str) -> None:
+        """What was taken of a file is void: it is read anew, or not at all."""
+
+
 def scan_files(
     archives: Mapping[str, Place],
     advance: Callable[[int], None],
     workers: int | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
+    aside: Aside | None = None,
 ) -> Iterator[tuple[str, list[Part] | None]]:
     """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`).
+
+    What `aside` takes is no longer in the parts.
 
     Where there are workers, they fill `hashes`: the size and digest of each file.
     """
@@ -54,9 +67,11 @@ def scan_files(
     least = FORKED if can_fork() else LARGE
     if total < least or workers < 2:
         for name in sorted(archives):
-            yield name, _alone(archives[name], name, advance)
+            yield name, _alone(archives[name], name, advance, aside)
         return
-    size = max(least // 4, total // (EACH * workers))  # of a part
+    size = least // 4  # of a part
+    if aside is None:
+        size = max(size, total // (EACH * workers))
     parts = {name: _parts(archives[name], name, size) for name in sorted(archives)}
     jobs: list[bytes] = []
     for of_file in parts.values():
@@ -71,24 +86,33 @@ def scan_files(
             if of_file and hashes is not None and (value := next(results)) is not None:
                 hashes[name] = archives[name].size, marshal.loads(value)
             # those of all its parts are taken, whatever is in them
-            yield name, _finish(of_file, [next(results) for _ in of_file], archives[name], name, advance)
+            yield name, _finish(of_file, results, archives[name], name, advance, aside)
 
 
 def scan_file(
-    place: Place, name: str, advance: Callable[[int], None], workers: int | None = None
+    place: Place,
+    name: str,
+    advance: Callable[[int], None],
+    workers: int | None = None,
+    aside: Aside | None = None,
 ) -> list[Part]:
     """What is in an archive. Raises `scan.NotSeekable`."""
-    (_, found), *_ = scan_files({name: place}, advance, workers)
+    (_, found), *_ = scan_files({name: place}, advance, workers, aside=aside)
     if found is None:
         raise NotSeekable(name)
     return found
 
 
-def _alone(place: Place, name: str, advance: Callable[[int], None]) -> list[Part] | None:
+def _alone(place: Place, name: str, advance: Callable[[int], None], aside: Aside | None) -> list[Part] | None:
+    if aside is not None:
+        aside.forget(name)
     try:
-        return settled([_gather(place, name, progress=advance)])
+        part = _gather(place, name, progress=advance)
     except NotSeekable:
         return None
+    if aside is not None:
+        aside.take(part)
+    return settled([part], aside)
 
 
 def _gather(
@@ -130,30 +154,43 @@ def _parts(place: Place, name: str, size: int) -> list[_Piece]:
 
 def _finish(
     pieces: list[_Piece],
-    results: list[bytes | None],
+    results: Iterator[bytes | None],
     place: Place,
     name: str,
     advance: Callable[[int], None],
+    aside: Aside | None,
 ) -> list[Part] | None:
-    if not pieces or None in results:
-        return _alone(place, name, advance)  # which says what there is to say
-    found = []
-    before = 0
-    for piece, result in zip(pieces, results, strict=True):
+    found: list[Part] = []
+    failed, seekable, before = False, True, 0
+    for piece in pieces:
+        result = next(results)  # those of all its parts are taken, whatever is in them
+        failed = failed or result is None
+        if failed or not seekable:
+            continue
         assert result is not None
         value = marshal.loads(result)
         if value is None:
-            return None
-        found.append(from_plain(value))
+            seekable = False
+            continue
+        part = from_plain(value)
+        if aside is not None:
+            aside.take(part)
+        found.append(part)
         advance(piece.end - before)
         before = piece.end
+    if failed or not pieces:
+        return _alone(place, name, advance, aside)  # which says what there is to say
+    if not seekable:
+        if aside is not None:
+            aside.forget(name)
+        return None
     if any(part.reached > piece.end for part, piece in zip(found, pieces, strict=True)):
         # what looked like a record lies within one (an archive in an archive): only the way from the start is sure
-        return _alone(place, name, lambda _: None)
-    return settled(found)
+        return _alone(place, name, lambda _: None, aside)
+    return settled(found, aside)
 
 
-def settled(parts: list[Part]) -> list[Part]:
+def settled(parts: list[Part], aside: Aside | None = None) -> list[Part]:
     """The parts of a file, with one more for what found its partner only now."""
     late = Part(parts[0].name)
     around = Surroundings()
@@ -164,6 +201,10 @@ def settled(parts: list[Part]) -> list[Part]:
     late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
         part.questions, part.alone = [], []
+    if aside is not None:
+        aside.take(late)
+        for part in (*parts, late):
+            part.ids = []
     return [*parts, late]
 
 
@@ -177,10 +218,10 @@ def to_plain(part: Part) -> list[Any]:
         part.offsets,
         part.ids,
         part.moments,
-        [_plain_answer(a) for a in part.revisits],
+        [plain_answer(a) for a in part.revisits],
         [tuple(w) for w in part.waiting],
         part.others,
-        [_plain_answer(a) for a in part.alone],
+        [plain_answer(a) for a in part.alone],
         [_plain_question(q) for q in part.questions],
         notes.to_plain(part.notes),
         part.profile.to_json() if part.profile else None,
@@ -204,10 +245,10 @@ def from_plain(value: list[Any]) -> Part:
         offsets,
         ids,
         moments,
-        [_answer(a) for a in revisits],
+        [answer_of(a) for a in revisits],
         [Waiting(*w) for w in waiting],
         others,
-        [_answer(a) for a in alone],
+        [answer_of(a) for a in alone],
         [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
         notes.from_plain(told),
         Profile.from_json(profile) if profile else None,
@@ -223,7 +264,8 @@ def _site(*values: Any) -> Site:
     return Site(plain, told, differing, odd, keys, lines, [], packed)
 
 
-def _plain_answer(answer: Answer) -> list[Any]:
+def plain_answer(answer: Answer) -> list[Any]:
+    """An answer as what marshal takes."""
     values = list(_ANSWER(answer))
     values[_NAMES.index("key")] = tuple(answer.key)
     return values
@@ -235,7 +277,8 @@ def _plain_question(question: Question) -> tuple[Any, ...]:
     return (asked, tuple(question.key), *_QUESTION(question))
 
 
-def _answer(values: list[Any]) -> Answer:
+def answer_of(values: list[Any]) -> Answer:
+    """The inverse of `plain_answer`."""
     made = Answer(*values)
     made.key = Key(*made.key)
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -15,6 +15,7 @@ from snapshots.index.cdxj import json_text, parse_line
 from snapshots.index.gathering import Part, Waiting
 from snapshots.index.pairing import Answer
 
+REMEMBERED = 1 << 16  # payloads whose place is kept
 NOWHERE = "is in none of the files"  # a note on a revisit ends with it, where its payload is lacking
 
 
@@ -30,7 +31,7 @@ class Original(NamedTuple):
     @property
     def digest(self) -> str:
         """Of the payload."""
-        return _digest(self.line)
+        return digest_in(self.line)
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -50,7 +51,8 @@ _PLAIN = re.compile(
 )  # no quote stands unescaped in a value before it
 
 
-def _digest(line: bytes) -> str:
+def digest_in(line: bytes) -> str:
+    """The digest of the payload in the line of a capture."""
     found = _PLAIN.search(line)
     digest: str = found[1].decode(errors="surrogatepass") if found else parse_line(line)[2]["digest"]
     return digest
@@ -68,16 +70,30 @@ class Originals:
 
         So url-agnostic revisits and revisits before their original are found. `url` is the revisit's own.
         """
-        row = (self._by_id.get(record_id) if record_id else None) or self._by_moment.get(moment)
-        if row is not None and (not digest or _digest(row[LINE]) == digest):
+        row = (self.by_id(record_id) if record_id else None) or self.by_moment(moment)
+        if row is not None and (not digest or digest_in(row[LINE]) == digest):
             return Original(*row)
-        same = self._by_digest.get(digest, {}) if digest else {}
-        if row is None or same:  # several captures of one instant: the digest decides
-            uri = moment.partition(" ")[2]
-            row = same.get(uri) or same.get(url) or next(iter(same.values()), None)
-        if row is None or contradicts(digest, _digest(row[LINE])):
+        # several captures of one instant: the digest decides
+        same = self.by_digest(digest, (moment.partition(" ")[2], url)) if digest else None
+        row = same or row
+        if row is None or contradicts(digest, digest_in(row[LINE])):
             return None
         return Original(*row)
+
+    def by_id(self, record_id: str) -> Row | None:
+        """The last of a record id."""
+        return self._by_id.get(record_id)
+
+    def by_moment(self, moment: str) -> Row | None:
+        """The first of a timestamp and URL."""
+        return self._by_moment.get(moment)
+
+    def by_digest(self, digest: str, urls: tuple[str, str]) -> Row | None:
+        """The first of a digest and the first of the URLs that has one, else of any."""
+        same = self._by_digest.get(digest)
+        if same is None:
+            return None
+        return same.get(urls[0]) or same.get(urls[1]) or next(iter(same.values()))
 
     @cached_property
     def _all(self) -> list[Row]:
@@ -105,7 +121,7 @@ class Originals:
     def _by_digest(self) -> dict[str, dict[str, Row]]:
         found: dict[str, dict[str, Row]] = {}
         for row in self._all:
-            found.setdefault(_digest(row[LINE]), {}).setdefault(row[MOMENT].partition(" ")[2], row)
+            found.setdefault(digest_in(row[LINE]), {}).setdefault(row[MOMENT].partition(" ")[2], row)
         return found
 
 
@@ -120,9 +136,15 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
     revisits = [sorted(_of_file(parts), key=itemgetter(0)) for parts in files]
     if not any(revisits):
         return
-    originals = Originals(files)
+    resolve_each(chain(*revisits), Originals(files), notes)
 
-    @cache
+
+def resolve_each(
+    revisits: Iterable[tuple[int, Answer | Waiting, Part]], originals: Originals, notes: list[str]
+) -> None:
+    """Makes the lines of revisits, each with its offset and the part that is to have its line."""
+
+    @lru_cache(maxsize=REMEMBERED)
     def place_of(moment: str, digest: str, url: str) -> bytes | None:
         """In an index line; the same pictures are come back to again and again."""
         original = originals.find("", moment, digest, url)
@@ -131,7 +153,7 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
         filename, at, length = original.place
         return f"[{json_text(filename)},{at},{length}]".encode(errors="surrogatepass")
 
-    for offset, revisit, part in chain(*revisits):
+    for offset, revisit, part in revisits:
         if isinstance(revisit, Waiting):
             place = place_of(revisit.moment, revisit.digest, revisit.url)
             if place is not None:

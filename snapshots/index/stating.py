@@ -49,7 +49,7 @@ def final_lines(sites: Iterable[Site], archives: Archives, workers: int | None =
         lines += kept
         if left:
             others.append((left, asked))
-    return lines + _stated(others, archives, workers)
+    return lines + stated_sites(others, archives, workers)
 
 
 def stated_lines(
@@ -66,10 +66,11 @@ def stated_lines(
         lines.append(capture_line(capture, identities[capture.place]))
         known = requests.get(capture.place)
         asked.append((known.method, known.url, known.headers, known.body, False) if known else None)
-    return _stated([sites[name] for name in sorted(sites)], archives, workers)
+    return stated_sites([sites[name] for name in sorted(sites)], archives, workers)
 
 
-def _stated(sites: list[Lines], archives: Archives, workers: int | None) -> list[bytes]:
+def stated_sites(sites: list[Lines], archives: Archives, workers: int | None = None) -> list[bytes]:
+    """The lines of whole sites whose states are to be found, in any order."""
     workers = workers or os.cpu_count() or 1
     files = {
         name: (str(p.path), p.base, p.size) for name, p in archives.files.items() if isinstance(p, FilePlace)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from snapshots.capture import Capture, Exchange
+from snapshots.contents.recorded_on_disk import RecordedOnDisk
 from snapshots.dates import parse_timestamp
 from snapshots.errors import DamagedInput
 from snapshots.importers import IMPORT, ImportReport
+from snapshots.index.on_disk import OnDisk
 from snapshots.machine.garbage import seldom_collected
 from snapshots.notes import Damaged, damage_in
 from snapshots.opening import is_url
@@ -44,7 +46,11 @@ def import_files(
     fresh = not os.path.lexists(out)
     way = Way([size_of(path) for path in files], progress)
     try:
-        with seldom_collected(), SideBySide(files) as others, Writer.open(out) as writer:
+        with (
+            seldom_collected(),
+            SideBySide(files) as others,
+            Writer.open(out, recorded=RecordedOnDisk()) as writer,
+        ):
             for path in files:
                 take(path, writer, report, others, way)
                 way.next_file()
@@ -100,8 +106,8 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
 
     What its revisits repeat may lie in `others`.
     """
-    with Snapshot.open(path, checked=True, progress=way.read) as source:
-        holder, captures, notes = others.captures_of(source, path)
+    with OnDisk() as held, Snapshot.open(path, checked=True, progress=way.read, aside=held) as source:
+        holder, count, captures, notes = others.captures_of(source, path, held)
         report.notes += notes
         report.damaged += damage_in(notes)
         if source.profile is not None and source.profile != writer.profile:
@@ -111,7 +117,7 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
                 report.notes.append(f"{path}: was recorded with another profile, which is not kept")
         report.notes += left_out(source)
         report.damaged += left_out(source, "damaged")
-        shifts = copy_captures(holder, sorted(captures, key=in_order), writer, report, way)
+        shifts = copy_captures(holder, captures, count, writer, report, way)
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
                 copy_conversations(source, uri, writer, shifts)
@@ -133,13 +139,13 @@ def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
         report.damaged.append(report.notes[-1])
 
 
-def in_order(capture: Capture) -> tuple[str, int, str, str, int]:
-    """Sorts captures as they were recorded."""
-    return capture.session, capture.begin, capture.timestamp, capture.filename, capture.offset
-
-
 def copy_captures(
-    source: Snapshot, captures: list[Capture], writer: Writer, report: ImportReport, way: Way
+    source: Snapshot,
+    captures: Iterable[Capture],
+    count: int,
+    writer: Writer,
+    report: ImportReport,
+    way: Way,
 ) -> dict[str, int]:
     """Records captures of a snapshot again, bodies as streams, sessions after those of the same name.
 
@@ -147,7 +153,7 @@ def copy_captures(
     """
     before: dict[str, int] = {}
     for number, capture in enumerate(captures):
-        way.taken(number, len(captures))
+        way.taken(number, count)
         session = capture.session
         if session not in before:
             before[session] = writer.last_event(session)

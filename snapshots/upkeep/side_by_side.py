@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from snapshots.archives.container import SUFFIXES
 from snapshots.capture import Capture
+from snapshots.index.on_disk import OnDisk
 from snapshots.index.resolving import NOWHERE
 from snapshots.snapshot import Snapshot
 
@@ -27,25 +28,26 @@ class SideBySide:
         self._wider: Snapshot | None = None
         self._names: dict[Path, str] = {}  # of the files, in the wider snapshot; a number of six digits leads
         self._notes: dict[str, set[str]] = defaultdict(set)  # what is said of each of them
-        self._captures: dict[str, list[Capture]] = defaultdict(list)
+        self._held: OnDisk | None = None
 
-    def captures_of(self, source: Snapshot, path: AnyPath) -> tuple[Snapshot, Iterable[Capture], list[str]]:
-        """The snapshot that the captures of the one at `path` can be read from, these, and what is said of them.
+    def captures_of(
+        self, source: Snapshot, path: AnyPath, held: OnDisk
+    ) -> tuple[Snapshot, int, Iterator[Capture], list[str]]:
+        """The snapshot that the captures of the one at `path` can be read from, how many there are, these in recorded
+        order, and what is said of them. `held` are its own.
 
         It is the wider one where its revisits repeat what is in none of its own files.
         """
         lacking = any(note.endswith(NOWHERE) for note in source.notes)
-        if not lacking or not _is_archive(Path(path)):
-            return source, source.captures(), source.notes
-        wider = self._wider or self._widen()
-        if wider is None:
-            return source, source.captures(), source.notes
+        wider = self._wider or self._widen() if lacking and _is_archive(Path(path)) else None
+        if wider is None or self._held is None:
+            return source, held.count(), held.captures(), source.notes
         name, lead = self._names[Path(path).resolve()], Path(path).name
         told = self._notes[name]
         notes = [
             note for note in source.notes if not note.endswith(NOWHERE) or note.removeprefix(lead) in told
         ]
-        return wider, self._captures[name], notes
+        return wider, self._held.count(name), self._held.captures(name), notes
 
     def _widen(self) -> Snapshot | None:
         archives = list(
@@ -58,14 +60,14 @@ class SideBySide:
             # files of one name may come from several folders
             name = self._names[file] = f"{number:06d}-{file.name}"
             (folder / name).symlink_to(file)
-        self._wider = self._stack.enter_context(Snapshot.open(folder))
+        self._held = self._stack.enter_context(OnDisk())
+        self._wider = self._stack.enter_context(Snapshot.open(folder, aside=self._held))
+        self._held.index_names()
         numbered = {name[:6]: name for name in self._names.values()}
         for note in self._wider.notes:
             name = numbered.get(note[:6], "")
             if name and note.startswith(f"{name}: "):
                 self._notes[name].add(note.removeprefix(name))
-        for capture in self._wider.captures():
-            self._captures[capture.filename].append(capture)
         return self._wider
 
     def __enter__(self) -> SideBySide:

@@ -1,0 +1,188 @@
+"""Captures of an archive on disk, for who wants each once, in the order in which they were recorded.
+
+Nothing is asked about their states. So archives are taken in that have more captures than fit in memory.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any
+
+from snapshots.capture import Capture
+from snapshots.index.cdxj import capture_of
+from snapshots.index.gathering import Part, Waiting
+from snapshots.index.pairing import Answer
+from snapshots.index.parallel import answer_of, plain_answer
+from snapshots.index.resolving import Originals, Row, digest_in, resolve_each
+from snapshots.machine.scratch import Scratch
+
+TOGETHER = 1000  # lines of revisits
+
+_SCHEMA = """
+    CREATE TABLE captures(name BLOB, session BLOB, begin TEXT, timestamp TEXT, offset TEXT, line BLOB);
+    CREATE TABLE originals(name BLOB, offset INTEGER, id BLOB, moment BLOB, digest BLOB, url BLOB, line BLOB);
+    CREATE TABLE revisits(name BLOB, offset INTEGER, waiting INTEGER, data BLOB)
+"""
+_INDEXES = """
+    CREATE INDEX by_id ON originals(id);
+    CREATE INDEX by_moment ON originals(moment);
+    CREATE INDEX by_digest ON originals(digest)
+"""
+_ORIGINAL = "SELECT offset, id, moment, line, name FROM originals WHERE"
+_ORDER = "session, begin, timestamp, name, offset"
+
+
+class OnDisk:
+    """The captures. Takes what a scan finds (`parallel.Aside`), or captures that are known."""
+
+    def __init__(self) -> None:
+        self._scratch = Scratch(_SCHEMA)
+
+    # -- from a scan
+
+    def take(self, part: Part) -> None:
+        """See `parallel.Aside`."""
+        name = _bytes(part.name)
+        for site in part.sites.values():
+            self.add(site.lines)
+        self._scratch.add(
+            "INSERT INTO originals VALUES(?, ?, ?, ?, ?, ?, ?)",
+            (
+                (name, at, _bytes(one), _bytes(moment), _bytes(digest_in(line)), _bytes(moment.partition(" ")[2]), line)
+                for at, one, moment, line in zip(part.offsets, part.ids, part.moments, part.lines, strict=True)
+            ),
+        )  # fmt: skip
+        self._scratch.add(
+            "INSERT INTO revisits VALUES(?, ?, ?, ?)",
+            (
+                *((name, one.offset, 0, marshal.dumps(plain_answer(one))) for one in part.revisits),
+                *((name, one.offset, 1, marshal.dumps(tuple(one))) for one in part.waiting),
+            ),
+        )
+        part.sites, part.lines, part.offsets, part.moments, part.revisits, part.waiting = (
+            {},
+            [],
+            [],
+            [],
+            [],
+            [],
+        )
+
+    def forget(self, name: str) -> None:
+        """See `parallel.Aside`."""
+        for table in ("captures", "originals", "revisits"):
+            self._scratch.run(f"DELETE FROM {table} WHERE name = ?", _bytes(name))
+
+    def resolve(self, notes: list[str]) -> None:
+        """Takes the revisits among what was scanned, once that is all; as `resolving.resolve`."""
+        if next(self._scratch.rows("SELECT 1 FROM revisits LIMIT 1"), None) is not None:
+            for statement in _INDEXES.split(";"):
+                self._scratch.run(statement)
+            resolve_each(self._revisits(), _OriginalsOnDisk(self._scratch), notes)
+        for table in ("originals", "revisits"):
+            self._scratch.run(f"DELETE FROM {table}")
+
+    def _revisits(self) -> Iterator[tuple[int, Answer | Waiting, Part]]:
+        part = Part()
+        count = 0
+        found = self._scratch.rows("SELECT name, offset, waiting, data FROM revisits ORDER BY name, offset")
+        for name, offset, waiting, data in found:
+            if count >= TOGETHER or _text(name) != part.name:
+                self._add_sites(part)
+                part, count = Part(_text(name)), 0
+            values: list[Any] = marshal.loads(data)
+            yield offset, Waiting(*values) if waiting else answer_of(values), part
+            count += 1
+        self._add_sites(part)
+
+    def _add_sites(self, part: Part) -> None:
+        for site in part.sites.values():
+            self.add(site.lines)
+
+    # -- as they were recorded
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Adds captures by their lines; other lines are passed over."""
+        self._scratch.add("INSERT INTO captures VALUES(?, ?, ?, ?, ?, ?)", filter(None, map(_row, lines)))
+
+    def index_names(self) -> None:
+        """Makes the captures of one of many archive files quick to find."""
+        self._scratch.run("CREATE INDEX by_name ON captures(name)")
+
+    def count(self, name: str | None = None) -> int:
+        """How many there are (in an archive file)."""
+        where = "" if name is None else "WHERE name = ?"
+        ((found,),) = self._scratch.rows(f"SELECT COUNT(*) FROM captures {where}", *_only(name))
+        return int(found)
+
+    def captures(self, name: str | None = None) -> Iterator[Capture]:
+        """All of them (in an archive file), by session, number and time, then place."""
+        where = "" if name is None else "WHERE name = ?"
+        for (line,) in self._scratch.rows(
+            f"SELECT line FROM captures {where} ORDER BY {_ORDER}", *_only(name)
+        ):
+            capture = capture_of(line)
+            assert capture is not None
+            yield capture
+
+    def close(self) -> None:
+        """Frees the disk."""
+        self._scratch.close()
+
+    def __enter__(self) -> OnDisk:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _row(line: bytes) -> tuple[Any, ...] | None:
+    capture = capture_of(line)
+    if capture is None:
+        return None
+    session, name = _bytes(capture.session), _bytes(capture.filename)
+    return name, session, _number(capture.begin), capture.timestamp, _number(capture.offset), line
+
+
+def _number(value: int) -> str:
+    """A number of any size as a text that sorts like it."""
+    digits = str(max(0, value))
+    return f"{len(digits):04d}{digits}"
+
+
+def _bytes(text: str) -> bytes:
+    """Text with half surrogate pairs, too, which no column of texts takes; it sorts alike."""
+    return text.encode(errors="surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogatepass")
+
+
+def _only(name: str | None) -> Iterator[bytes]:
+    return repeat(_bytes(name or ""), 0 if name is None else 1)
+
+
+class _OriginalsOnDisk(Originals):
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__(())
+        self._scratch = scratch
+
+    def _first(self, where: str, *values: str, last: bool = False) -> Row | None:
+        down = " DESC" if last else ""
+        query = f"{_ORIGINAL} {where} ORDER BY name{down}, offset{down} LIMIT 1"
+        for offset, record_id, moment, line, name in self._scratch.rows(query, *map(_bytes, values)):
+            return offset, _text(record_id), _text(moment), line, _text(name)
+        return None
+
+    def by_id(self, record_id: str) -> Row | None:
+        return self._first("id = ?", record_id, last=True)
+
+    def by_moment(self, moment: str) -> Row | None:
+        return self._first("moment = ?", moment)
+
+    def by_digest(self, digest: str, urls: tuple[str, str]) -> Row | None:
+        found = (self._first("digest = ? AND url = ?", digest, url) for url in urls)
+        return next((row for row in found if row is not None), None) or self._first("digest = ?", digest)

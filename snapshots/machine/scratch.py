@@ -1,0 +1,56 @@
+"""Tables on disk for what need not be in memory: a private SQLite database without a name, which no end of the process
+leaves behind.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from snapshots.errors import MissingCapability
+
+TOGETHER = 1 << 6  # rows
+
+
+class Scratch:
+    """The database. It lies in `SQLITE_TMPDIR`, `TMPDIR` or /var/tmp; for one thread at a time."""
+
+    def __init__(self, schema: str) -> None:
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # nothing is ever taken back, and so there is no journal
+        self._database.executescript(f"PRAGMA journal_mode=OFF; {schema}; BEGIN")
+
+    def run(self, statement: str, *values: Any) -> None:
+        """A statement that gives nothing. Raises MissingCapability on a full disk."""
+        try:
+            self._database.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            raise _no_room(error) from error
+
+    def add(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """The same for many rows."""
+        try:
+            self._database.executemany(statement, rows)
+        except sqlite3.OperationalError as error:
+            raise _no_room(error) from error
+
+    def rows(self, query: str, *values: Any) -> Iterator[Any]:
+        """The rows of a query, some at a time. Raises MissingCapability on a full disk."""
+        try:
+            found = self._database.execute(query, values)
+            while some := found.fetchmany(TOGETHER):
+                yield from some
+        except sqlite3.OperationalError as error:
+            raise _no_room(error) from error
+
+    def close(self) -> None:
+        """Frees it; closing twice does nothing."""
+        self._database.close()
+
+
+def _no_room(error: sqlite3.OperationalError) -> MissingCapability:
+    return MissingCapability(
+        f"what is sorted on disk can't be kept in the directory for temporary files: {error}; free some space there, "
+        "or name another one in TMPDIR"
+    )

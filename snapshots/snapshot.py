@@ -7,23 +7,19 @@ import heapq
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from snapshots.archives.container import Container
 from snapshots.archives.reading import Archives
 from snapshots.archives.warc import Record
-from snapshots.capture import PARTIAL, Capture, Response
+from snapshots.capture import Capture, Response
 from snapshots.contents.conversions import conversions
 from snapshots.contents.conversions import frozen_text as frozen_text
 from snapshots.contents.package import (
     VIEW_MEDIA,
     layered_id,
     listed_views,
-    page_list_faults,
     rules_from,
     snapshot_id,
     view_from_json,
@@ -31,13 +27,11 @@ from snapshots.contents.package import (
 from snapshots.errors import UsageError
 from snapshots.identity.keys import request_key
 from snapshots.identity.sites import site_of
-from snapshots.index.build import fits, join_lines, open_index
-from snapshots.index.cdxj import Index, parse_line, target_of, to_capture
+from snapshots.index.build import fits
+from snapshots.index.cdxj import parse_line, target_of, to_capture
 from snapshots.index.changing import changing_lines
 from snapshots.index.indexing import Progress, other_key
-from snapshots.index.kept import Built
-from snapshots.machine.places import BytesPlace
-from snapshots.opening import is_url, open_container
+from snapshots.layer import Layer, answered, asked, open_layer, overlaid
 from snapshots.profile import Profile
 from snapshots.request import Request
 from snapshots.view import View, id_in
@@ -49,33 +43,6 @@ if TYPE_CHECKING:
     from snapshots.texts.text import FrozenText
 
 REMEMBERED = 1 << 12  # index keys whose captures are kept parsed
-
-
-@dataclass(slots=True)
-class Layer:
-    """One of the paths of a snapshot. `prefix` keeps file names of layers apart; the first has none."""
-
-    container: Container
-    index: Index
-    known: Built
-    prefix: str = ""
-    _table: tuple[Index | None] | None = None
-
-    @property
-    def table(self) -> Index | None:
-        """Where its captures that change something are, opened when first asked for."""
-        if self._table is None:
-            self._table = (self.known.changing(),)
-        return self._table[0]
-
-    def named(self, capture: Capture) -> Capture:
-        """A capture of this layer under the snapshot's names."""
-        if not self.prefix:
-            return capture
-        original = capture.original
-        if original is not None:
-            original = (self.prefix + original[0], original[1], original[2])
-        return replace(capture, filename=self.prefix + capture.filename, original=original)
 
 
 class Snapshot:
@@ -101,8 +68,8 @@ class Snapshot:
 
         A path is a WACZ file, an open snapshot directory (also one that is being recorded into), a WARC or
         ARC, a HAR or a mitmproxy flow file. An index that is not ours is built from the records; `progress`
-        is told bytes done and bytes in all. `checked`: see `open_index`; `aside`
-        is given all captures, and of a large archive no others are kept. Raises UsageError and DamagedInput.
+        is told bytes done and bytes in all. `checked`: see `open_index`; `aside` is given all captures, and of a
+        large archive no others are kept. Raises UsageError and DamagedInput.
         """
         if not paths:
             raise UsageError("no snapshot named")
@@ -110,7 +77,7 @@ class Snapshot:
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers.append(_open_layer(path, prefix, progress, checked, aside))
+                layers.append(open_layer(path, prefix, progress, checked, aside))
         except BaseException:
             for layer in layers:
                 layer.container.close()
@@ -154,7 +121,7 @@ class Snapshot:
         layers = [_tagged(number, layer) for number, layer in enumerate(self._layers)]
         # a lower layer's capture stays only if no higher one has the same request in the same state
         for number, capture in heapq.merge(*layers, key=lambda one: (one[1].urlkey, one[1].timestamp)):
-            if hidden.get(_asked(capture), number) <= number:
+            if hidden.get(asked(capture), number) <= number:
                 yield capture
 
     def _hidden(self) -> dict[tuple[Any, ...], int]:
@@ -162,7 +129,7 @@ class Snapshot:
         highest: dict[tuple[Any, ...], int] = {}
         for number, layer in enumerate(self._layers[1:], 1):
             for capture in layer.index:
-                highest.update(dict.fromkeys(_answered(capture), number))
+                highest.update(dict.fromkeys(answered(capture), number))
         return highest
 
     def changing(self, site: str | None = None) -> Iterator[Capture]:
@@ -186,7 +153,7 @@ class Snapshot:
     def _look(self, urlkey: str) -> tuple[Capture, ...]:
         if len(self._layers) == 1:
             return tuple(self._layers[0].index.candidates(urlkey))
-        return _overlaid([[layer.named(c) for c in layer.index.candidates(urlkey)] for layer in self._layers])
+        return overlaid([[layer.named(c) for c in layer.index.candidates(urlkey)] for layer in self._layers])
 
     def prefix(self, start: str) -> Iterator[Capture]:
         """The captures whose index key begins with `start`."""
@@ -194,7 +161,7 @@ class Snapshot:
             yield from self._layers[0].index.prefix(start)
             return
         parts = [[layer.named(c) for c in layer.index.prefix(start)] for layer in self._layers]
-        yield from sorted(_overlaid(parts), key=lambda c: (c.urlkey, c.timestamp))
+        yield from sorted(overlaid(parts), key=lambda c: (c.urlkey, c.timestamp))
 
     def speaks(self, protocol: str, start: str) -> bool:
         """Whether any capture whose index key begins with `start` was made with a protocol; nothing is parsed."""
@@ -361,46 +328,6 @@ def _id_of(layer: Layer) -> str:
     return snapshot_id(layer.index.lines(), layer.known.profile, rules_from([own.get("rules")]).to_json())
 
 
-def _open_layer(
-    path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool, aside: OnDisk | None
-) -> Layer:
-    writer = None
-    if not is_url(path):
-        from snapshots.writer import LIVE
-
-        writer = LIVE.get(str(Path(path).resolve()))
-    container = open_container(path)
-    if writer is not None:
-        index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
-    else:
-        index, known = open_index(container, progress, checked=checked, aside=aside)
-        known.notes += [] if container.own else page_list_faults(container)
-    if aside is not None:
-        aside.add(index.lines())
-    return Layer(container, index, known, prefix)
-
-
 def _tagged(number: int, layer: Layer) -> Iterator[tuple[int, Capture]]:
     for capture in layer.index:
         yield number, layer.named(capture)
-
-
-def _overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
-    """Captures of layers, lowest first: the same request in the same state is answered by the highest."""
-    kept: list[Capture] = []
-    seen: set[tuple[Any, ...]] = set()
-    for captures in reversed(parts):
-        kept += [c for c in captures if _asked(c) not in seen]
-        seen.update(asked for c in captures for asked in _answered(c))
-    return tuple(sorted(kept, key=lambda c: (c.urlkey, c.timestamp)))
-
-
-def _asked(capture: Capture) -> tuple[Any, ...]:
-    """What a capture answers: a request with its Vary fields in a state, whole or in part."""
-    return capture.key, capture.state, capture.vary, capture.status in PARTIAL
-
-
-def _answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:
-    """What need not be asked of lower layers any more: a whole answer speaks for parts too, not the reverse."""
-    asked = _asked(capture)
-    return (asked,) if asked[-1] else (asked, (*asked[:-1], True))

@@ -56,15 +56,12 @@ Place = tuple[str, int]  # an archive file and an offset in it
 LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recorded here can be opened here
 
 
-def is_since(place: Place, since: Place) -> bool:
-    """Whether a record at `place` was written when the writer stood at `since`, or later."""
-    return OURS.fullmatch(place[0]) is not None and place >= since
-
-
 class Writer:
     """Appends to an open snapshot. Thread-safe. Use `Writer.open`."""
 
-    def __init__(self, path: Path, software: str, settings: dict[str, Any], profile: Profile | None) -> None:
+    def __init__(
+        self, path: Path, software: str, settings: dict[str, Any], profile: Profile | None, recorded: Recorded
+    ) -> None:
         self.path = path
         self.repairs: list[str] = []
         self.captures = 0  # recorded since it was opened
@@ -75,7 +72,7 @@ class Writer:
         self._lock = threading.RLock()
         self._closed = False
         self._packer = Packer(software, path / "archive")
-        self._recorded = Recorded()
+        self._recorded = recorded
         self._views: dict[str, View] = {}
         self._listed = 0  # the size of the archive file up to which each record has its line
         self._unlisted = False  # whether one was stored before that has none: Ctrl-C comes at any place
@@ -117,10 +114,9 @@ class Writer:
         except OSError as error:
             raise not_written(root, error) from error
         told = dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
-        writer = cls(root.resolve(), software or software_name(), told, profile)
+        known = Recorded() if recorded is None else recorded
+        writer = cls(root.resolve(), software or software_name(), told, profile, known)
         try:
-            if recorded is not None:
-                writer._recorded = recorded
             writer._load(progress)
             writer._begin_file()
         except BaseException:

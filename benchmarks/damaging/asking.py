@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.damaging.recorded import ACCEPTS, STATEFUL
+from benchmarks.damaging.recorded import ACCEPTS, STATEFUL, in_order
 from proxy.serving.answering import Answerer
 from proxy.serving.ledger import Ledger
 from proxy.serving.replies import Reply
@@ -20,7 +20,6 @@ from snapshots.errors import DamagedInput
 from snapshots.machine.places import FilePlace
 from snapshots.request import Request
 from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import in_order
 from snapshots.view import RESOURCES
 
 Ranges = tuple[tuple[str, int, int], ...]  # of a file: where it begins and ends

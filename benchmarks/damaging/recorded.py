@@ -20,10 +20,9 @@ import zstandard
 from snapshots.archives import warc
 from snapshots.archives.container import open_directory
 from snapshots.archives.scan import Scanned, scan
-from snapshots.capture import Exchange
+from snapshots.capture import Capture, Exchange
 from snapshots.request import Headers, Request
 from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import in_order
 from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer, reindex
@@ -40,6 +39,11 @@ TALK = "http://walnut.example/socket"
 STATEFUL = ("willow.example", "mango.example")  # what one of their answers is hangs on another one
 
 Put = Callable[..., None]
+
+
+def in_order(capture: Capture) -> tuple[str, int, str, str, int]:
+    """Sorts captures as they were recorded."""
+    return capture.session, capture.begin, capture.timestamp, capture.filename, capture.offset
 
 
 def page(name: str, lines: int = 40) -> bytes:

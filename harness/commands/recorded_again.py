@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snapshots import Snapshot
 from snapshots.capture import Capture
-from snapshots.writer import Place, is_since
+from snapshots.writer import OURS, Place
 
 
 def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
@@ -16,7 +16,7 @@ def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
     known: dict[tuple[str, str], set[tuple[int, str]]] = {}
     later: list[Capture] = []
     for capture in snapshot.captures():
-        if is_since(capture.place, since):
+        if _is_since(capture.place, since):
             later.append(capture)
         else:
             known.setdefault((capture.key, _state(capture)), set()).add((capture.status, capture.digest))
@@ -51,6 +51,11 @@ def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
         if not same and before.timestamp[:8] != capture.timestamp[:8]:
             other[place] = capture
     return [(first[place], last) for place, last in other.items()]
+
+
+def _is_since(place: Place, since: Place) -> bool:
+    """Whether a record at `place` was written when the writer stood at `since`, or later."""
+    return OURS.fullmatch(place[0]) is not None and place >= since
 
 
 def _asked(capture: Capture) -> int:

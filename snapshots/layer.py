@@ -1,0 +1,91 @@
+"""The layers of a snapshot: a path each, opened, and what is found when one lies over another."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from snapshots.archives.container import Container
+from snapshots.capture import PARTIAL, Capture
+from snapshots.contents.package import page_list_faults
+from snapshots.index.build import join_lines, open_index
+from snapshots.index.cdxj import Index
+from snapshots.index.indexing import Progress
+from snapshots.index.kept import Built
+from snapshots.machine.places import BytesPlace
+from snapshots.opening import is_url, open_container
+
+if TYPE_CHECKING:
+    from snapshots.index.on_disk import OnDisk
+
+
+@dataclass(slots=True)
+class Layer:
+    """One of the paths of a snapshot. `prefix` keeps file names of layers apart; the first has none."""
+
+    container: Container
+    index: Index
+    known: Built
+    prefix: str = ""
+    _table: tuple[Index | None] | None = None
+
+    @property
+    def table(self) -> Index | None:
+        """Where its captures that change something are, opened when first asked for."""
+        if self._table is None:
+            self._table = (self.known.changing(),)
+        return self._table[0]
+
+    def named(self, capture: Capture) -> Capture:
+        """A capture of this layer under the snapshot's names."""
+        if not self.prefix:
+            return capture
+        original = capture.original
+        if original is not None:
+            original = (self.prefix + original[0], original[1], original[2])
+        return replace(capture, filename=self.prefix + capture.filename, original=original)
+
+
+def open_layer(
+    path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool, aside: OnDisk | None
+) -> Layer:
+    """Opens a path of a snapshot; see `Snapshot.open`."""
+    writer = None
+    if not is_url(path):
+        from snapshots.writer import LIVE
+
+        writer = LIVE.get(str(Path(path).resolve()))
+    if writer is not None:
+        # before the files are opened, which then have all that the lines name
+        index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
+        container = open_container(path)
+    else:
+        container = open_container(path)
+        index, known = open_index(container, progress, checked=checked, aside=aside)
+        known.notes += [] if container.own else page_list_faults(container)
+    if aside is not None:
+        aside.add(index.lines())
+    return Layer(container, index, known, prefix)
+
+
+def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
+    """Captures of layers, lowest first: the same request in the same state is answered by the highest."""
+    kept: list[Capture] = []
+    seen: set[tuple[Any, ...]] = set()
+    for captures in reversed(parts):
+        kept += [c for c in captures if asked(c) not in seen]
+        seen.update(one for c in captures for one in answered(c))
+    return tuple(sorted(kept, key=lambda c: (c.urlkey, c.timestamp)))
+
+
+def asked(capture: Capture) -> tuple[Any, ...]:
+    """What a capture answers: a request with its Vary fields in a state, whole or in part."""
+    return capture.key, capture.state, capture.vary, capture.status in PARTIAL
+
+
+def answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:
+    """What need not be asked of lower layers any more: a whole answer speaks for parts too, not the reverse."""
+    found = asked(capture)
+    return (found,) if found[-1] else (found, (*found[:-1], True))

@@ -26,6 +26,10 @@ def view_id(url: str, steps: list[Step] | tuple[Step, ...]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+# what an address of a snapshot says beside its URL: a view, or one of several answers (`texts.freezing.text_address`)
+OF_A_URL = re.compile(r"#(view|text)=[0-9a-f]{16}$")
+
+
 def id_in(address: str) -> str | None:
     """The view's id in an address such as `URL#view=0123456789abcdef`; None where a fragment is a page's own."""
     found = re.search(r"#view=([0-9a-f]{16})$", address)

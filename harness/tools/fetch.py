@@ -14,10 +14,9 @@ from harness.tools.store import Found, Visit
 from snapshots.http.encodings import EncodingProblem
 from snapshots.request import Request
 from snapshots.texts.text import BROKEN, PDF, extract_html
-from snapshots.view import id_in
+from snapshots.view import OF_A_URL, id_in
 
 CONTRACT = "mcp-fetch@0.6.3"
-_OTHER_ANSWER = re.compile(r"#text=[0-9a-f]{16}$")  # as `freezing.text_address` names one of several
 _PYDANTIC = re.compile(r"https://errors\.pydantic\.dev/[0-9.]+/")
 
 
@@ -100,7 +99,7 @@ class FetchTool:
                 why = contract.say("other_protocol" if parts.netloc else "no_protocol", scheme=parts.scheme)
                 text = contract.say("failed", url=url, error=why)
             return said(text, error=True, verdict="miss", address=url)
-        if id_in(url) is not None or _OTHER_ANSWER.search(url):
+        if OF_A_URL.search(url):
             return self._stored(url, raw, visit)
         if visit.live and not for_user and (refused := self._robots(url, visit)):
             return said(refused, error=True, address=url)

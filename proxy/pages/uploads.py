@@ -134,14 +134,18 @@ def _bytes_of(path: Path) -> bytes:
 
 def named_in(steps: Iterable[Step]) -> dict[str, File]:
     """The files of steps, each once, by digest in the order of the steps."""
-    given = [step["upload"]["file"] for step in steps if "upload" in step]
-    return {one["digest"]: one for files in given for one in (files if isinstance(files, list) else [files])}
+    given = [step["upload"] for step in steps if "upload" in step]
+    return {one["digest"]: one for arguments in given for one in files_of(arguments)}
+
+
+def files_of(given: dict[str, Any]) -> list[File]:
+    """The files that a step's arguments give."""
+    return given["file"] if isinstance(given["file"], list) else [given["file"]]
 
 
 def names_of(given: dict[str, Any]) -> list[str]:
     """The names of the files that a step's arguments give."""
-    files = given["file"] if isinstance(given["file"], list) else [given["file"]]
-    return [one["name"] for one in files]
+    return [one["name"] for one in files_of(given)]
 
 
 def kept(steps: Iterable[Step], contents: Mapping[str, bytes]) -> bytes:
@@ -178,7 +182,7 @@ async def upload(
     named: str,
 ) -> None:
     """Give a step's files to its element. Raises Failed where that is no field for them, or they can't be had."""
-    wanted = given["file"] if isinstance(given["file"], list) else [given["file"]]
+    wanted = files_of(given)
     is_field, disabled, several, folder, kind = await element.evaluate(_FIELD)
     if not is_field:
         raise Failed(

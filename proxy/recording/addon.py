@@ -110,12 +110,11 @@ class RecordingAddon:
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
-        mine = [draft for draft in self._drafts.values() if draft.client == client.id]
-        for draft in mine:
-            if draft.outlasts and not draft.left:
-                # between its goodbye and the next look at whether it is there (half_closed) nobody told of its leaving
-                self._leave(draft)
-        if any(draft.left for draft in mine):
+        lasting = [one for one in self._drafts.values() if one.client == client.id and one.outlasts]
+        for draft in lasting:
+            # between its goodbye and the next look at whether it is there (half_closed) nobody told of its leaving
+            self._leave(draft)
+        if lasting:
             return self._outlive(client)
         self._forget(client)
         return None

@@ -17,7 +17,7 @@ from snapshots.contents.records import Original
 from snapshots.dates import iso_date
 from snapshots.identity.sites import site_of
 from snapshots.index.cdxj import capture_line, capture_of
-from snapshots.index.gathering import ODD, SILENT, TELLING
+from snapshots.index.gathering import ODD, SILENT, TELLING, told_by
 from snapshots.index.stating import Lines, stated_sites
 from snapshots.machine.scratch import Scratch
 from snapshots.request import Request
@@ -65,10 +65,7 @@ class RecordedOnDisk(Recorded):
         self._keep(capture, capture_line(stated, identity), says)
 
     def _keep(self, capture: Capture, line: bytes, says: int) -> None:
-        # a HEAD's digest is that of nothing: each may say another thing
-        told = f"{capture.status} {capture.digest}"
-        if capture.method == "HEAD":
-            told = f"{capture.filename} {capture.offset}"
+        told = told_by(capture.method, capture.status, capture.digest, *capture.place)
         site = site_of(capture.url).encode(errors="surrogatepass")
         self._scratch.run(
             "INSERT INTO captures VALUES(?, ?, ?, ?, ?, ?)",

@@ -49,18 +49,17 @@ class Part:
     @property
     def name(self) -> str:
         """The form field it fills, or "" where it says none."""
-        for name, value in self.headers:
-            if name == b"content-disposition":
-                found = re.search(rb'[;\s]name="([^"]*)"', value)
-                return found[1].decode("utf-8", "replace") if found else ""
-        return ""
+        return self._told(rb'[;\s]name="([^"]*)"') or ""
 
     @property
     def filename(self) -> str | None:
         """The name of the file that it holds; None where it is a plain field."""
+        return self._told(rb'[;\s]filename="([^"]*)"')
+
+    def _told(self, pattern: bytes) -> str | None:
         for name, value in self.headers:
             if name == b"content-disposition":
-                found = re.search(rb'[;\s]filename="([^"]*)"', value)
+                found = re.search(pattern, value)
                 return found[1].decode("utf-8", "replace") if found else None
         return None
 

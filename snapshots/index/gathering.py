@@ -223,10 +223,14 @@ class Part:
         if not (asked_url == url and answer.whole and unremarkable(method, url, headers, body, status)):
             says = ODD if still else TELLING
         known = asked if answer.whole else None
-        # a HEAD's digest is that of nothing: each may say another thing
-        told = f"{status} {digest}" if method != "HEAD" else f"{answer.filename} {answer.offset}"
+        told = told_by(method, status, digest, answer.filename, answer.offset)
         self.site(site_of(url)).take(key.canonical, told, says, line, known)
         return line, f"{timestamp} {url}"
+
+
+def told_by(method: str, status: int, digest: str, filename: str, offset: int) -> str:
+    """What an answer said. A HEAD's digest is that of nothing: each may say another thing."""
+    return f"{status} {digest}" if method != "HEAD" else f"{filename} {offset}"
 
 
 def gathered(found: Findings, part: Part) -> Part:

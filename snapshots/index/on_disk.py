@@ -61,14 +61,8 @@ class OnDisk:
                 *((name, one.offset, 1, marshal.dumps(tuple(one))) for one in part.waiting),
             ),
         )
-        part.sites, part.lines, part.offsets, part.moments, part.revisits, part.waiting = (
-            {},
-            [],
-            [],
-            [],
-            [],
-            [],
-        )
+        part.sites, part.revisits, part.waiting = {}, [], []
+        part.lines, part.offsets, part.moments = [], [], []
 
     def forget(self, name: str) -> None:
         """See `parallel.Aside`."""

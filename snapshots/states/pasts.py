@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from snapshots.capture import PARTIAL, Capture
 from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.beside import Asked, Beside
+from snapshots.states.beside import Asked, Beside, name_of
 from snapshots.states.conditions import Effect, Past
 from snapshots.states.following import (
     Step,
@@ -32,7 +32,7 @@ from snapshots.states.following import (
 )
 from snapshots.states.learning import Item, Model, Recording, States, clean
 from snapshots.states.slots import SAFE_METHODS
-from snapshots.states.trails import AT_ONCE, KEY, Trail, told_of
+from snapshots.states.trails import AT_ONCE, Trail, told_of
 
 LISTED = 40  # requests that make no difference, of which a capture names no more
 TOO_MANY = 429  # RFC 6585, 4
@@ -95,7 +95,7 @@ class Pasts:
             for key in volatile
             if by_itself(steps[key]) and self._is_poll(key) and not put_back(steps[key])
         }
-        self._polls = {_name(i) for key in polls for i in recording.groups[key]}
+        self._polls = {name_of(i) for key in polls for i in recording.groups[key]}
         if polls:  # how often they are asked is a matter of time
             for line, visits in self._visits.items():
                 self._visits[line] = [v for v in visits if v.key not in polls]
@@ -138,7 +138,7 @@ class Pasts:
         steps = [(False, list(self._steps(key))) for key in sorted(self._told_beside)]
         near = self._near(self.keys | self.alone)
         # what was itself answered otherwise after writes shows their state, and is not thought to make one
-        shown = {_name(item) for key in self._told_beside for item in self.recording.groups[key]}
+        shown = {name_of(item) for key in self._told_beside for item in self.recording.groups[key]}
         return Beside(self.recording, self._visits, makes_none(set(self.spared), steps, near) | shown)
 
     def of(self, item: Item) -> Past | None:
@@ -147,7 +147,7 @@ class Pasts:
             return self._past(item, self.above[item.key], anew=True, only=True)
         if item.key not in self.keys and item.key not in self.alone:
             return None
-        spared = self.spared if item.key in self._idempotent else self.spared - {_name(item)}
+        spared = self.spared if item.key in self._idempotent else self.spared - {name_of(item)}
         if item.key in self.limited or item.key in self.apart:
             spared = frozenset()
         return self._past(item, spared, item.key in self.alone)
@@ -189,12 +189,12 @@ class Pasts:
             visits = self._visits[line]
             since: dict[str, int] = {}  # when each was asked for the first time
             for visit in visits:
-                since.setdefault(_name(visit), visit.end)
+                since.setdefault(name_of(visit), visit.end)
             longest = max((v.end - v.begin for v in visits), default=0)
             first = items[0]
             if not any(map(self._changes, self.recording.events[line][: first.before])):
-                told = frozenset(_name(v) for v in visits if v.begin < first.end and v is not first)
-                yield Step("", first.label, _name(first), told, told)
+                told = frozenset(name_of(v) for v in visits if v.begin < first.end and v is not first)
+                yield Step("", first.label, name_of(first), told, told)
             given: set[str] = set()
             forth: set[tuple[str, str]] = set()
             for one, other in pairwise(items):
@@ -209,12 +209,12 @@ class Pasts:
                 low = bisect_left(visits, one.begin - longest, key=_begin)
                 near = visits[low : bisect_left(visits, other.end, key=_begin)]
                 apart = [v for v in near if v.end > one.begin and v is not one and v is not other]
-                between = frozenset(map(_name, apart))
-                told = between | {_name(one)} if one is first else between
+                between = frozenset(map(name_of, apart))
+                told = between | {name_of(one)} if one is first else between
                 fresh = frozenset(name for name in told if since.get(name, one.end) > one.begin)
                 if not between:
                     forth.add(way)
-                yield Step(one.label, other.label, _name(one), between, fresh, back)
+                yield Step(one.label, other.label, name_of(one), between, fresh, back)
 
     def _by_past(self, key: str, steps: list[Step]) -> bool:
         """Whether what was asked before may be why answers differ that don't change by themselves."""
@@ -272,10 +272,10 @@ class Pasts:
     def _above(self, key: str, steps: list[Step]) -> frozenset[str]:
         """The requests to an address and those above it, but for those across which the answers went on as usual."""
         path = _path(self.recording.groups[key][0])
-        own = {_name(item) for item in self.recording.groups[key]}
+        own = {name_of(item) for item in self.recording.groups[key]}
         went_on = [s.between for s in steps if s.after in usual(steps, s.before)]
         found = {
-            _name(visit)
+            name_of(visit)
             for visits in self._visits.values()
             for visit in visits
             if (above := _path(visit)) == path or (not above.endswith("/") and path.startswith(f"{above}/"))
@@ -286,7 +286,7 @@ class Pasts:
         """The requests to the addresses of those that hang on others, but for what was seen not to change its own answers."""
         paths = {_path(self.recording.groups[key][0]) for key in hanging}
         return {
-            _name(item)
+            name_of(item)
             for key, items in self.recording.groups.items()
             if key not in hanging or key not in self._idempotent
             for item in items
@@ -314,7 +314,3 @@ def _path(item: Item) -> str:
 
 def _is_limit(item: Item) -> bool:
     return item.capture.status == TOO_MANY
-
-
-def _name(item: Item) -> str:
-    return item.capture.key[:KEY]

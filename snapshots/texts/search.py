@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from snapshots.errors import UsageError
 from snapshots.texts.shown import Shown
 from snapshots.texts.text import FrozenText
+from snapshots.view import OF_A_URL
 
 TITLE_BOOST = 2.0
 HEAP = 2_000_000_000  # a limit, not a reservation
@@ -41,7 +42,6 @@ _MARKUP_LINK = re.compile(r"(?<=\])\((?:[^()\s]|\([^()\s]*\))*\)")
 _MARKUP = re.compile(r"[\[\]*`#|>]+|-{3,}")
 _SPACE = re.compile(r"\s+")
 _SUFFIX = re.compile(r"(?:'s|’s)$")
-_OF_A_URL = re.compile(r"#(view|text)=[0-9a-f]{16}$")  # see `snapshots.texts.freezing`
 _JIEBA = threading.Lock()
 
 
@@ -205,24 +205,18 @@ class SearchIndex:
             self._shown.add(shown[:SHOWN])
             self._addresses.append(address)
             self._titles.append(text.title or address)
-            if (base := _OF_A_URL.sub("", address)) != url:
+            if (base := OF_A_URL.sub("", address)) != url:
                 url, said = base, {}
-            self._again.update(self._less_named(said, (text.title, _digest(shown)), number))
+            words = text.title, _digest(shown)
+            first = said.setdefault(words, number)
+            if first != number:
+                said[words], goes = sorted((first, number), key=lambda n: (_level(self._addresses[n]), n))
+                self._again.add(goes)
             if progress is not None:
                 progress(number + 1)
         self._shown.flush()
         writer.commit()
         writer.wait_merging_threads()
-
-    def _less_named(
-        self, said: dict[tuple[str, str], int], text: tuple[str, str], number: int
-    ) -> Iterator[int]:
-        """Which of two addresses of a text goes: a URL stays before a view, and that before an answer of many."""
-        other = said.setdefault(text, number)
-        if other != number:
-            stays, goes = sorted((other, number), key=lambda n: (_level(self._addresses[n]), n))
-            said[text] = stays
-            yield goes
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         """The best `limit` texts for a query, best first; of equal scores the lower address first.
@@ -290,8 +284,11 @@ class SearchIndex:
 
 
 def _level(address: str) -> int:
-    """How far an address is from what anyone may ask for: a URL, a view of it, one of several answers to it."""
-    found = _OF_A_URL.search(address)
+    """How far an address is from what anyone may ask for: a URL, a view of it, one of several answers to it.
+
+    Of two that say the same the less far one is found.
+    """
+    found = OF_A_URL.search(address)
     return 0 if found is None else 1 if found[1] == "view" else 2
 
 

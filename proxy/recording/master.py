@@ -6,6 +6,7 @@ time, calling each hook on each add-on 7 %.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import logging
@@ -34,6 +35,13 @@ class RecordingMaster(Master):
         self.addons.add(  # type: ignore[no-untyped-call]
             self.server, next_layer.NextLayer(), tlsconfig.TlsConfig(), disable_h2c.DisableH2C(), *own
         )
+
+    def _asyncio_exception_handler(self, loop: Any, context: dict[str, Any]) -> None:
+        """As mitmproxy's. A look-up or connection that fails after its client has left was waited for by nobody."""
+        future = context.get("future")
+        given_up = isinstance(future, asyncio.Future) and not isinstance(future, asyncio.Task)
+        if not (given_up and isinstance(context.get("exception"), OSError)):
+            super()._asyncio_exception_handler(loop, context)
 
 
 class FixedAddons(AddonManager):

@@ -11,6 +11,10 @@ from typing import Any
 from snapshots.identity.sites import host_of
 from snapshots.request import Request
 
+# How programs hand traces, metrics and logs to a collector, wherever it is: https://opentelemetry.io/docs/specs/otlp/
+OTLP = "application/x-protobuf"
+_SIGNALS = re.compile(r"/v1/(?:traces|metrics|logs)\Z")
+
 
 class _Lists:
     """The lists of `irrelevant.toml`."""
@@ -54,9 +58,8 @@ class _Patterns:
 @lru_cache(maxsize=4096)
 def irrelevant_url(url: str) -> bool:
     """Whether a URL is in the list: its host or a parent of it, host and start of path, or its path."""
-    starts = _starts(host_of(url))
     path = _path(url)
-    return "" in starts or (bool(starts) and path.split("/", 2)[1] in starts) or path in _lists().paths
+    return _under(path, _starts(host_of(url))) or path in _lists().paths
 
 
 def errand(url: str) -> bool:
@@ -66,8 +69,12 @@ def errand(url: str) -> bool:
     """
     starts = _starts(host_of(url), errands=True)
     path = _path(url)
-    first = path.split("/", 2)[1]
-    return (bool(starts) and (not first or "" in starts or first in starts)) or path in _lists().errand_paths
+    return (bool(starts) and (path == "/" or _under(path, starts))) or path in _lists().errand_paths
+
+
+def _under(path: str, starts: frozenset[str]) -> bool:
+    """Whether a path is one of these or lies below one."""
+    return any(not start or f"{path}/".startswith(f"/{start}/") for start in starts)
 
 
 def _path(url: str) -> str:
@@ -98,6 +105,8 @@ def irrelevant(request: Request) -> bool:
     if request.method == "POST" and (
         request.header("ping-to") or request.header("content-type") == "text/ping"
     ):
+        return True
+    if request.method == "POST" and request.header("content-type") == OTLP and _SIGNALS.search(request.url):
         return True
     return irrelevant_url(request.url.partition("?")[0])
 

@@ -31,6 +31,8 @@ from snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
 FEW = 3
 LOOKED_AT = 400  # captures of a host that are compared when the path has none
 SHOWN = 60  # characters of a value
+LEAD = 20  # of which stand before where two long ones part
+MANY = 5  # differences that are named of a capture
 
 
 def nearest(lookup: Lookup) -> list[Near]:
@@ -78,20 +80,29 @@ def nearest(lookup: Lookup) -> list[Near]:
         found.append((order, capture, differs))
     found.sort(key=lambda item: item[0])
     out: list[Near] = []
+    seen: set[tuple[str, tuple[str, ...]]] = set()
     for _, capture, differs in found:
-        if all((capture.key, differs) != (n.capture.key, n.differs) for n in out):
+        if (capture.key, tuple(differs)) not in seen:
             rule = None
+            named = _cut(differs)
             if differs:
                 other = stored(capture)
                 rule = joining(request, other, builtin().rules, group.issued(request.method))
                 if rule and other_secrets(request, other)[1]:
                     rule = None  # no rule makes another password the same
                 if rule:  # which is in force, mostly: then it was the state
-                    differs = [*differs, *_state(lookup, capture)]
-            out.append(Near(capture, differs, rule or None))
+                    around_it = list(_state(lookup, capture))
+                    differs, named = [*differs, *around_it], [*named, *around_it]
+            seen.add((capture.key, tuple(differs)))
+            out.append(Near(capture, named, rule or None))
         if len(out) == FEW:
             break
     return out
+
+
+def _cut(differs: list[str]) -> list[str]:
+    more = len(differs) - MANY
+    return [*differs[:MANY], f"{more} more"] if more > 1 else differs
 
 
 def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
@@ -164,6 +175,8 @@ def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str
         b = [v for n, v in only_stored if n == name]
         if a and b and any(_secret(name, value) for value in (*a, *b)):
             yield f"{place} {name}: another secret than the recorded one"
+        elif len(a) == len(b) == 1:
+            yield f"{place} {name}{_parted(a[0], b[0])}"
         elif a and b:
             yield f"{place} {name}: asked {_shown(a)}, recorded {_shown(b)}"
         elif a:
@@ -183,6 +196,24 @@ def _told_of(name: str, values: list[str]) -> list[str]:
 def _shown(values: list[str]) -> str:
     text = ", ".join(repr(v if len(v) <= SHOWN else v[:SHOWN] + "…") for v in values[:3])
     return text + (" …" if len(values) > 3 else "")
+
+
+def _parted(asked: str, stored: str) -> str:
+    """Both values; of long ones, such as prompts of a model, the part where they differ first."""
+    begin = _same(asked, stored) - LEAD
+    if begin <= 0 or max(len(asked), len(stored)) <= SHOWN:
+        return f": asked {_shown([asked])}, recorded {_shown([stored])}"
+    one, other = (_shown([text[begin:]]) for text in (asked, stored))
+    return f", from character {begin} on: asked {one}, recorded {other}"
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters two texts have in common at their start."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low
 
 
 def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:

@@ -147,6 +147,16 @@ def campaign(draw: random.Random) -> Made:
     return Request("GET", base), Request("GET", f"{base}&{name}={word(draw)}")
 
 
+def question_to_a_model(draw: random.Random) -> Made:
+    told = document(draw)
+    one, two = (
+        json.dumps({**told, "prompt_cache_key": f"agents-sdk:run:{draw.getrandbits(128):032x}"})
+        for _ in range(2)
+    )
+    asked = with_body(draw, one.encode(), JSON, method="POST")
+    return asked, other(asked, body=two.encode())
+
+
 def session_in_path(draw: random.Random) -> Made:
     base = url(draw)
     ids = ["".join(draw.choice("0123456789ABCDEF") for _ in range(32)) for _ in range(2)]
@@ -351,12 +361,20 @@ def values_that_look_volatile(draw: random.Random) -> Made:
     return Request("GET", f"{base}?{name}={a}"), Request("GET", f"{base}?{name}={b}")
 
 
+def another_question_to_a_model(draw: random.Random) -> Made:
+    one, two = (
+        json.dumps({"input": said, "prompt_cache_key": "run:1"}) for said in draw.sample(range(99), 2)
+    )
+    asked = with_body(draw, one.encode(), JSON, method="POST")
+    return asked, other(asked, body=two.encode())
+
+
 Kind = Callable[[random.Random], Made]
 
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
-    id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name,
+    id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,
@@ -364,4 +382,5 @@ APART: list[Kind] = [
     form_value_with_separators, form_value_late, form_pair_repeated, json_leaf_of_another_type, json_leaf_elsewhere,
     json_array_in_another_order, json_member_twice, json_number_beyond_doubles, json_leaf_in_a_query, graphql_variable, view_state,
     multipart_content, bytes_changed, body_or_none, type_of_the_body, values_that_look_volatile,
+    another_question_to_a_model,
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import gzip
 import os
 import re
@@ -249,6 +250,23 @@ def test_a_client_that_resets_its_connection_is_counted(lab: Lab, tmp_path: Path
         gate.open.set()
         assert (recorder.stats.aborted, recorder.failures) == (1, [])
     assert recorded(tmp_path / "s") == []
+
+
+def test_a_name_that_is_not_found_after_its_client_left_is_told_once(lab: Lab, tmp_path: Path) -> None:
+    ask = b"CONNECT no-such-name-%d.invalid:443 HTTP/1.1\r\n\r\n"
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        for number in range(20):
+            with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+                peer.sendall(ask % number)
+        assert until(lambda: len({url for url, _ in recorder.failures}) == 20)
+        with client(recorder) as c:
+            assert (
+                c.get("http://plain.example/").status_code == 200
+            )  # after all look-ups: they are done in turn
+        gc.collect()  # what nobody waited for complains when it goes
+    assert sorted(url for url, _ in recorder.failures) == sorted(
+        f"https://no-such-name-{number}.invalid/" for number in range(20)
+    )
 
 
 def test_what_is_told_of_was_under_way_until_then(

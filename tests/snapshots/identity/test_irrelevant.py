@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.identity.irrelevant import errand, irrelevant_url
+from snapshots.identity.irrelevant import errand, irrelevant, irrelevant_url
+from snapshots.request import Request
 
 
 @pytest.mark.parametrize(
@@ -24,8 +25,28 @@ from snapshots.identity.irrelevant import errand, irrelevant_url
         ("https://shop.example/static/favicon.ico", False, True),  # named by a page, wanted by its tab
         ("https://shop.example/docs/favicon.ico.html", False, False),
         ("https://shop.example/?to=https://update.googleapis.com/", False, False),
+        ("https://api.openai.com/v1/traces/ingest", False, True),
+        ("https://us.api.openai.com/v1/traces/ingest", False, True),
+        ("https://api.openai.com/v1/responses", False, False),
+        ("https://api.openai.com/v1/traces-of-cats", False, False),
+        ("https://api.openai.com/", False, False),
+        ("https://cloud.langfuse.com/api/public/v2/prompts/p", False, False),  # decides what the agent asks
         ("recorder", False, False),
     ],
 )
 def test_errands(url: str, own: bool, marked: bool) -> None:
     assert (errand(url), irrelevant_url(url)) == (own, marked)
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "media", "marked"),
+    [
+        ("POST", "http://collector.example:4318/v1/traces", "application/x-protobuf", True),
+        ("POST", "http://collector.example/otel/v1/logs", "application/x-protobuf", True),
+        ("POST", "http://shop.example/v1/logs", "application/json", False),
+        ("GET", "http://shop.example/v1/logs", "application/x-protobuf", False),
+        ("POST", "http://shop.example/v1/logs/1", "application/x-protobuf", False),
+    ],
+)
+def test_what_is_handed_to_a_collector(method: str, url: str, media: str, marked: bool) -> None:
+    assert irrelevant(Request(method, url, (("Content-Type", media),), b"x")) == marked

@@ -54,6 +54,24 @@ def upload(name: str, media: str, data: bytes, end: str = "") -> Request:
             post(f"{A}/api", '{"n": "1", "q": "1"}', "application/json"),
             ["body member n: asked '\"1\"', recorded '1'"],
         ),
+        (
+            post(f"{A}/m", json.dumps({"said": "x" * 90 + "Tab C8BA" + "y" * 90}), "application/json"),
+            post(f"{A}/m", json.dumps({"said": "x" * 90 + "Tab 24C4" + "y" * 90}), "application/json"),
+            [
+                f"body member said, from character 74 on: asked '{'x' * 16}Tab 24C4{'y' * 36}…', "
+                f"recorded '{'x' * 16}Tab C8BA{'y' * 36}…'"
+            ],
+        ),
+        (
+            post(f"{A}/m", json.dumps({"said": "x" * 90}), "application/json"),
+            post(f"{A}/m", json.dumps({"said": "x" * 90 + " and more"}), "application/json"),
+            [f"body member said, from character 70 on: asked '{'x' * 20} and more', recorded '{'x' * 20}'"],
+        ),
+        (
+            post(f"{A}/m", json.dumps({f"n{n}": 1 for n in range(40)}), "application/json"),
+            post(f"{A}/m", json.dumps({f"n{n}": 2 for n in range(40)}), "application/json"),
+            [*(f"body member n{n}: asked '2', recorded '1'" for n in range(5)), "35 more"],
+        ),
         (post(f"{A}/f", "a=1&b=2"), post(f"{A}/f", "a=1&b=3"), ["body field b: asked '3', recorded '2'"]),
         (post(f"{A}/f", "a=1"), post(f"{A}/f"), ["body: asked no body, recorded form"]),
         (

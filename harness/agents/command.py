@@ -5,6 +5,7 @@
     stdin: text                       # text: the question; json: the task's id, question, start_url and meta
     env: {NAME: value}                # further variables
     answer: all                       # all: the whole output; last-line: its last line that isn't blank
+    direct: [api.openai.com]          # hosts that it asks itself, past the snapshot (a live model)
 
 Its environment has the proxy and the certificates set (proxy.clients), so that all its requests are answered from
 the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
@@ -30,6 +31,7 @@ from typing import Any
 from harness.agents.attempt import Attempt
 from harness.agents.begun import MARK, end_begun
 from harness.trace import digest
+from proxy.direct import direct_hosts, let_past
 from snapshots.errors import UsageError
 
 # What a program needs of our own environment to start at all; nothing else, above all no key, is passed on.
@@ -47,6 +49,7 @@ _PASSED = (
 )
 LEFT_SECONDS = 5.0  # how long a program's children may hold its output when it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
+PAST = "asked directly, past the snapshot; what these answered is in no trace"
 _LOOKS = 200  # how often what a program began is looked for, until nothing is found
 _MOST_ERRORS = 4000  # bytes of standard error told when the program fails
 MOST_OUTPUT = (
@@ -67,13 +70,14 @@ class CommandAgent:
     answer: str = "all"
     env: dict[str, str] = field(default_factory=dict)
     pass_env: list[str] = field(default_factory=list)
+    direct: tuple[str, ...] = ()
     name: str = "command"
     needs_gateway = True
 
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> CommandAgent:
         """The agent of a YAML file's members. UsageError names the member that is wrong."""
-        known = {"command", "stdin", "answer", "env", "pass_env"}
+        known = {"command", "stdin", "answer", "env", "pass_env", "direct"}
         if unknown := sorted(set(options) - known):
             raise UsageError(f"{source}: unknown member {unknown[0]!r}")
         command = options.get("command")
@@ -87,12 +91,17 @@ class CommandAgent:
             if options.get(name, choices[0]) not in choices:
                 raise UsageError(f"{source}: {name}: must be {' or '.join(choices)}, not {options[name]!r}")
         env = {str(k): str(v) for k, v in (options.get("env") or {}).items()}
+        try:
+            direct = direct_hosts(options.get("direct") or ())
+        except (UsageError, TypeError) as error:
+            raise UsageError(f"{source}: direct: {error}") from error
         return cls(
             words,
             options.get("stdin", "text"),
             options.get("answer", "all"),
             env,
             [str(name) for name in options.get("pass_env") or ()],
+            direct,
         )
 
     def identity(self) -> dict[str, Any]:
@@ -105,6 +114,7 @@ class CommandAgent:
             "prompts": digest([self.stdin, self.answer]),
             **({"env": digest(variables)} if variables else {}),
             **({"pass_env": sorted(self.pass_env)} if self.pass_env else {}),
+            **({"direct": list(self.direct)} if self.direct else {}),
         }
 
     def _files(self) -> dict[str, str]:
@@ -129,7 +139,9 @@ class CommandAgent:
         told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
         text = task.question if self.stdin == "text" else json.dumps(told, ensure_ascii=False)
         environment = {name: os.environ[name] for name in (*_PASSED, *self.pass_env) if name in os.environ}
-        environment |= dict(attempt.environment)
+        environment |= let_past(attempt.environment, self.direct)
+        if self.direct:
+            attempt.trace.write("evidence", kind="note", text=f"{PAST}: {', '.join(self.direct)}")
         environment |= {"STILLWEB_TASK_ID": task.id, "STILLWEB_ATTEMPT": str(attempt.number), **self.env}
         environment[MARK] = mark = secrets.token_hex(8)
         transport, program = await self._start(environment)

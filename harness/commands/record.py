@@ -104,6 +104,12 @@ MOST_LATE = 10  # records with late secrets that are named
     help="A PEM file of authorities to trust besides the usual ones.",
 )
 @click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")
+@click.option(
+    "--direct",
+    multiple=True,
+    metavar="HOST",
+    help="PROGRAM asks HOST itself, past the recorder: a model whose answers are not to be frozen, say.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -127,6 +133,7 @@ def command(
     resolve: tuple[str, ...],
     trust: Path | None,
     insecure: bool,
+    direct: tuple[str, ...],
 ) -> int:
     """Record URLS with a browser, or whatever PROGRAM fetches, into the snapshot directory OUT.
 
@@ -137,12 +144,16 @@ def command(
     stillweb record -o site -- python agent.py           whatever the program fetches
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
+    from proxy.direct import direct_hosts
     from proxy.recording.recorder import Recorder, record_command
     from snapshots.identity.sites import host_of
     from snapshots.profile import Profile
     from snapshots.writer import Writer
 
     program = program_of(ctx)
+    past = direct_hosts(direct)
+    if past and not program:
+        raise click.UsageError("--direct is for a program after '--'")
     wanted = _wanted(urls, url_file, tasks)
     flows = _flows(steps)
     if program and (wanted or flows):
@@ -187,7 +198,7 @@ def command(
             )
             with _looked_through(out, recorder), recorder:
                 if program:
-                    code = record_command(program, recorder, session)
+                    code = record_command(program, recorder, session, past)
                 elif entries is not None:
                     code = _record_misses(recorder, entries)
                 elif limits is not None and choices is not None:

@@ -32,6 +32,12 @@ from snapshots.words import counted
 )
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option(
+    "--direct",
+    multiple=True,
+    metavar="HOST",
+    help="PROGRAM asks HOST itself, past the snapshot: a live model, say.",
+)
+@click.option(
     "--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
 )
 @click.option(
@@ -54,6 +60,7 @@ def command(
     accept: str,
     workers: int | None,
     isolate: bool,
+    direct: tuple[str, ...],
     ledger: Path | None,
     max_misses: int | None,
     synthetic_search: bool,
@@ -68,6 +75,7 @@ def command(
     """
     from proxy import Gateway, Ledger, client_environment
     from proxy.clients import run_command
+    from proxy.direct import direct_hosts, let_past
     from proxy.serving.hosting import MadeHosts
     from proxy.serving.workers import default_count
     from snapshots import Snapshot
@@ -75,6 +83,11 @@ def command(
 
     program = program_of(ctx)
     _check(snapshots, program)
+    past = direct_hosts(direct)
+    if past and isolate:
+        raise click.UsageError("--isolate leaves no way to what --direct names; give one of the two")
+    if past and not program:
+        raise click.UsageError("--direct is for a program after '--'")
     if isolate:
         from proxy.isolation import canary, enter_isolation
 
@@ -107,7 +120,9 @@ def command(
                     **os.environ,
                     **client_environment(gateway.proxy_url(session), gateway.ca_path),
                 }
-                code = run_command(program, environment)
+                if past:
+                    say(f"asked directly, so in no ledger, and not the same each time: {', '.join(past)}")
+                code = run_command(program, let_past(environment, past))
             else:
                 with until.signals():
                     say(

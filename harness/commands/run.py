@@ -190,6 +190,9 @@ def command(
     for notice in tasks.notices:
         say(f"not read: {notice}")
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
+    past: tuple[str, ...] = getattr(made_agent, "direct", ())
+    if isolate and past:
+        raise click.UsageError(f"--isolate leaves no way to what the agent asks directly: {', '.join(past)}")
     if not snapshots and getattr(made_agent, "needs_gateway", False):
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"

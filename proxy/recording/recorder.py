@@ -21,6 +21,7 @@ from typing import cast
 from mitmproxy import exceptions, options
 
 from proxy.clients import client_environment, run_command
+from proxy.direct import let_past
 from proxy.recording.addon import RecordingAddon
 from proxy.recording.archiving import Archivist, Writes
 from proxy.recording.backlog import backlogs
@@ -368,9 +369,14 @@ class _Ready:
         self._recorder._ready()
 
 
-def record_command(command: Sequence[str], recorder: Recorder, session: str = DEFAULT_SESSION) -> int:
-    """Runs a command through a started recorder; its exit code. Whatever it fetched is written when this returns."""
-    code = run_command(command, recorder.environment(session))
+def record_command(
+    command: Sequence[str], recorder: Recorder, session: str = DEFAULT_SESSION, direct: Sequence[str] = ()
+) -> int:
+    """Runs a command through a started recorder; its exit code. Whatever it fetched is written when this returns.
+
+    `direct` are hosts that it asks itself, of which nothing is recorded.
+    """
+    code = run_command(command, let_past(recorder.environment(session), direct))
     recorder.wait_quiet(session, seconds=0.0, timeout=30.0)
     return code
 

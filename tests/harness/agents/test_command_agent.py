@@ -23,6 +23,7 @@ from snapshots.errors import UsageError
 from snapshots.request import Request
 from snapshots.writer import Writer
 from tests.proxy.frozen import Site
+from tests.proxy.origin import Answer, Origin
 from tests.support.runs import bird_task
 from tests.support.waiting import until
 
@@ -105,6 +106,23 @@ def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_pat
         assert calls["http://shelf.example/other"]["nearest"][0]["url"] == "http://shelf.example/birds"
     assert score_run(files.path) == []
     assert certify(files.path, times=1).differences == ()
+
+
+def test_a_program_may_ask_a_host_itself_and_its_trace_says_so(tmp_path, snapshot, monkeypatch):
+    code = (
+        "import sys, urllib.request as u\n"
+        "assert u.urlopen('http://shelf.example/birds').status == 200\n"
+        "print(u.urlopen('http://127.0.0.1:%d/').read().decode())"
+    )
+    with Origin(lambda asked: Answer(body=b"live")) as origin:
+        files = program_run(tmp_path, snapshot, code % origin.port, monkeypatch, direct=["127.0.0.1"])
+        trace = read_trace(files.trace_path("one", 1))
+        assert trace.last("answer")["text"].strip() == "live"
+        assert [call["arguments"]["url"] for call in trace.of("tool_call")] == ["http://shelf.example/birds"]
+        assert any(
+            "past the snapshot" in e["text"] and "127.0.0.1" in e["text"] for e in trace.of("evidence")
+        )
+        assert trace.header["agent"]["direct"] == ["127.0.0.1"]
 
 
 def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from proxy.serving.workers import default_count
 from snapshots.writer import Writer
 from tests.harness.small_site import make
 from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
+from tests.proxy.origin import Answer, Origin
 from tests.snapshots.making import exchange
 from tests.support.command_line import Started, stillweb
 from tests.support.waiting import HANG, STARTS, until
@@ -160,6 +161,35 @@ def test_misses_of_all_processes_count(tmp_path: Path) -> None:
     assert done.code == 1
     assert "4 requests were not in the snapshot; first: GET http://a.test/none" in done.err
     assert sorted(entry["session"] for entry in ledger.read(book)) == ["a", "b", "c", "d"]
+
+
+def test_a_direct_host_is_asked_past_the_snapshot_and_that_is_said(tmp_path: Path) -> None:
+    book = tmp_path / "ledger"
+    program = (
+        "import sys, urllib.request as u\n"
+        "for url in sys.argv[1:]: print(u.urlopen(url).read()[:9].decode().split()[0])"
+    )
+    with Origin(lambda asked: Answer(body=b"live")) as origin:
+        words = ("--ledger", book, "--max-misses", "0", "--", sys.executable, "-c", program)
+        urls = (f"http://127.0.0.1:{origin.port}/", "https://a.test/0")
+        done = stillweb("replay", make(tmp_path / "s"), "--direct", "127.0.0.1", *words, *urls)
+        assert (done.code, done.out) == (0, "live\n0\n"), done.err
+        assert "asked directly, so in no ledger, and not the same each time: 127.0.0.1" in done.err
+        assert [entry["url"] for entry in ledger.read(book)] == ["https://a.test/0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--direct", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to what --direct names"),
+        (("--direct", "a.test"), "--direct is for a program after '--'"),
+        (("--direct", "https://a.test/", "--", "true"), "'https://a.test/' is no host"),
+    ],
+)
+def test_direct_hosts_that_can_not_be(words: tuple[str, ...], why: str, site: Path) -> None:
+    done = stillweb("replay", site, *words)
+    assert done.code == 2
+    assert why in done.err
 
 
 @pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))

@@ -1,0 +1,61 @@
+"""Hosts that a command asks itself, past a proxy of ours: a live model, say, whose answers are to be its own each time.
+
+Only its environment says so: the proxy still connects to nothing. For such a command the usual authorities are trusted
+beside ours.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import certifi
+
+from proxy.clients import CA_VARIABLES
+from snapshots.archives.appending import write_whole
+from snapshots.errors import UsageError
+
+# A name or address, with or without a port, as clients take it in NO_PROXY.
+_HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+
+
+def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
+    """Host names, each of which may have a port, sorted. Raises UsageError for anything else."""
+    found = {str(value).lower() for value in values}
+    for value in sorted(found):
+        if not _HOST.fullmatch(value):
+            raise UsageError(f"{value!r} is no host; write it as api.openai.com or 127.0.0.1:11434")
+    return tuple(sorted(found))
+
+
+def let_past(
+    environment: Mapping[str, str], hosts: Sequence[str], usual: str | None = None
+) -> dict[str, str]:
+    """An environment as `clients.client_environment` makes it, in which `hosts` are asked directly.
+
+    `usual` is a PEM file of authorities beside certifi's, by default the one that this process's SSL_CERT_FILE names.
+    """
+    changed = dict(environment)
+    if not hosts or "SSL_CERT_FILE" not in changed:  # or it has no proxy of ours
+        return changed
+    past = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
+    changed["NO_PROXY"] = changed["no_proxy"] = ",".join(past)
+    ours = Path(changed["SSL_CERT_FILE"])
+    trusted = str(_bundle(ours, usual or os.environ.get("SSL_CERT_FILE")))
+    changed |= dict.fromkeys(CA_VARIABLES, trusted)
+    return changed
+
+
+def _bundle(ours: Path, usual: str | None) -> Path:
+    """A file beside our authority with that, certifi's and the user's; named by what is in it, so that none changes."""
+    files = [ours, Path(certifi.where())]
+    if usual and Path(usual).is_file():
+        files.append(Path(usual))
+    data = b"\n".join(path.read_bytes().strip() for path in files) + b"\n"
+    bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
+    if not bundle.exists():
+        write_whole(bundle, [data])
+    return bundle

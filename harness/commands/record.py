@@ -146,8 +146,10 @@ def command(
     """
     from proxy.direct import direct_hosts
     from proxy.recording.recorder import Recorder, record_command
+    from proxy.wire.certificates import Authority
     from snapshots.identity.sites import host_of
     from snapshots.profile import Profile
+    from snapshots.secrets.redact import Redactor
     from snapshots.writer import Writer
 
     program = program_of(ctx)
@@ -187,6 +189,7 @@ def command(
         since = writer.place
         for repair in writer.repairs:
             say(f"repaired: {repair}")
+        authority = Authority.load_or_create()
         with status_line() as show:
             recorder = Recorder(
                 writer,
@@ -194,6 +197,8 @@ def command(
                 resolve=places,
                 upstream_ca=trust,
                 insecure=insecure,
+                authority=authority,
+                redactor=Redactor.for_snapshot(out, authority.directory, keep=True),
                 on_status=lambda stats: show(stats.line()),
             )
             with _looked_through(out, recorder), recorder:
@@ -282,14 +287,11 @@ def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
 
 def _late(out: Path, recorder: Recorder) -> int:
     """Says which records hold a secret that was learned after they were written, and notes it for `seal`."""
-    from snapshots import Snapshot
     from snapshots.upkeep import late
 
-    if recorder.redactor is None or not recorder.redactor.count:
+    if recorder.redactor is None:
         return 0
-    with Snapshot.open(out) as snapshot:
-        found = late.find(snapshot, recorder.redactor)
-    late.note(out, found)
+    found = late.look_through(out, recorder.redactor)
     for one in found[:MOST_LATE]:
         say(str(one))
     if len(found) > MOST_LATE:

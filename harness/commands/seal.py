@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from harness.console import print_json, progress, say
-from snapshots.words import counted
 
 
 @click.command("seal")
@@ -27,17 +26,10 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
     stillweb seal site               writes site.wacz
     stillweb seal site -o v1.wacz
     """
-    from snapshots.errors import GateFailed
-    from snapshots.upkeep import late
+    from harness.commands.late_secrets import refuse_to_seal
     from snapshots.wacz import seal
 
-    known = late.noted(snapshot)
-    for one in known:
-        say(str(one))
-    if known and not keep_secrets:
-        raise GateFailed(
-            f"{snapshot}: a secret stands in {counted(len(known), 'record')}; say --keep-secrets if it may be known"
-        )
+    refuse_to_seal(snapshot, keep_secrets)
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, progress=advance)
     if search_index:

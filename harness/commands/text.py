@@ -52,6 +52,10 @@ def command(
     from snapshots.upkeep.upgrading import accept as take_over
     from snapshots.upkeep.upgrading import changes
 
+    if accept:
+        from harness.commands.late_secrets import refuse_late_secrets
+
+        refuse_late_secrets([snapshot])
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
         found = list(changes(opened, workers=workers, progress=advance))
     made = take_over(snapshot, found, out, layer=layer) if accept and out else None

@@ -203,9 +203,22 @@ class RecordingToolset(Toolset):
 def recording_toolset(
     path: str | os.PathLike[str], contracts: Sequence[str], *, limits: Limits | None = None
 ) -> Iterator[RecordingToolset]:
-    """Opens (or makes) the snapshot directory, starts the recorder, and closes both at the end."""
+    """Opens (or makes) the snapshot directory, starts the recorder, and closes both at the end.
+
+    Late secrets are looked for when it is sealed: who closes an MCP server waits for nothing.
+    """
     from proxy.recording.recorder import Recorder
+    from proxy.wire.certificates import Authority
+    from snapshots.secrets.redact import Redactor
     from snapshots.writer import Writer
 
-    with Writer.open(Path(path)) as writer, Recorder(writer) as recorder:
+    out, authority = Path(path), Authority.load_or_create()
+    with (
+        Writer.open(out) as writer,
+        Recorder(
+            writer,
+            authority=authority,
+            redactor=Redactor.for_snapshot(out, authority.directory, keep=True),
+        ) as recorder,
+    ):
         yield RecordingToolset(recorder, contracts, limits=limits)

@@ -11,7 +11,7 @@ salt that the snapshot carries: two snapshots of one user share no pseudonym, an
 one is its proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
 others (`snapshots.matching.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
-Nothing here does I/O. What has no secret in it is handed back as the same object.
+Nothing here does I/O but reading keys and keeping what was learned (`snapshots.secrets.learned`). What has no secret in it is handed back as the same object.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from snapshots.capture import Response
@@ -35,6 +36,9 @@ from snapshots.request import Headers, Request
 from snapshots.secrets import credentials, proofs
 from snapshots.secrets.redaction_key import salt_of, snapshot_key
 from snapshots.secrets.sought import Sought
+
+if TYPE_CHECKING:
+    from snapshots.secrets.learned import Learned
 
 PREFIX = "stillweb-secret-"
 MASK = PREFIX + "0" * 24
@@ -63,17 +67,32 @@ class Redactor:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self._learned: Learned | None = None
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._sought = Sought()
 
     @classmethod
-    def for_snapshot(cls, snapshot: Path, state: Path) -> Redactor:
+    def for_snapshot(cls, snapshot: Path, state: Path, *, keep: bool = False) -> Redactor:
         """The redactor of an open snapshot directory; `state` is the user's state directory.
 
-        Raises as `salt_of` and `snapshot_key`.
+        With `keep` it knows what an earlier one learned that nobody looked for, and what it learns is kept, too: see
+        `snapshots.secrets.learned`. Raises as `salt_of` and `snapshot_key`.
         """
-        return cls(snapshot_key(salt_of(snapshot), state))
+        redactor = cls(snapshot_key(salt_of(snapshot), state))
+        if keep:
+            from snapshots.secrets.learned import Learned
+
+            learned = Learned(snapshot, redactor._key)
+            for secret in learned.read()[0]:
+                redactor.learn(secret)
+            redactor._learned = learned
+        return redactor
+
+    @property
+    def learned(self) -> Learned | None:
+        """Where it keeps what it learns."""
+        return self._learned
 
     @property
     def count(self) -> int:
@@ -95,10 +114,12 @@ class Redactor:
     def remember(self, secret: str, name: str) -> str:
         """From now on the secret is replaced by that name."""
         with self._lock:
-            self._names[secret] = name
             # a word of a language would be found in every page; it is replaced in its own field alone
             if len(secret) >= EVERYWHERE and not re.fullmatch(r"[A-Za-z]{1,15}|[0-9]{1,9}", secret):
+                if self._learned is not None and secret not in self._names:
+                    self._learned.keep(secret)
                 self._sought.add({form.encode(): name.encode() for form in _forms(secret)})
+            self._names[secret] = name
         return name
 
     # -- whole messages

@@ -2,7 +2,7 @@
 
 The recorder replaces a secret from the moment it learns it. What was written before that can hold it still: a page
 that showed a token which a later answer gave a name. Nothing is rewritten (offsets and digests stand); it is found at the
-recording's end, noted in the snapshot's directory, and sealing refuses it.
+recording's end, noted in the snapshot's directory, and sealing refuses it. Where a recording was killed, sealing looks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.errors import DamagedInput
+from snapshots.errors import DamagedInput, GateFailed
+from snapshots.machine.locking import lock_directory
+from snapshots.secrets import learned
 from snapshots.upkeep.leaks import VIEWED, body_pieces, said, shown
 
 if TYPE_CHECKING:
@@ -70,6 +72,43 @@ def _parts(snapshot: Snapshot, capture: Capture) -> Iterator[tuple[str, Iterator
 
 def _text(headers: tuple[tuple[str, str], ...]) -> bytes:
     return "\n".join(f"{name}: {value}" for name, value in headers).encode("latin-1", "replace")
+
+
+def look_through(path: Path, redactor: Redactor) -> list[Late]:
+    """Notes which records of an open snapshot hold what `redactor` knows; forgets what it had kept for that."""
+    from snapshots.snapshot import Snapshot
+
+    found: list[Late] = []
+    if redactor.count:
+        with Snapshot.open(path) as snapshot:
+            found = find(snapshot, redactor)
+        note(path, found)
+    if redactor.learned is not None and redactor.learned.read()[1]:
+        redactor.learned.forget()
+    return found
+
+
+def catch_up(path: Path, state: Path) -> None:
+    """Looks through an open snapshot whose recorder has not done so: it was killed.
+
+    `state` is the user's state directory. Raises GateFailed where what that recording had learned can't be read, and
+    UsageError while it goes on.
+    """
+    from snapshots.secrets.redact import Redactor
+
+    if not (path / learned.FILE).exists():
+        return
+    guard = lock_directory(path, "is being recorded into by another process")
+    try:
+        look_through(path, Redactor.for_snapshot(path, state, keep=True))
+    finally:
+        if guard >= 0:
+            os.close(guard)
+    if (path / learned.FILE).exists():
+        raise GateFailed(
+            f"{path}: its recording ended before it was looked through for late secrets, and what it knew "
+            f"({path / learned.FILE}) can't be read with this user's key"
+        )
 
 
 def note(path: Path, found: list[Late]) -> None:

@@ -10,7 +10,10 @@ from warcio.archiveiterator import ArchiveIterator
 
 from snapshots.contents.package import snapshot_id
 from snapshots.index.cdxj import parse_line
+from snapshots.secrets import learned
+from snapshots.secrets.redact import Redactor
 from snapshots.snapshot import Snapshot
+from snapshots.upkeep import late
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
@@ -49,6 +52,19 @@ def test_every_member_and_field_that_is_written_is_described(tmp_path: Path) -> 
             for item in ArchiveIterator(data):
                 for name, _ in item.rec_headers.headers:
                     assert not name.startswith("WARC-Stillweb") or f"`{name}`" in TEXT, name
+
+
+def test_what_is_beside_an_open_snapshot_is_described_and_only_what_is_told_is_sealed(tmp_path: Path) -> None:
+    path = small_snapshot(tmp_path / "s")
+    redactor = Redactor.for_snapshot(path, tmp_path / "state", keep=True)
+    redactor.learn("tok-9d8f7a6s5d4f3a2s1d0f")
+    late.note(path, [late.Late("http://a.test/", "data-00000.warc.gz:0", "url")])
+    assert {f"stillweb/{file.name}" for file in (path / "stillweb").iterdir()} == set(
+        re.findall(r"^\| `(stillweb/[^`]+)`", TEXT, re.M)
+    )
+    with zipfile.ZipFile(seal(path).path) as listing:
+        assert learned.FILE not in listing.namelist()
+    assert (path / learned.FILE).exists()
 
 
 def test_the_id_is_made_as_described(tmp_path: Path) -> None:

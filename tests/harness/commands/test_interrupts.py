@@ -89,6 +89,20 @@ def test_what_ctrl_c_broke_off_is_looked_through_for_secrets(tmp_path: Path) -> 
     assert not (tmp_path / "s.wacz").exists()
 
 
+def test_what_a_kill_broke_off_is_looked_through_when_it_is_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Origin(telling) as origin:
+        started = Started("record", f"{origin.url}/", "-o", path)
+        until(lambda: archived(path) > 0 and any(url.endswith("/token") for url in urls(path)), started)
+        os.killpg(started.process.pid, signal.SIGKILL)
+        assert started.end().code == -signal.SIGKILL
+    assert all(TOKEN.encode() not in file.read_bytes() for file in path.glob("stillweb/*"))
+    sealed = stillweb("seal", path)
+    assert sealed.code == 1
+    assert "a secret that became known only later, in the response body" in sealed.err
+    assert not (tmp_path / "s.wacz").exists()
+
+
 def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
     """The program decides what to do about it; what it got until then is there."""
     path = tmp_path / "s"

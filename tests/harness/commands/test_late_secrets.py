@@ -1,0 +1,98 @@
+"""What a killed recording left is looked through by whatever command makes a snapshot of it to give away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.wire.certificates import state_dir
+from snapshots.secrets.learned import FILE
+from snapshots.secrets.redact import Redactor
+from snapshots.snapshot import Snapshot
+from snapshots.upkeep import late
+from snapshots.writer import Writer
+from tests.harness.commands.calling import call
+from tests.snapshots.upkeep.test_late import TOKEN, record
+
+pytestmark = pytest.mark.usefixtures("own_state")
+
+
+def killed(path: Path, page: str = f"<p>{TOKEN}</p>") -> Path:
+    """What is left of a recording that came to no end, whose page had shown a token before that was one."""
+    with Writer.open(path):
+        redactor = Redactor.for_snapshot(path, state_dir(), keep=True)
+    record(path, redactor, first=page.encode())
+    return path
+
+
+def code_and_words(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    from harness.cli import main
+
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return int(ended.value.code or 0), capsys.readouterr().err
+
+
+def test_sealing_looks_through_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = killed(tmp_path / "s")
+    assert (path / FILE).exists()
+    for _ in range(2):  # what was found is noted
+        code, said = code_and_words(capsys, "seal", path)
+        assert code == 1
+        assert "a secret that became known only later, in the response body of http://a.test/" in said
+        assert "a secret stands in 2 records; say --keep-secrets if it may be known" in said
+        assert not (path / FILE).exists()
+    assert not (tmp_path / "s.wacz").exists()
+    code, said = code_and_words(capsys, "seal", path, "--keep-secrets")
+    assert code == 0
+    assert "in spite of" in said
+
+
+def test_a_sound_one_is_sealed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    with Writer.open(path):
+        Redactor.for_snapshot(path, state_dir(), keep=True).learn(TOKEN[::-1])
+    record(path, Redactor(b"k" * 32), first=b"<p>nothing</p>")
+    assert (path / FILE).exists()
+    assert call(capsys, "seal", path)[0] == 0
+    assert not (path / FILE).exists()
+    with Snapshot.open(tmp_path / "s.wacz") as snapshot:
+        assert [capture.url for capture in snapshot.captures()] == ["http://a.test/", "http://a.test/token"]
+
+
+def test_what_another_user_recorded_is_not_sealed_unseen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = killed(tmp_path / "s")
+    monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "another user"))
+    code, said = code_and_words(capsys, "seal", path)
+    assert code == 1
+    assert "can't be read with this user's key; say --keep-secrets if it may be known" in said
+    assert (path / FILE).exists()
+    assert code_and_words(capsys, "seal", path, "--keep-secrets")[0] == 0
+
+
+def test_nothing_else_makes_a_snapshot_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = killed(tmp_path / "s")
+    out = tmp_path / "out.wacz"
+    for words in (
+        ("import", path, "-o", tmp_path / "other"),
+        ("text", path, "--upgrade", "--accept", "-o", out),
+        ("cut", path, "--for", tmp_path, "-o", out),
+    ):
+        code, said = code_and_words(capsys, *words)
+        assert code == 1, words
+        assert "a secret stands in 2 records; if it may be known, seal it with --keep-secrets" in said
+    assert not out.exists()
+    assert not (tmp_path / "other").exists()
+
+
+def test_who_goes_on_with_it_knows_what_it_knew(tmp_path: Path) -> None:
+    path = killed(tmp_path / "s", "<p>nothing</p>")
+    redactor = Redactor.for_snapshot(path, state_dir(), keep=True)
+    assert redactor.knows([TOKEN.encode()])
+    assert [one.part for one in late.look_through(path, redactor)] == ["view's text"]
+    assert not (path / FILE).exists()
+    assert not Redactor.for_snapshot(path, state_dir(), keep=True).knows([TOKEN.encode()])

@@ -41,10 +41,11 @@ def nearest(lookup: Lookup) -> list[Near]:
     assert matcher is not None
     request = lookup.request
     group = matcher.group(request.url)
-    found: list[tuple[tuple[bool, int, int, str, tuple[str, int]], Capture, list[str]]] = []
+    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str]]] = []
     captures = group.captures or tuple(_neighbours(matcher, request.url))
     parsed = parse(request)
     known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
+    agreed: dict[tuple[str, str], int] = {}
     circumstances: dict[tuple[Any, ...], list[str]] = {}
     sent: dict[Place, Fields] = {}  # the fields that count
 
@@ -54,7 +55,9 @@ def nearest(lookup: Lookup) -> list[Near]:
     for capture in captures[:LOOKED_AT]:
         text = capture.method, capture.exact
         if text not in known:
-            known[text] = list(differences(parsed, parse(stored(capture))))
+            other = parse(stored(capture))
+            known[text] = list(differences(parsed, other))
+            agreed[text] = _agreed(parsed.body, other.body)
         differs = known[text]
         if not differs:
             safe = capture.method in SAFE_METHODS
@@ -73,6 +76,7 @@ def nearest(lookup: Lookup) -> list[Near]:
         order = (
             bool(known[text]),
             weight,
+            -agreed[text],
             -_common(capture.url, request.url),
             capture.timestamp,
             capture.place,
@@ -86,9 +90,9 @@ def nearest(lookup: Lookup) -> list[Near]:
             rule = None
             named = _cut(differs)
             if differs:
-                other = stored(capture)
-                rule = joining(request, other, builtin().rules, group.issued(request.method))
-                if rule and other_secrets(request, other)[1]:
+                recorded = stored(capture)
+                rule = joining(request, recorded, builtin().rules, group.issued(request.method))
+                if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
                 if rule:  # which is in force, mostly: then it was the state
                     around_it = list(_state(lookup, capture))
@@ -120,6 +124,16 @@ def _weight(difference: str) -> int:
     if difference.startswith(("path", "host", "method")):
         return 20
     return 5 if difference.startswith("body: ") else 1
+
+
+def _agreed(asked: Body, stored: Body) -> int:
+    """How many leaves of JSON are the same before the first that differs: what was said to a model grows at its end."""
+    if asked.kind != JSON or stored.kind != JSON:
+        return 0
+    one, other = _leaves(asked.value), _leaves(stored.value)
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 def _common(one: str, other: str) -> int:

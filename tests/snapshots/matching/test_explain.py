@@ -110,6 +110,16 @@ def test_a_body_of_the_same_kind_is_nearer() -> None:
     ]
 
 
+def test_what_differs_late_is_nearer() -> None:
+    """Of what was said to a model: the same conversation with another last answer, not another conversation."""
+
+    def said(*texts: str) -> Request:
+        return post(f"{A}/chat", json.dumps({"input": texts}), "application/json")
+
+    lookup = miss([said("b", "same", "3"), said("a", "same", "2")], said("a", "same", "3"))
+    assert lookup.nearest[0].differs == ["body member input[2]: asked '3', recorded '2'"]
+
+
 def test_the_nearest_come_first_and_are_few() -> None:
     lookup = miss([get(f"{A}/p?a={n}&b=1&c={n}") for n in range(8)], get(f"{A}/p?a=1&b=1&c=3"))
     assert len(lookup.nearest) == 3

@@ -34,7 +34,10 @@ KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"
 WGETRC_FILE = "wgetrc"
 CA_DAYS = 3650
-LEAF_DAYS = 90  # browsers refuse more than 398, Apple's more than 825 for private authorities
+LEAF_DAYS = 90
+# So that a program whose clock is held at the time of the recording (faketime) takes a leaf. Apple's clients refuse a leaf
+# that is valid for more than 825 days in all; others have no limit for private authorities.
+EARLIER_DAYS = 700
 RENEW_DAYS = 30  # a leaf (or an authority) that ends sooner than this is made anew
 CACHED_CONTEXTS = 4096
 
@@ -149,7 +152,7 @@ class Authority:
         return (
             self._form.subject_name(x509.Name(subject))
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
+            .not_valid_before(now - timedelta(days=EARLIER_DAYS))
             .not_valid_after(now + timedelta(days=LEAF_DAYS))
             # RFC 5280, 4.2.1.6: critical when the subject is empty.
             .add_extension(x509.SubjectAlternativeName([_general_name(name)]), critical=not subject)
@@ -241,7 +244,7 @@ def _new_authority() -> bytes:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
+        .not_valid_before(now - timedelta(days=CA_DAYS))
         .not_valid_after(now + timedelta(days=CA_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)

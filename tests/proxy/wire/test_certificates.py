@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store
 
 from proxy.wire.certificates import Authority, normal_host, state_dir
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
@@ -181,11 +182,22 @@ def test_sessions_resume(authority: Authority) -> None:
     assert handshake(authority, "resume.example", client=client, session=session)[3]
 
 
-def test_leaf_is_within_the_limits_of_browsers(authority: Authority) -> None:
-    leaf = x509.load_pem_x509_certificate(authority.mint("example.com"))
-    assert leaf.not_valid_after_utc - leaf.not_valid_before_utc < timedelta(days=398)
+def test_leaf_is_within_the_limits_of_clients(authority: Authority) -> None:
+    leaf = x509.load_pem_x509_certificate(authority.mint("demo.example"))
+    assert leaf.not_valid_after_utc - leaf.not_valid_before_utc < timedelta(days=825)
     assert leaf.not_valid_before_utc < datetime.now(UTC) < leaf.not_valid_after_utc
-    leaf.verify_directly_issued_by(authority.certificate)
+
+
+@pytest.mark.parametrize("days", [-690, -365, 0, 80])
+def test_a_program_takes_a_leaf_by_a_clock_that_is_held(authority: Authority, days: int) -> None:
+    """As faketime holds it at the time of a recording; the leaf is of today."""
+    ours = x509.load_pem_x509_certificate(authority.certificate_pem)
+    leaf = x509.load_pem_x509_certificate(authority.mint("demo.example"))
+    moment = datetime.now(UTC) + timedelta(days=days)
+    verifier = (
+        PolicyBuilder().store(Store([ours])).time(moment).build_server_verifier(x509.DNSName("demo.example"))
+    )
+    assert verifier.verify(leaf, [])[0] == leaf
 
 
 def test_contexts_are_kept(authority: Authority) -> None:

@@ -57,6 +57,9 @@ class Rule:
     apart: tuple[tuple[str, str], ...] = ()
     issued: frozenset[str] = frozenset()  # only in examples
     doubted: bool = False  # what it joins is unsure, unless it was seen to make no difference
+    certain: bool = (
+        False  # what it leaves out never decides: where answers differ, they do for the same request, too
+    )
 
 
 Issued = frozenset[str]  # "place:name" of values that the site issued
@@ -338,7 +341,7 @@ def _rule(item: Mapping[str, Any], name: str) -> Rule:
     label = item.get("id", "?")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", str(label)):
         raise UsageError(f"{name}: rule {label!r}: the id must be lower-case words joined by hyphens")
-    known = {"id", "about", "kind", "drop", "blank", "join", "apart", "issued", "doubted"}
+    known = {"id", "about", "kind", "drop", "blank", "join", "apart", "issued", "doubted", "certain"}
     if odd := sorted(set(item) - known):
         raise UsageError(f"{name}: rule {label}: unknown field {odd[0]!r}")
     kind = item.get("kind", "fields")
@@ -359,6 +362,7 @@ def _rule(item: Mapping[str, Any], name: str) -> Rule:
         tuple((str(a), str(b)) for a, b in item["apart"]),
         frozenset(item.get("issued", ())),
         item.get("doubted") is True,
+        item.get("certain") is True,
     )
 
 

@@ -171,7 +171,7 @@ def refused(
         return []
     answers = Answers(read_response)
     found = []
-    for rule in rules:
+    for rule in (rule for rule in rules if not rule.certain):
         joined: dict[str, list[Capture]] = defaultdict(list)
         for capture in captures:
             left = reduced(read_request(capture), (rule,), read(capture.state).issued, stored=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
+from snapshots.identity.rules import builtin
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
+from snapshots.states.groups import check_rules
 from tests.support.memory_store import (
     MemoryStore,
     Recorded,
@@ -43,6 +46,30 @@ def said(*texts: str) -> list[Said]:
 def test_the_last_stays_the_answer_wherever_else_the_session_went() -> None:
     over = sessions([(OTHER, "other"), *said("10%", "50%", "done")])
     assert answers(over, PAGE, PAGE, PAGE, OTHER, PAGE) == ["10%", "50%", "done", "other", "done?"]
+
+
+def ask_model(run: int, question: str = "How long is it?") -> Request:
+    """As OpenAI's Agents SDK asks: with another key for each run."""
+    body = json.dumps({"input": question, "prompt_cache_key": f"agents-sdk:run:{run:032x}"})
+    return post("https://api.openai.test/v1/responses", body, "application/json")
+
+
+def test_a_model_asked_the_same_again_answers_in_order_whatever_its_cache_is_filed_under() -> None:
+    over = sessions([(ask_model(1), "one"), (OTHER, "page"), (ask_model(2), "two"), (ask_model(3), "three")])
+    assert answers(over, ask_model(4), OTHER, ask_model(5), ask_model(6)) == ["one", "page", "two", "three"]
+
+
+def test_a_model_asked_the_same_at_once_draws_other_answers_and_the_rule_stays() -> None:
+    """For an evident rule: here the same request, too, would be answered differently."""
+    asked = [(ask_model(n), f"drawn {n}", (n, 10 + n)) for n in range(4)]
+    asked.append((ask_model(9, "How wide is it?"), "wide", (20, 21)))
+    store = MemoryStore([Recorded(r, plain(text), events=events) for r, text, events in asked])
+    assert check_rules(store.captures(), store.read_request, store.read, builtin()).refused == ()
+    again = [ask_model(10 + n) for n in range(4)]
+    assert answers(Matcher(store), *again, ask_model(19, "How wide is it?")) == [
+        *(f"drawn {n}" for n in range(4)),
+        "wide",
+    ]
 
 
 def test_one_who_follows_a_session_that_never_asked_has_the_last_of_the_others() -> None:

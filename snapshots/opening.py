@@ -42,6 +42,8 @@ def open_container(path: str | os.PathLike[str]) -> Container:
         raise UsageError(f"{path}: no such file or directory")
     if local.is_dir():
         return open_directory(local)
+    if not local.is_file():  # a pipe tells its bytes once, and they are read in place
+        raise UsageError(f"{path}: is no file but a pipe or device; write what it gives to a file")
     return _file(FilePlace(local), str(local), stamp_of(local))
 
 

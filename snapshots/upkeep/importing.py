@@ -38,8 +38,9 @@ def import_files(
 ) -> ImportReport:
     """Takes archives and recordings of any known format into an open snapshot, made if it is not there.
 
-    `progress` is told bytes done and bytes in all. Raises UsageError and DamagedInput, also when there was something
-    and nothing could be taken; what was taken before stays, and a new snapshot without anything in it does not.
+    A file that can't be read at all is named in the report, and keeps none of the others back. `progress` is told bytes
+    done and bytes in all. Raises UsageError, and DamagedInput when there was something and nothing could be taken; what
+    was taken before stays, and a new snapshot without anything in it does not.
     """
     report = ImportReport()
     files = list(paths)
@@ -52,7 +53,12 @@ def import_files(
             Writer.open(out, recorded=RecordedOnDisk()) as writer,
         ):
             for path in files:
-                take(path, writer, report, others, way)
+                try:
+                    take(path, writer, report, others, way)
+                except DamagedInput as error:
+                    if len(files) == 1:
+                        raise
+                    note_damage(report, str(error))
                 way.next_file()
         if report.notes and not report.captures and not report.views:
             more = f" (and {len(report.notes) - 1} more)" if len(report.notes) > 1 else ""
@@ -107,7 +113,8 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
     What its revisits repeat may lie in `others`.
     """
     with OnDisk() as held, Snapshot.open(path, checked=True, progress=way.read, aside=held) as source:
-        holder, count, captures, notes = others.captures_of(source, path, held)
+        holder, count, captures, found = others.captures_of(source, path, held)
+        notes = [_at(path, note) for note in found]
         report.notes += notes
         report.damaged += damage_in(notes)
         if source.profile is not None and source.profile != writer.profile:
@@ -135,8 +142,20 @@ def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
     try:
         yield
     except DamagedInput as error:
-        report.notes.append(Damaged(f"{what}: {error}"))
-        report.damaged.append(report.notes[-1])
+        note_damage(report, f"{what}: {error}")
+
+
+def note_damage(report: ImportReport, text: str) -> None:
+    """Adds a note of damage."""
+    report.notes.append(Damaged(text))
+    report.damaged.append(report.notes[-1])
+
+
+def _at(path: AnyPath, note: str) -> str:
+    """A note on what is in the file at `path`, which names its archives without their folders."""
+    own = os.path.basename(os.fspath(path)) + ": "
+    text = f"{path}: {note.removeprefix(own)}"
+    return Damaged(text) if isinstance(note, Damaged) else text
 
 
 def copy_captures(

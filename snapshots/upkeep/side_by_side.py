@@ -80,4 +80,5 @@ class SideBySide:
 
 
 def _is_archive(file: Path) -> bool:
-    return file.is_file() and file.name.endswith(SUFFIXES)
+    # one that nobody may read is told of where it is opened itself
+    return file.is_file() and file.name.endswith(SUFFIXES) and os.access(file, os.R_OK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import socket
@@ -100,6 +101,42 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
     taken = stillweb("import", alone, "-o", tmp_path / "taken")
     assert (taken.code, urls(tmp_path / "taken")) == (3, ["https://a.test/0", "https://a.test/2"])
     assert f"{alone.name}: offset {middle.offset}: damaged" in taken.err
+
+
+def archives(tmp_path: Path) -> list[Path]:
+    """Two files of three captures each; the name of the second one is no UTF-8."""
+    found = [tmp_path / "a.warc.gz", tmp_path / os.fsdecode(b"b-\xff.warc.gz")]
+    for file in found:
+        made = make(tmp_path / "made" / file.name[0])
+        os.replace(next((made / "archive").iterdir()), file)
+    return found
+
+
+def test_a_damaged_archive_among_others_whose_name_is_no_text(tmp_path: Path) -> None:
+    good, bad = archives(tmp_path)
+    bad.write_bytes(b"nothing of the kind\n")
+    taken = stillweb("import", bad, good, "-o", tmp_path / "s")
+    assert taken.code == 3
+    assert "b-\\udcff.warc.gz: is no WACZ, WARC, ARC, HAR or mitmproxy flow file\n" in taken.err
+    assert len(urls(tmp_path / "s")) == 3
+
+
+def as_any_user() -> None:
+    """Root may read whatever it wants to, unless it can't take up what lets it."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            if libc.prctl(24, capability, 0, 0, 0):  # PR_CAPBSET_DROP
+                raise OSError(ctypes.get_errno(), "prctl")
+
+
+def test_an_archive_that_may_not_be_read_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    good, bad = archives(tmp_path)
+    bad.chmod(0)
+    taken = stillweb("import", good, bad, "-o", tmp_path / "s", preexec_fn=as_any_user)
+    assert taken.code == 2
+    assert "is not readable" in taken.err
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_truncated_archive(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from tests.harness.small_site import make, run_words, sound, urls
 from tests.proxy.origin import Origin
+from tests.snapshots.malformed import http, packed
+from tests.snapshots.malformed import record as warc_record
 from tests.support.command_line import stillweb
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
@@ -92,6 +94,46 @@ def test_no_room_while_sealing(tmp_path: Path, room: Callable[[int], Path], how:
     assert len(urls(path)) == 8
     if how == "limit":
         assert stillweb("seal", path).code == 0
+
+
+def crawl(path: Path, first: int, count: int) -> Path:
+    """An archive whose addresses are long, and small when packed: what is sorted on disk needs several times its room."""
+    address = b"http://a.test/%05d/" + b"long" * 400
+    path.write_bytes(
+        packed(
+            *(
+                warc_record(http(b"%d" % number), uri=address % number, number=number)
+                for number in range(first, first + count)
+            )
+        )
+    )
+    return path
+
+
+@pytest.mark.parametrize("how", ["disk", "limit"])
+def test_no_room_for_temporary_files_while_importing(
+    tmp_path: Path, room: Callable[[int], Path], how: str
+) -> None:
+    """What SQLite holds in memory is 2 MB; what comes to more lies in the directory for temporary files."""
+    small, large = crawl(tmp_path / "small.warc.gz", 0, 5), crawl(tmp_path / "large.warc.gz", 5, 2500)
+    words, out = ("import", small, large, "-o", tmp_path / "s"), tmp_path / "s"
+    if how == "disk":
+        place = room(1_500_000)
+        done = stillweb(*words, env={"TMPDIR": str(place), "SQLITE_TMPDIR": str(place)})
+        assert list(place.iterdir()) == []
+    else:
+        done = stillweb(*words, **limited(2_000_000))
+    assert done.code == 4
+    assert "what is sorted on disk can't be kept in the directory for temporary files: " in done.said
+    assert "database or disk is full" in done.said or "disk I/O error" in done.said
+    assert "name another one in TMPDIR" in done.said
+    assert len(done.said.splitlines()) == 1
+    assert sound(out)
+    kept = urls(out)
+    assert kept[:5] == [url for url in kept if int(url.split("/")[3]) < 5]
+    assert stillweb("import", large, "-o", out).code == 0  # with room again it goes on
+    assert len({*urls(out)}) == 2505
+    assert sound(out)
 
 
 def test_no_room_for_what_is_shown(tmp_path: Path) -> None:

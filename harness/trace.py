@@ -224,9 +224,14 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[int, Any]]:
             if not whole and not line.endswith(b"\n"):
                 return
             try:
-                yield number, json.loads(line, parse_constant=_no_number, parse_float=_number)
+                yield number, read_json(line)
             except (ValueError, RecursionError) as error:
                 raise DamagedInput(f"{path}:{number}: not JSON: {error}") from error
+
+
+def read_json(text: str | bytes) -> Any:
+    """A JSON value of which a digest can be made. Raises ValueError, also for what JSON has no number for, RecursionError."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_number)
 
 
 def _no_number(name: str) -> Any:

@@ -202,6 +202,7 @@ def _said(case: RunCase, run: Run, copy: Path, folder: Path, same: bool) -> Coun
         if (
             case.command == "score"
             and (said := json.loads(out).get("certificate", {}).get("hash")) != run.hash
+            and "made anew" not in err  # of what is there now, and that it is another one is said
         ):
             found[f"doctored: score gives {said}"] += 1
         if case.command == "certify" and json.loads(out)["hash"] != run.hash:

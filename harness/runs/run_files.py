@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from harness.agents.attempt import Limits
 from harness.task import Task, TaskSet
-from harness.trace import Trace, read_trace
+from harness.trace import Trace, read_json, read_trace
 from snapshots.archives.appending import write_whole
 from snapshots.errors import DamagedInput, UsageError
 from snapshots.machine.locking import lock_directory
@@ -216,10 +216,10 @@ class RunFiles:
         """The settings, and the hashes of what the run stands on."""
         path = self.path / "run.json"
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = read_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UsageError(f"{self.path}: is no run (it has no run.json)") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DamagedInput(f"{path}: not JSON: {error}") from error
         if not isinstance(value, dict) or value.get("schema") != "stillweb-run":
             raise DamagedInput(f"{path}: is no stillweb run")
@@ -234,7 +234,7 @@ class RunFiles:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    found.append(Task.from_json(json.loads(line.decode("utf-8", "strict"))))
+                    found.append(Task.from_json(read_json(line.decode("utf-8", "strict"))))
                 except (ValueError, RecursionError) as error:
                     raise DamagedInput(f"{path}:{number}: not JSON: {error}") from error
                 except DamagedInput as error:

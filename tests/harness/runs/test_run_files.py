@@ -26,6 +26,11 @@ def test_task_ids_make_safe_and_different_file_names():
     ("text", "message"),
     [
         ("{", "not JSON"),
+        (
+            '{"settings": {"agent": "script:a", "prices": {"m": {"input": 1e999}}}}',
+            "not JSON: 1e999 is no number",
+        ),
+        ("[" * 100_000, "not JSON"),
         ("{}", "is no stillweb run"),
         ('{"schema": "stillweb-run", "version": 7}', "version 7 is not known"),
         ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "need the member 'agent'"),

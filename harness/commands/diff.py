@@ -91,7 +91,8 @@ def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None
         show(capture.text)
     for view in found.views:
         parts = f"  {', '.join(view.parts)}" if view.parts else ""
-        click.echo(f"{_SIGNS[view.kind]} view {view.address}{parts}{lines(view.text)}")
+        now = f"  now {view.now}" if view.now else ""
+        click.echo(f"{_SIGNS[view.kind]} view {view.address}{parts}{now}{lines(view.text)}")
         show(view.text)
     shown = {capture.url for capture in found.captures if capture.text}
     for text in found.texts:

@@ -87,7 +87,8 @@ def _reasons(found: Diff) -> Iterator[tuple[str, str]]:
     for capture in found.captures:
         yield _page(capture.url), f"{capture.kind}: {capture.method} {capture.url}"
     for view in found.views:
-        yield _place(view.address), f"view {view.kind}: {view.address}"
+        for address in filter(None, (view.address, view.now)):
+            yield _place(address), f"view {view.kind}: {view.address}"
         yield _page(view.address), f"view {view.kind}: {view.address}"
     for text in found.texts:
         yield _place(text.address), f"text {text.kind}: {text.address}"

@@ -3,17 +3,23 @@
 Captures are the same if their canonical key and their state are; they have changed if what they answered (status,
 payload, and where a redirect leads) has. A request that both hold in states of other names, with the same answers, has only been learnt anew: it
 is counted as `restated` and is no difference of what an agent is served.
+
+Views and their texts are the same if their address is, or else their steps but for secrets: the pseudonym of a password is part of an
+address, and each recording has its own.
 """
 
 from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from snapshots.secrets.redact import MASK
 from snapshots.texts.freezing import text_address
 from snapshots.view import RESOURCES, View
 
@@ -51,13 +57,17 @@ class CaptureChange:
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """A view that only one has, or of which `parts` (kinds of resource, "title", "final_url") differ."""
+    """A view that only one has, or of which `parts` (kinds of resource, "title", "final_url", "address") differ.
+
+    `now` is its address in the second snapshot, where that is another: a task that names `address` is a miss there.
+    """
 
     kind: str
     address: str
     title: str
     parts: tuple[str, ...] = ()
     text: str = ""
+    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +113,10 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
     """Compares two snapshots; lists are sorted by address. Bodies are read only where digests can't be compared."""
     found = Diff(a.id, b.id)
     found.captures, found.restated = _captures(a, b)
-    found.views = _views(a, b)
-    found.texts = _texts(a, b)
+    old, new = ({view.address: view for view in snapshot.views()} for snapshot in (a, b))
+    moved = _moved(old, new)
+    found.views = _views(a, old, b, new, moved)
+    found.texts = _texts(a, b, moved)
     found.profile = _profile(a.profile, b.profile)
     found.rules = _rules(a, b)
     return found
@@ -232,39 +244,86 @@ def frozen_of(snapshot: Snapshot, capture: Capture) -> FrozenText | None:
 # -- views, texts, profile, rules
 
 
-def _views(a: Snapshot, b: Snapshot) -> list[ViewChange]:
-    old, new = ({view.address: view for view in snapshot.views()} for snapshot in (a, b))
-    found = [ViewChange(REMOVED, address, old[address].title) for address in old.keys() - new.keys()]
-    found += [ViewChange(ADDED, address, new[address].title) for address in new.keys() - old.keys()]
-    for address in old.keys() & new.keys():
-        parts = _view_parts(a, old[address], b, new[address])
+def _moved(old: Mapping[str, View], new: Mapping[str, View]) -> dict[str, str]:
+    """Addresses of the first snapshot, and what they are in the second, of views whose steps differ in pseudonyms alone."""
+
+    def by_steps(views: Mapping[str, View], others: Mapping[str, View]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for address in views.keys() - others.keys():
+            steps = json.dumps([views[address].url, views[address].steps], sort_keys=True)
+            found[_masked(steps)].append(address)
+        return found
+
+    before, after = by_steps(old, new), by_steps(new, old)
+    shared = before.keys() & after.keys()
+    # two views that only their secrets tell apart (a wrong password and the right one) can't be told which is which
+    return {before[s][0]: after[s][0] for s in shared if len(before[s]) == len(after[s]) == 1}
+
+
+def _masked(text: str) -> str:
+    return PSEUDONYM_TEXT.sub(MASK, text)
+
+
+def _views(
+    a: Snapshot, old: dict[str, View], b: Snapshot, new: dict[str, View], moved: Mapping[str, str]
+) -> list[ViewChange]:
+    gone, come = old.keys() - new.keys() - moved.keys(), new.keys() - old.keys() - set(moved.values())
+    found = [ViewChange(REMOVED, address, old[address].title) for address in gone]
+    found += [ViewChange(ADDED, address, new[address].title) for address in come]
+    for address in old.keys() - gone:
+        now = moved.get(address, address)
+        parts = _view_parts(a, old[address], b, new[now])
         if parts:
-            words = [(s.resource("text", address) or b"").decode(errors="replace") for s in (a, b)]
-            found.append(ViewChange(CHANGED, address, new[address].title, parts, unified(*words)))
+            words = [
+                (_resource(snapshot, "text", view, now != address) or b"").decode(errors="replace")
+                for snapshot, view in ((a, old[address]), (b, new[now]))
+            ]
+            found.append(
+                ViewChange(
+                    CHANGED, address, new[now].title, parts, unified(*words), "" if now == address else now
+                )
+            )
     return sorted(found, key=lambda v: (v.address, v.kind))
 
 
 def _view_parts(a: Snapshot, old: View, b: Snapshot, new: View) -> tuple[str, ...]:
-    parts = [name for name in ("title", "final_url") if getattr(old, name) != getattr(new, name)]
+    masked = old.address != new.address
+    parts = ["address"] if masked else []
+    for name in ("title", "final_url"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after and not (masked and _masked(before) == _masked(after)):
+            parts.append(name)
     for kind in RESOURCES:
         # pageinfo lists captures with their digests: those are compared as captures
-        if kind != "pageinfo" and a.resource(kind, old.address) != b.resource(kind, new.address):
+        if kind != "pageinfo" and _resource(a, kind, old, masked) != _resource(b, kind, new, masked):
             parts.append(kind)
     return tuple(parts)
 
 
-def _texts(a: Snapshot, b: Snapshot) -> list[TextChange]:
+def _resource(snapshot: Snapshot, kind: str, view: View, masked: bool) -> bytes | None:
+    data = snapshot.resource(kind, view.address)
+    if data is None or not masked or kind in ("view", "files"):
+        return data
+    return PSEUDONYM.sub(MASK.encode(), data)
+
+
+def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChange]:
     """Two texts are in memory at a time."""
     found: list[TextChange] = []
+    first = {now: address for address, now in moved.items()}
     for after in b.texts():
-        before = a.text(after.address)
+        at = first.get(after.address, after.address)
+        before = a.text(at)
         if before is None:
             found.append(TextChange(ADDED, after.address))
-        elif before.markdown != after.markdown or before.pages != after.pages:
-            change = unified(before.markdown, after.markdown)
-            found.append(TextChange(CHANGED, after.address, _cause(before, after), change))
+            continue
+        words = before.markdown, after.markdown
+        if at != after.address:
+            words = _masked(words[0]), _masked(words[1])
+        if words[0] != words[1] or before.pages != after.pages:
+            found.append(TextChange(CHANGED, at, _cause(before, after), unified(*words)))
     for record in a.conversions():
-        if b.record_of("conversion", record.uri) is None:
+        if b.record_of("conversion", moved.get(record.uri, record.uri)) is None:
             found.append(TextChange(REMOVED, record.uri))
     return sorted(found, key=lambda t: (t.address, t.kind))
 

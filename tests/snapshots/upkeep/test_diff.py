@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from snapshots.profile import Profile
+from snapshots.secrets.redact import Redactor
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep.diff import Diff, counts, diff, unified
 from snapshots.view import View, view_address
@@ -148,6 +149,46 @@ def test_views_differ_by_their_resources(tmp_path: Path) -> None:
         ("added", f"{SITE}/b", ()),
     ]
     assert "+two" in found.views[0].text
+
+
+def signed_in(key: bytes, said: str, *passwords: str) -> Callable[[Writer], None]:
+    """Views behind a login: a recording whose secrets are replaced with `key` (each snapshot has its own)."""
+    redactor = Redactor(key)
+
+    def fill(writer: Writer) -> None:
+        for password in passwords:
+            steps = ({"fill": {"label": "Password", "value": redactor.pseudonym(password)}},)
+            address = view_address(f"{SITE}/in", steps)
+            view = View(address, f"{SITE}/in", f"{SITE}/", "In", steps, timestamp="20250102030409")
+            dom = f"<p>{said}</p><input value={redactor.pseudonym(password)}>"
+            writer.view(view, {"text": said.encode(), "dom": dom.encode()})
+
+    return fill
+
+
+def test_a_view_behind_a_login_is_the_same_view_of_another_recording(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path, signed_in(b"a", "4 mills", "pa55-word"), signed_in(b"b", "5 mills", "pa55-word")
+    )
+    [view] = found.views
+    assert (view.kind, view.parts) == ("changed", ("address", "dom", "text"))
+    assert "+5 mills" in view.text
+    assert view.address != view.now
+    assert [(t.kind, t.address, t.cause) for t in found.texts] == [("changed", view.address, "source")]
+
+
+def test_only_the_address_of_a_view_behind_a_login_differs(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path, signed_in(b"a", "4 mills", "pa55-word"), signed_in(b"b", "4 mills", "pa55-word")
+    )
+    assert [(v.kind, v.parts) for v in found.views] == [("changed", ("address",))]
+    assert not found.texts
+
+
+def test_views_that_their_secrets_tell_apart_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    both = ("pa55-word", "wr0ng-word")
+    found = compared(tmp_path, signed_in(b"a", "4 mills", *both), signed_in(b"b", "4 mills", *both))
+    assert sorted(v.kind for v in found.views) == ["added", "added", "removed", "removed"]
 
 
 def test_a_text_says_whether_its_source_or_its_extractor_changed(tmp_path: Path) -> None:

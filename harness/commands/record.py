@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.commands.driving import ADVICE, drove
 from harness.commands.finite import FiniteRange
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, status_line, table
@@ -230,6 +231,11 @@ def command(
                 f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
                 "trust our certificate "
                 '(see docs/recording.md, "What a client must be told")'
+            )
+        if program and drove(out, recorder.captures_of(session)):
+            say(
+                "a library told the browser that it drives what to do through the proxy: that is recorded, with all that was "
+                f"typed, and no replay can start a browser so. Record it anew, and {ADVICE}"
             )
         if _late(out, recorder):
             code = max(code, 1)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from harness.commands.answering import accept_option
+from harness.commands.driving import ADVICE, drives
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, say_damage
 from snapshots.words import counted
@@ -148,11 +149,8 @@ def command(
         )
         if reason := _reason(misses[0]):
             say(f"  {reason}")
-    if any("/devtools/browser/" in entry["url"] for entry in misses):
-        say(
-            "a library asked the proxy for the socket that it drives its browser by: let this machine go round "
-            '(see docs/recording.md, "What a client must be told")'
-        )
+    if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
+        say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
         return 1  # what went past the proxy would be missed by nobody
     return code

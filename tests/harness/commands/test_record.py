@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -167,3 +167,30 @@ def test_what_a_program_left_is_named(tmp_path: Path) -> None:
         )
     assert f"given up by the client: {origin.url}/live\n" in done.err
     assert "1 given up by the client" in done.err
+
+
+def session_of(product: str) -> Callable[[Asked], Answer]:
+    """What begins a session: a driver of browsers (`{"value": {"sessionId": …}}`), or an application that signs in."""
+    return lambda _: Answer(headers=[("content-type", "application/json")], body=product.encode())
+
+
+def test_a_browser_that_was_driven_through_the_proxy_is_told(tmp_path: Path) -> None:
+    begin = ("-sS", "-H", "content-type: application/json", "-d", '{"capabilities": {}}')
+    with Origin(session_of('{"value": {"sessionId": "a1", "capabilities": {}}}')) as driver:
+        done = stillweb("record", "-o", tmp_path / "s", "--", "curl", *begin, f"{driver.url}/session")
+    assert "no replay can start a browser so" in done.err
+    assert "NO_PROXY=127.0.0.1,localhost" in done.err
+    with Origin(session_of("{}")) as driver:
+        done = stillweb(
+            "record", "-o", tmp_path / "t", "--", "curl", "-sS", f"{driver.url}/devtools/browser/1"
+        )
+    assert "no replay can start a browser so" in done.err
+
+
+def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
+    with Origin(session_of('{"user": "ada"}')) as shop:
+        done = stillweb(
+            "record", "-o", tmp_path / "s", "--", "curl", "-sS", "-d", "user=ada", f"{shop.url}/session"
+        )
+    assert done.code == 0
+    assert "no replay can start a browser so" not in done.err

@@ -230,6 +230,24 @@ def test_the_browser_script_of_the_document_misses_nothing(tmp_path: Path) -> No
         assert (done.code, done.out) == (0, "Found\n"), done.err
 
 
+@pytest.mark.parametrize(
+    ("body", "url", "told"),
+    [
+        ('{"capabilities": {"alwaysMatch": {}}}', "http://localhost:4444/session", True),
+        ('{"capabilities": {"alwaysMatch": {}}}', "http://[::1]:4444/wd/hub/session", True),
+        ("{}", "http://127.0.0.1/devtools/browser/1", True),
+        ('{"user": "ada"}', "http://localhost:3000/session", False),
+        ('{"capabilities": {}}', "http://grid.test/session", False),
+    ],
+)
+def test_a_browser_that_is_asked_of_the_snapshot_is_told(site: Path, body: str, url: str, told: bool) -> None:
+    done = stillweb(
+        "replay", site, "--", "curl", "-gsS", "-H", "content-type: application/json", "-d", body, url
+    )
+    assert ("the browser that it drives" in done.err) == told
+    assert "1 request was not in the snapshot" in done.err
+
+
 def test_a_snapshot_elsewhere_is_not_asked_for() -> None:
     done = stillweb("replay", "http://127.0.0.1:9/site.wacz", "--", "true")
     assert done.code == 2

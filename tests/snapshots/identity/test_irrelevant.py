@@ -21,6 +21,7 @@ from snapshots.request import Request
         ("https://accounts.google.com/signin", False, False),
         ("https://google.com/", False, False),
         ("https://www.google-analytics.com/g/collect", False, True),
+        ("https://packages.httpie.io/latest.json", True, True),
         ("https://shop.example/favicon.ico", False, True),
         ("https://shop.example/static/favicon.ico", False, True),  # named by a page, wanted by its tab
         ("https://shop.example/docs/favicon.ico.html", False, False),

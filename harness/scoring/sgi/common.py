@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from harness.scoring import Context, Judge, Score, Status
+from harness.scoring import MEASURED, Context, Judge, Score, Status
 from harness.task import Task
 from snapshots.errors import UsageError
 
@@ -137,16 +137,21 @@ class Both:
 def score_of(
     metrics: Mapping[str, Both], context: Context, status: Status, detail: dict[str, Any], problems: list[str]
 ) -> Score:
-    """The score in the context's mode. A metric that neither mode could give leaves the status `unparsable`."""
-    differs = [
-        {"metric": name, "faithful": both.faithful, "fixed": both.fixed, "why": both.why}
-        for name, both in metrics.items()
-        if both.faithful != both.fixed
-    ]
+    """The score in the context's mode. A metric that neither mode could give leaves the status `unparsable`.
+
+    Where the modes part in what is measured (seconds), it is listed under `measured`: it differs each time.
+    """
+    differs: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for name, both in metrics.items():
+        if both.faithful != both.fixed:
+            entry = {"metric": name, "faithful": both.faithful, "fixed": both.fixed, "why": both.why}
+            differs[name in MEASURED].append(entry)
     values = {
         name: both.faithful if context.mode == "faithful" else both.fixed for name, both in metrics.items()
     }
-    told: dict[str, Any] = {"mode": context.mode, "differs": differs, **detail}
+    told: dict[str, Any] = {"mode": context.mode, "differs": differs[False], **detail}
+    if differs[True]:
+        told["measured"] = {**told.get("measured", {}), "differs": differs[True]}
     if problems:
         told["problems"] = problems
     if status == "scored" and all(value is None for value in values.values()):

@@ -153,6 +153,18 @@ def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
 
 
 @needs_isolation
+def test_seconds_that_differ_between_the_modes_are_in_no_hash(environment: str) -> None:
+    fenced = "```python\ndef area(a, b):\n    return a * b\n```"
+    scores = [
+        dry(fenced, environment, OUTPUTS, Answers('{"judgment": "incorrect"}')).to_json() for _ in range(2)
+    ]
+    hashed = [{name: value for name, value in score.items() if name != "aside"} for score in scores]
+    assert hashed[0] == hashed[1]
+    assert "aet" not in [entry["metric"] for entry in scores[0]["detail"]["differs"]]
+    assert [entry["metric"] for entry in scores[0]["aside"]["measured"]["differs"]] == ["aet"]
+
+
+@needs_isolation
 def test_the_parser_gives_the_code_that_the_answer_hides(environment: str) -> None:
     judge = Answers(lambda p, model: "def area(a, b):\n    return a * b" if model == "gpt-4.1-mini" else "{}")
     assert dry("multiply a and b", environment, OUTPUTS, judge).metrics["passall5"] == 1

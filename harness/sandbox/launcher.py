@@ -19,6 +19,7 @@ from snapshots.errors import MissingCapability
 
 _CLONE_NEWPID = 0x20000000  # linux/sched.h
 _PR_SET_NO_NEW_PRIVS, _PR_SET_PDEATHSIG = 38, 1  # linux/prctl.h
+_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 # linux/landlock.h; the numbers are the same on every architecture of today's kernels
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1
@@ -87,6 +88,8 @@ def _become(order: dict[str, Any], report_to: int, missing: list[str]) -> NoRetu
         try:
             os.set_inheritable(report_to, False)
             _tell(report_to, {"missing": missing})
+            # so that `<generator object at 0x…>` says the same each time; no limit, so a container may forbid it
+            ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
             os.execvpe(order["argv"][0], order["argv"], order["environment"])
         except OSError as error:
             _tell(report_to, {"not_started": error.strerror or str(error)})

@@ -31,6 +31,18 @@ def test_output_and_exit_code(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr, result.timed_out) == (3, "out\n", "err\n", False)
 
 
+def test_addresses_are_the_same_each_time(tmp_path: Path) -> None:
+    """A wrong answer often prints an object: what it says is judged by a model, whose answer is on the tape of these very words."""
+    code = "print((x for x in []), object(), print, [object() for _ in range(99999)][-1])"
+    said = set()
+    for number in range(4):
+        folder = tmp_path / f"folder-{number}"
+        folder.mkdir()
+        said.add(python(code, folder).stdout)
+    assert len(said) == 1
+    assert "0x" in said.pop()
+
+
 def test_no_network_not_even_our_own_loopback(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

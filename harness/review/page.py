@@ -72,6 +72,7 @@ def review_html(
                         if event["event"] in ("tool_call", "model", "state")
                     ],
                     "last": len(trace.events),
+                    "trace": trace.hash,
                 }
             )
         problems = screenshots.problems
@@ -81,6 +82,7 @@ def review_html(
         "review.html",
         _HERE,
         items=items,
+        run=sha256("".join(item["trace"] for item in items).encode()).hexdigest()[:16],
         left_out=left_out,
         unfinished=unfinished,
         classes=CLASSES,
@@ -170,7 +172,7 @@ class ReviewServer:
             if not path.exists():
                 raise UsageError(f"there is no attempt {form.get('task')}/{form.get('attempt')}")
             with self._lock:
-                add_review(path, Review.from_mapping(form))
+                add_review(path, Review.from_mapping(form), of=form.get("trace", ""))
         except (UsageError, ValueError) as error:
             return self._page(request, 422, problem=str(error), filled=form)
         except (StillwebError, OSError) as error:

@@ -236,10 +236,24 @@ def check_review(trace: Trace, review: Review) -> None:
         )
 
 
-def add_review(path: Path, review: Review) -> int:
-    """Checks a review and appends it to the trace at `path`; returns the event's number."""
-    check_review(read_trace(path), review)
+def add_review(path: Path, review: Review, *, of: str = "") -> int:
+    """Checks a review and appends it to the trace at `path`; returns the event's number.
+
+    `of` is the hash of the trace that the reviewer saw, where that is known.
+    """
+    trace = read_trace(path)
+    _same_attempt(trace, of)
+    check_review(trace, review)
     return append_event(path, "review", **review.to_json())
+
+
+def _same_attempt(trace: Trace, of: str) -> None:
+    """UsageError if a review is of another trace: runs of one task set have attempts of the same names."""
+    if of and of != trace.hash:
+        raise UsageError(
+            f"{trace.task_id}/{trace.attempt} is not the attempt that was reviewed: that was another run's, or it was "
+            "made or scored again since"
+        )
 
 
 def latest_reviews(trace: Trace) -> dict[str, Event]:
@@ -315,7 +329,9 @@ def import_reviews(path: Path, source: Path) -> int:
         if not trace_path.exists():
             raise UsageError(f"{source}:{number}: the run has no attempt {value['task']}/{value['attempt']}")
         try:
-            check_review(read_trace(trace_path), review)
+            trace = read_trace(trace_path)
+            _same_attempt(trace, str(value.get("trace") or ""))
+            check_review(trace, review)
         except UsageError as error:
             raise UsageError(f"{source}:{number}: {error}") from error
         ready.append((trace_path, review))

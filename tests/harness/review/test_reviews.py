@@ -1,14 +1,12 @@
 """Reviews: the form, the gate on composition errors, hints, and two reviewers' agreement."""
 
-import http.client
 import json
-from urllib.parse import urlencode, urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.review.page import ReviewServer, export_review, review_html
+from harness.review.page import review_html
 from harness.review.reviews import (
     CLASSES,
     COMPOSITION,
@@ -27,9 +25,7 @@ from harness.task import Task
 from harness.trace import read_trace
 from snapshots.errors import DamagedInput, UsageError
 from tests.harness.commands.calling import call
-from tests.support.pages import chromium
 from tests.support.runs import make_run, write_script
-from tests.support.waiting import HANG
 
 WORDS = {"cause": "Took the wrong row.", "evidence": "Step 1 has both.", "why_not": "The page was right."}
 
@@ -186,110 +182,6 @@ def test_kappa_is_symmetric_and_at_most_one(pairs):
     assert (kappa(pairs) == 1) == all(a == b for a, b in pairs)
 
 
-def fill(form, **values):
-    for name, value in values.items():
-        if name in ("class", "nearest_class"):
-            form.locator(f"[name={name}]").select_option(value)
-        else:
-            form.locator(f"[name={name}]").fill(str(value))
-
-
-def test_a_reviewer_fills_the_form_in_a_browser(files):
-    form_values = {
-        "reviewer": "ada",
-        "class": COMPOSITION,
-        "decisive_event": 3,
-        "nearest_class": "drift",
-        **WORDS,
-    }
-    with ReviewServer(files.path) as server, chromium() as page:
-        page.goto(server.url)
-        assert page.locator("details.attempt").count() == 3
-        assert "1 attempt with nothing wrong left out" in page.locator("main").inner_text()
-        item = page.locator("details.attempt", has_text="wrong/1").first
-        form = item.locator("form.review")
-        assert form.locator(".override").is_hidden()
-        fill(form, **form_values)
-        assert form.locator(".override").is_visible()
-        form.locator("button").click()
-        assert (
-            read_trace(files.trace_path("wrong", 1)).of("review") == []
-        )  # the browser wants the reason first
-        fill(form, override="The miss was for an advert.")
-        form.locator("button").click()
-        page.wait_for_url("**saved=1*")
-        chips = (
-            page.locator("details.attempt", has_text="wrong/1")
-            .first.locator("summary .chip")
-            .all_inner_texts()
-        )
-        assert f"ada: {COMPOSITION}" in chips
-        assert page.complaints == []
-        assert {urlsplit(url).netloc for url in page.requested} == {urlsplit(server.url).netloc}
-    assert read_trace(files.trace_path("wrong", 1)).of("review")[0]["cause"] == WORDS["cause"]
-
-
-def post(server, form, **headers):
-    address = urlsplit(server.url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=HANG)
-    kind = {"Content-Type": "application/x-www-form-urlencoded"}
-    connection.request("POST", "/review", urlencode(form), {**kind, **headers})
-    answer = connection.getresponse()
-    text = answer.read().decode()
-    connection.close()
-    return answer.status, text
-
-
-def test_the_server_checks_again_what_a_form_says_and_keeps_what_was_filled_in(files):
-    with ReviewServer(files.path) as server:
-        form = {
-            "token": server._token,
-            "task": "wrong",
-            "attempt": "1",
-            "reviewer": "ada",
-            "class": COMPOSITION,
-        }
-        form |= {"decisive_event": "3", "nearest_class": "drift", **WORDS, "evidence": "<b>step 3"}
-        status, text = post(server, form)
-        assert status == 422
-        assert "Not saved: final answer composition error can&#39;t be chosen" in text
-        assert "&lt;b&gt;step 3</textarea>" in text
-        assert post(server, {**form, "token": "guess"})[0] == 403
-        assert post(server, form, Host="evil.example")[0] == 403
-        assert post(server, {**form, "task": "unheard"})[0] == 422
-        assert post(server, {**form, "attempt": "x"})[0] == 422
-        assert post(server, {**form, "cause": "x" * 200_000})[0] == 413
-        assert post(server, {**form, "override": "An advert."})[0] == 303
-    assert len(read_trace(files.trace_path("wrong", 1)).of("review")) == 1
-
-
-def test_the_exported_page_works_without_server_and_its_file_is_taken_in(files, tmp_path):
-    page_file = export_review(files.path, tmp_path / "review.html")
-    with chromium() as page:
-        page.goto(page_file.as_uri())
-        page.locator("#f-text").fill("silent")
-        assert page.locator("#shown").inner_text() == "1 of 3 shown"
-        page.locator("#f-text").fill("")
-        page.locator("details.attempt summary", has_text="silent/1").click()
-        form = page.locator("details.attempt", has_text="silent/1").locator("form.review").last
-        fill(
-            form,
-            reviewer="bob",
-            **{"class": "drift"},
-            decisive_event=1,
-            nearest_class="self-rewriting",
-            **WORDS,
-        )
-        form.locator("button").click()
-        with page.expect_download() as download:
-            page.locator("#save").click()
-        download.value.save_as(tmp_path / "reviews.jsonl")
-        assert page.complaints == []
-        assert [url for url in page.requested if not url.startswith("blob:")] == [page_file.as_uri()]
-    assert import_reviews(files.path, tmp_path / "reviews.jsonl") == 1
-    assert read_trace(files.trace_path("silent", 1)).of("review")[0]["reviewer"] == "bob"
-
-
 def test_a_saved_file_may_hold_any_text_and_windows_line_ends(files, tmp_path):
     saved = {
         "task": "silent",
@@ -338,20 +230,6 @@ def test_a_file_without_reviews_is_told(files, tmp_path):
     (tmp_path / "reviews.jsonl").write_text("\n")
     with pytest.raises(DamagedInput, match=r"reviews\.jsonl: holds no reviews"):
         import_reviews(files.path, tmp_path / "reviews.jsonl")
-
-
-def test_the_server_says_what_is_wrong_with_a_trace_and_goes_on(files):
-    path = files.trace_path("wrong", 1)
-    whole = path.read_bytes()
-    with ReviewServer(files.path) as server:
-        path.write_bytes(whole[:50])
-        form = {"token": server._token, "task": "wrong", "attempt": "1", "reviewer": "ada", "class": "drift"}
-        form |= {"decisive_event": "1", "nearest_class": "self-rewriting", **WORDS}
-        status, text = post(server, form)
-        assert (status, "wrong.1.jsonl:1: not JSON" in text) == (500, True)
-        assert post(server, {**form, "class": ""})[0] == 500
-        path.write_bytes(whole)
-        assert post(server, form)[0] == 303
 
 
 def test_one_right_row_and_right_rows_in_a_free_order_are_wholly_right(tmp_path):

@@ -19,10 +19,12 @@ class Difference:
 def compare_pictures(before: bytes, after: bytes) -> Difference:
     """Compare two PNGs; a different size counts as different where only one has a pixel.
 
-    Raises ValueError when one of them can't be read.
+    Raises ValueError when one of them can't be read, or the second is none.
     """
     if before == after:
         return Difference(0.0, b"")
+    if not after:
+        raise ValueError("the page draws nothing: its document has no root")
     from PIL import Image, ImageChops, UnidentifiedImageError
 
     try:

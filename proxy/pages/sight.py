@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 # a frame that says nothing for so long is left out of what is seen: never one that is only slow
 READ_SECONDS = 60.0
 _BODY = re.compile(r"<!doctype[^>]*>|</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
+_HAS = "() => [document.querySelector('body,frameset') !== null, document.documentElement !== null]"
 _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look at a page. `png` is empty when no picture was asked for; `state` is JSON-ready."""
+    """One look at a page. `png` is empty when no picture was asked for, or nothing is drawn; `state` is JSON-ready."""
 
     url: str
     title: str
@@ -65,8 +66,16 @@ def without_references(aria: str) -> str:
 
 
 async def accessibility(page: Page) -> str:
-    """The accessibility snapshot of a page and its frames, without references."""
-    return without_references(await page.aria_snapshot(mode="ai", timeout=READ_SECONDS * 1000))
+    """The accessibility snapshot of a page and its frames, without references.
+
+    A document without a body, as an SVG is, is read from its root; "" is that of one that broke off before it had a
+    root. Playwright would wait for a body in vain.
+    """
+    has_body, has_root = await page.evaluate(_HAS)
+    if not has_root:
+        return ""
+    read = page if has_body else page.locator(":root")
+    return without_references(await read.aria_snapshot(mode="ai", timeout=READ_SECONDS * 1000))
 
 
 async def shows_pdf(page: Page) -> bool:
@@ -86,7 +95,12 @@ STILL = "progress:indeterminate { appearance: none !important }"
 
 
 async def picture(page: Page, *, full: bool = False) -> bytes:
-    """A PNG of the viewport with animations ended and no caret; retried once, as drawing may be busy."""
+    """A PNG of the viewport with animations ended and no caret; retried once, as drawing may be busy.
+
+    b"" of a document that broke off before it had a root: the browser draws none and would let wait in vain.
+    """
+    if not (await page.evaluate(_HAS))[1]:
+        return b""
     for last in (False, True):
         try:
             return await page.screenshot(

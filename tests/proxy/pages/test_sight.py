@@ -46,3 +46,29 @@ def test_of_shadow_trees_all_that_is_drawn_is_seen_and_nothing_else(browser: Bro
     with serve(answer) as base:
         sight = browser.run(look(base))
     assert " ".join(sight.text.split()) == "page 1 slottednamed loose 1 para its own 1 deep down"
+
+
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90"><title>Mill</title><text y="20">It turns</text></svg>"""
+
+
+@pytest.mark.parametrize(
+    ("media", "page", "text", "aria"),
+    [
+        ("image/svg+xml", SVG, "MillIt turns", '- img "Mill":\n  - generic: It turns'),
+        ("text/html", "<p>here<script>onload = () => document.body.remove()</script>", "", "- document"),
+        ("text/html", "<p>here<script>document.documentElement.remove()</script>", "", ""),
+    ],
+    ids=["a picture", "without a body", "without a root"],
+)
+def test_documents_without_a_body_are_seen(
+    media: str, page: str, text: str, aria: str, browser: Browsing
+) -> None:
+    async def look(base: str) -> Sight:
+        driver = await browser.driver()
+        await driver.open(f"{base}/")
+        return await look_at(driver.page)
+
+    with serve(lambda *_: (200, {"Content-Type": media}, page.encode())) as base:
+        sight = browser.run(look(base))
+    assert (sight.text, sight.aria) == (text, aria)
+    assert sight.png.startswith(b"\x89PNG") == bool(aria)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,55 @@ from harness.models.endpoint import Retry
 from harness.models.parts import gather, part_of
 from harness.models.tape import ModelError, Tape, TapeMiss
 from tests.support.openai_endpoint import Asked, Endpoint
+from tests.support.waiting import until
 
 Ask = Callable[[str], Awaitable[str]]
+TEXTS = [f"what of {n}" for n in range(4)]
+BACKWARDS = ["re 3", "re 2", "re 1", "re 0"]
 
 
-def together(tape: Tape, url: str, agent: Callable[[Ask, list[str]], Awaitable[Any]]) -> list[str]:
-    """What an agent was told, in the order in which it was."""
-    heard: list[str] = []
+class Backwards:
+    """A model that answers `TEXTS`, once all are asked, in the opposite order: each answer when those before were heard.
+
+    `failing` is a question that nobody hears an answer to; after so many answers as `most` the others wait to the end.
+    """
+
+    def __init__(self, *, failing: str = "", most: int = 4) -> None:
+        self.failing = failing
+        self.most = most
+        self.asked: set[str] = set()
+        self.heard: list[str] = []
+        self.over = threading.Event()
+
+    def __call__(self, asked: Asked) -> str:
+        self.asked.add(asked.question)
+        if asked.question == self.failing:
+            raise ConnectionError
+        later = TEXTS[TEXTS.index(asked.question) + 1 :]
+        before = {reply(text) for text in later if text != self.failing}
+        assert until(lambda: self.over.is_set() or self._next(before))
+        return reply(asked.question)
+
+    def _next(self, before: set[str]) -> bool:
+        return len(before) < self.most and self.asked == {*TEXTS} and before <= {*self.heard}
+
+
+def reply(text: str) -> str:
+    return f"re {text.split()[-1]}"
+
+
+def at_once(asked: Asked) -> str:
+    return reply(asked.question)
+
+
+def together(
+    tape: Tape,
+    url: str,
+    agent: Callable[[Ask, list[str]], Awaitable[Any]],
+    model: Backwards | None = None,
+) -> list[str]:
+    """What an agent was told, in the order in which it was; a `model` that goes by it is told, too."""
+    heard = model.heard if model else []
 
     async def once() -> None:
         client = ModelClient(tape, base_url=url, key_variable="", retry=Retry(2, 0.01, 0.02))
@@ -37,6 +79,8 @@ def together(tape: Tape, url: str, agent: Callable[[Ask, list[str]], Awaitable[A
             client.end("s/1")
         finally:
             await client.close()
+            if model:
+                model.over.set()
 
     asyncio.run(once())
     return heard
@@ -49,20 +93,9 @@ def asks(texts: Sequence[str]) -> Callable[[Ask, list[str]], Awaitable[Any]]:
     return agent
 
 
-def slow_first(asked: Asked) -> str:
-    """The later it is asked for, the sooner it comes."""
-    number = int(asked.question.split()[-1])
-    time.sleep(0.6 - 0.15 * number)
-    return f"re {number}"
-
-
-TEXTS = [f"what of {n}" for n in range(4)]
-BACKWARDS = ["re 3", "re 2", "re 1", "re 0"]
-
-
 def test_answers_come_again_in_the_order_in_which_they_came(tmp_path: Path) -> None:
-    with Endpoint(slow_first) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
-        assert together(tape, endpoint.url, asks(TEXTS)) == BACKWARDS
+    with Endpoint(model := Backwards()) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        assert together(tape, endpoint.url, asks(TEXTS), model) == BACKWARDS
     for texts in (TEXTS, TEXTS[::-1]):
         with Tape.open(tmp_path / "tape", "replay") as tape:
             assert together(tape, endpoint.url, asks(texts)) == BACKWARDS
@@ -70,10 +103,10 @@ def test_answers_come_again_in_the_order_in_which_they_came(tmp_path: Path) -> N
 
 def test_also_when_a_worker_recorded_them_into_a_part(tmp_path: Path) -> None:
     with (
-        Endpoint(slow_first) as endpoint,
+        Endpoint(model := Backwards()) as endpoint,
         Tape.open(tmp_path / "tape", "auto", part_of(tmp_path / "tape", "one")) as tape,
     ):
-        together(tape, endpoint.url, asks(TEXTS))
+        together(tape, endpoint.url, asks(TEXTS), model)
     assert gather(tmp_path / "tape") == 1
     with Tape.open(tmp_path / "tape", "replay") as tape:
         assert together(tape, endpoint.url, asks(TEXTS)) == BACKWARDS
@@ -83,8 +116,8 @@ def test_who_asks_less_than_the_first_time_is_not_held_up_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "PATIENCE", 0.2)
-    with Endpoint(slow_first) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
-        together(tape, endpoint.url, asks(TEXTS))
+    with Endpoint(model := Backwards()) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        together(tape, endpoint.url, asks(TEXTS), model)
     with Tape.open(tmp_path / "tape", "replay") as tape:
         assert together(tape, endpoint.url, asks(TEXTS[:2])) == ["re 1", "re 0"]
 
@@ -112,9 +145,9 @@ async def race(ask: Ask, heard: list[str]) -> None:
 
 
 def test_what_was_given_up_is_never_answered(tmp_path: Path) -> None:
-    with Endpoint(slow_first) as endpoint:
+    with Endpoint(model := Backwards(most=1)) as endpoint:
         with Tape.open(tmp_path / "tape", "record") as tape:
-            assert together(tape, endpoint.url, race) == ["re 3"]
+            assert together(tape, endpoint.url, race, model) == ["re 3"]
         with Tape.open(tmp_path / "tape", "replay") as tape:
             assert together(tape, endpoint.url, race) == ["re 3"]
         with Tape.open(tmp_path / "tape", "auto") as tape:  # but may be asked again
@@ -125,32 +158,27 @@ def test_what_was_given_up_is_never_answered(tmp_path: Path) -> None:
 
 def test_who_waits_for_what_was_given_up_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.models.tape._MORE", 0.0)
-    with Endpoint(slow_first) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
-        together(tape, endpoint.url, race)
+    with Endpoint(model := Backwards(most=1)) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+        together(tape, endpoint.url, race, model)
     with (
         Tape.open(tmp_path / "tape", "replay") as tape,
-        pytest.raises(TapeMiss, match=r"was given up after 0 seconds, and is waited for now"),
+        pytest.raises(TapeMiss, match=r"was given up after \d+ seconds, and is waited for now"),
     ):
         together(tape, endpoint.url, asks(TEXTS[:1]))
 
 
 def test_what_failed_fails_again_in_the_same_words(tmp_path: Path) -> None:
-    def policy(asked: Asked) -> str:
-        if asked.question == TEXTS[1]:
-            raise ConnectionError
-        return slow_first(asked)
-
     async def agent(ask: Ask, heard: list[str]) -> None:
         told = await asyncio.gather(*map(ask, TEXTS), return_exceptions=True)
         assert isinstance(told[1], ModelError)
         heard.append(str(told[1]))
 
-    with Endpoint(policy) as endpoint:
+    with Endpoint(model := Backwards(failing=TEXTS[1])) as endpoint:
         with Tape.open(tmp_path / "tape", "record") as tape:
-            recorded = together(tape, endpoint.url, agent)
+            recorded = together(tape, endpoint.url, agent, model)
         with Tape.open(tmp_path / "tape", "replay") as tape:
             assert together(tape, endpoint.url, agent) == recorded
-        endpoint.policy = slow_first
+        endpoint.policy = at_once
         with Tape.open(tmp_path / "tape", "auto") as tape:
             assert sorted(together(tape, endpoint.url, asks(TEXTS))) == BACKWARDS[::-1]
         assert len(endpoint.requests) == 4 + 1 + 1  # tried twice, and once more

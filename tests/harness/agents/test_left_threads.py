@@ -36,7 +36,7 @@ def test_a_thread_that_goes_on_holds_nobody_up(tmp_path: Path) -> None:
     scorer = "tests.support.scorers:judged"  # which is called in a thread
     tasks = [{"id": name, "question": "?", "answer": "x", "scorer": scorer} for name in names]
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
-    words = ("--agent", "agent_that_leaves:Leaving", "--timeout", "0.2", "--parallel", "8", "-o", "run")
+    words = ("--agent", "agent_that_leaves:Leaving", "--timeout", "3", "--parallel", "40", "-o", "run")
     here = {"PYTHONPATH": str(Path(__file__).parents[3])}
     done = stillweb("run", "--tasks", "tasks.jsonl", *words, cwd=tmp_path, env=here)
     assert done.code == 0, done.err

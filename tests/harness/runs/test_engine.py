@@ -28,6 +28,7 @@ from harness.runs.runner import run_attempts, start_run
 from snapshots.errors import MissingCapability, UsageError
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF, bird_task, make_run
+from tests.support.waiting import HANG
 
 
 class Reference:
@@ -150,5 +151,5 @@ def test_an_engine_that_is_cancelled_begins_no_more_even_where_a_job_swallowed_i
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG))
     assert begun == ["a", "b"]

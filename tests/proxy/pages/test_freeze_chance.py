@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from snapshots.profile import Profile
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.sites import Answer, serve
-from tests.support.waiting import HANG, until
+from tests.support.waiting import STARTS
 
 SHARED = """export const name = () => [Math.random(), crypto.randomUUID(), ...crypto.getRandomValues(new Uint8Array(4))].join(" ");"""
 PAGE = """<!DOCTYPE html><script>const token = "{{TOKEN}}"; window.seen = {inline: Math.random()};
@@ -27,20 +28,18 @@ PARTS = """import { name } from "/shared.js"; seen.NAME = [name(), Math.random()
 def runs() -> Iterator[list[dict[str, Any]]]:
     """A page loaded twice; the second time its modules come in the other order, and its secret is longer."""
     visits = itertools.count()
-    answered: list[str] = []
-    later = ""
+    later, other_came = "", threading.Event()
 
     def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        nonlocal later
+        nonlocal later, other_came
         if path == "/":
             visit = next(visits)
-            answered.clear()
-            later = ("/a.js", "/b.js")[visit % 2]
+            later, other_came = ("/a.js", "/b.js")[visit % 2], threading.Event()
             return 200, {"Content-Type": "text/html"}, PAGE.replace("{{TOKEN}}", "x" * (9 * visit)).encode()
         if path == later:
-            until(lambda: "done" in answered, HANG)
+            assert other_came.wait(STARTS)
         if path == "/done":
-            answered.append("done")
+            other_came.set()
         text = SHARED if path == "/shared.js" else PARTS.replace("NAME", path[1:2])
         if path in ("/a.js", "/b.js") and path != later:
             text += "fetch('/done');"
@@ -49,7 +48,7 @@ def runs() -> Iterator[list[dict[str, Any]]]:
     async def look(browser: Browsing, url: str) -> dict[str, Any]:
         driver = await browser.driver()
         await driver.open(url)
-        await driver.page.wait_for_function("() => seen.a && seen.b", timeout=HANG * 1000)
+        await driver.page.wait_for_function("() => seen.a && seen.b", timeout=STARTS * 1000)
         seen: dict[str, Any] = await driver.page.evaluate("() => ({...seen, order: Object.keys(seen)})")
         await driver.context.close()
         return seen

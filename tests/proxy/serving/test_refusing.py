@@ -102,7 +102,7 @@ def test_our_own_pages_are_in_no_ledger(gateway: Gateway) -> None:
 
 def test_a_body_that_does_not_come(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (arrivals, connection):
-        monkeypatch.setattr(module, "PATIENCE", 0.1)
+        monkeypatch.setattr(module, "PATIENCE", 1.0)  # in which what we send must be here
     start = b"POST http://a/ HTTP/1.1\r\n" + NAME.replace(b"refused", b"x") + b"Content-Length: 9\r\n\r\nhalf"
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
         sock.sendall(start.replace(NAME, b""))

@@ -134,9 +134,12 @@ def test_a_timeout_counts_as_the_limit(environment: str) -> None:
 @needs_isolation
 def test_what_a_program_said_before_it_hung_is_no_right_output(environment: str) -> None:
     hangs = (
-        "<answer>def area(a, b):\n    import time\n    print(a * b, flush=True)\n    time.sleep(60)</answer>"
+        "<answer>def area(a, b):\n    import time\n    print(a * b, flush=True)\n    time.sleep(600)</answer>"
     )
-    got = dry(hangs, environment, OUTPUTS[:2], SGI_EXECUTION_TIMEOUT="2")
+    for seconds in (2, 8, 32, 128):  # a busy machine needs some to start a program
+        got = dry(hangs, environment, OUTPUTS[:2], SGI_EXECUTION_TIMEOUT=str(seconds))
+        if all(test["output"] for test in got.detail["tests"]):
+            break
     assert [(test["output"], test["passed"], test["reason"]) for test in got.detail["tests"]] == [
         ("0", False, "timed out"),
         ("3", False, "timed out"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +13,7 @@ from proxy.pages.acting import Driver
 from proxy.pages.traffic import Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
+from tests.support.waiting import HANG
 
 PAGE = """<!DOCTYPE html><title>Ways</title><a id=link href=/slow>slow</a><form action=/slow><button id=form>send</button></form>
 <button id=script onclick="setTimeout(() => { location = '/slow' }, 200)">go</button><iframe srcdoc="<a href=/slow>in</a>"></iframe>
@@ -23,9 +24,12 @@ navigation.addEventListener("navigate", (e) => { if (e.destination.url.endsWith(
   await new Promise((done) => setTimeout(done, 100)); } }); });</script>"""
 
 
+told = threading.Event()  # Traffic was, of the page's request
+
+
 def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
     if path.startswith("/slow"):
-        time.sleep(0.7)
+        assert told.wait(HANG)
         return 200, {"Content-Type": "text/html"}, b"arrived"
     if path == "/nothing":
         return 204, {}, b""
@@ -49,7 +53,11 @@ class Unaware(Traffic):
         if not self.late:
             super()._begin(request)
         else:
-            asyncio.get_running_loop().call_later(0.5, super()._begin, request)
+            asyncio.get_running_loop().call_later(0.5, self._tell, request)
+
+    def _tell(self, request: Any) -> None:
+        super()._begin(request)
+        told.set()
 
 
 @pytest.mark.parametrize("how", ["link", "form", "script", "frame"])
@@ -57,6 +65,7 @@ def test_a_page_that_is_being_left_is_waited_for_however_late_its_request_is_tol
     browser: Browsing, site: str, how: str
 ) -> None:
     async def go() -> tuple[str, Any]:
+        told.clear()
         made = await browser.driver()
         traffic = Unaware(made.context)
         driver = Driver(made.context, traffic=traffic)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+from snapshots.archives import messages
 from snapshots.archives.reading import Archives
-from snapshots.capture import Capture
+from snapshots.capture import Capture, with_state
 from snapshots.contents.records import Original
 from snapshots.dates import iso_date
+from snapshots.errors import DamagedInput
 from snapshots.index.build import finish
 from snapshots.index.cdxj import parse_line, sorted_lines, to_capture
 from snapshots.request import Request
@@ -29,6 +31,8 @@ class Recorded:
         self._stated: list[bytes] | None = []  # lines of all captures, states included; None: to be made
         self._unread: list[bytes] = []  # lines whose captures were not taken up yet
         self._captures: list[Capture] = []
+        self._loaded = 0  # how many of the captures were there before, and have what was learned of them
+        self._bare: list[Capture] | None = None  # these without it
         self._identities: dict[tuple[str, int], str] = {}
         self._payloads: dict[str, Original] = {}  # by digest
         self._events: dict[str, int] = {}
@@ -45,6 +49,7 @@ class Recorded:
                 for line in self._unread:
                     urlkey, timestamp, entry = parse_line(line)
                     self._take(to_capture(urlkey, timestamp, entry), entry["id"])
+                self._loaded = len(self._captures)
                 self._unread = []  # not before: whoever comes meanwhile has to wait
 
     def _take(self, capture: Capture, identity: str) -> None:
@@ -99,6 +104,9 @@ class Recorded:
         """The sorted lines of what `now` gave, a list where they are in memory."""
         stated, captures, identities, others = now
         if stated is None:
+            if self._bare is None:
+                self._bare = [unlearned(capture, archives) for capture in captures[: self._loaded]]
+            captures[: self._loaded] = self._bare
             stated = finish(captures, identities, [], archives)
             with self._lock:
                 if len(captures) == len(self._captures):
@@ -107,3 +115,15 @@ class Recorded:
 
     def close(self) -> None:
         """Frees what is held elsewhere."""
+
+
+def unlearned(capture: Capture, archives: Archives) -> Capture:
+    """A capture of an index as it was before anything was learned of it: `vary` is what its answer says, and no more."""
+    if not capture.vary:
+        return capture
+    try:
+        named = messages.vary_of(archives.head(capture).headers)
+        vary = messages.vary_values(named, archives.read_request(capture).headers) if named else ()
+    except DamagedInput:  # which whoever learns from it finds as well
+        return capture
+    return with_state(capture, (vary, "", "", False))

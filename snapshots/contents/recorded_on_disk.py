@@ -12,11 +12,12 @@ from operator import itemgetter
 
 from snapshots.archives.reading import Archives
 from snapshots.capture import Capture, with_state
-from snapshots.contents.recorded import Now, Recorded
+from snapshots.contents.recorded import Now, Recorded, unlearned
 from snapshots.contents.records import Original
 from snapshots.dates import iso_date
+from snapshots.errors import DamagedInput
 from snapshots.identity.sites import site_of
-from snapshots.index.cdxj import capture_line, capture_of
+from snapshots.index.cdxj import capture_line, capture_of, identity_in
 from snapshots.index.gathering import ODD, SILENT, TELLING, told_by
 from snapshots.index.stating import Lines, stated_sites
 from snapshots.machine.scratch import Scratch
@@ -28,10 +29,13 @@ TOGETHER = 6_000  # captures whose states are found at once, if they are of smal
 
 _SCHEMA = """
     CREATE TABLE captures(number INTEGER PRIMARY KEY, site BLOB, key TEXT, told BLOB, says INTEGER, line BLOB);
+    CREATE TABLE touched(site BLOB PRIMARY KEY);
     CREATE TABLE telling(site BLOB PRIMARY KEY);
     CREATE TABLE differing(site BLOB, key TEXT, PRIMARY KEY(site, key));
     CREATE TABLE final(line BLOB)
 """
+UNREAD = 3  # what the request of a capture that was there before says of a state isn't known yet, as SILENT and others
+_NEW = "site IN (SELECT site FROM touched)"
 _LEFT = "(site IN (SELECT site FROM telling) OR (site, key) IN (SELECT site, key FROM differing))"
 
 
@@ -41,28 +45,23 @@ class RecordedOnDisk(Recorded):
     def __init__(self) -> None:
         super().__init__()
         self._scratch = Scratch(_SCHEMA)
-        self._count = 0
+        self._count = self._loaded = 0
         self._numbers: dict[bytes, int] = {}  # of the first capture of each payload, by digest
 
     def load(self, captures: list[bytes], others: Iterable[bytes]) -> None:
-        """See `Recorded.load`. What was asked isn't known of these: their sites are looked at again."""
+        """See `Recorded.load`. The lines of a site that nothing comes to stay as they are."""
         self.others += others
         for line in captures:
             capture = capture_of(line)
             assert capture is not None
-            self._keep(capture, line, TELLING)
+            self._keep(capture, line, UNREAD)
+        self._loaded = self._count
 
     def add(self, capture: Capture, identity: str, request: Request) -> None:
         """See `Recorded.add`."""
         still = static(capture.method, capture.mime, capture.status)
-        says = SILENT
-        # "not modified" has its fields from another record
-        if capture.status == 304 or not unremarkable(
-            capture.method, capture.url, request.headers, request.body, capture.status
-        ):
-            says = ODD if still and capture.status != 304 else TELLING
         stated = with_state(capture, (capture.vary, "", ANY if still else "", False))
-        self._keep(capture, capture_line(stated, identity), says)
+        self._keep(capture, capture_line(stated, identity), _says(capture, request))
 
     def _keep(self, capture: Capture, line: bytes, says: int) -> None:
         told = told_by(capture.method, capture.status, capture.digest, *capture.place)
@@ -101,28 +100,55 @@ class RecordedOnDisk(Recorded):
     def lines(self, now: Now, archives: Archives) -> Iterator[bytes]:
         """See `Recorded.lines`."""
         run, rows = self._scratch.run, self._scratch.rows
-        for table in ("telling", "differing", "final"):
+        for table in ("touched", "telling", "differing", "final"):
             run(f"DELETE FROM {table}")
+        run("INSERT INTO touched SELECT DISTINCT site FROM captures WHERE number >= ?", self._loaded)
+        self._read_before(archives)
         run(f"INSERT INTO telling SELECT DISTINCT site FROM captures WHERE says = {TELLING}")
-        several = "FROM captures GROUP BY site, key HAVING COUNT(DISTINCT told) > 1"
+        several = f"FROM captures WHERE {_NEW} GROUP BY site, key HAVING COUNT(DISTINCT told) > 1"
         run(f"INSERT OR IGNORE INTO telling SELECT site FROM (SELECT site {several} AND MAX(says) >= {ODD})")
         run(f"INSERT INTO differing SELECT site, key {several}")
         run(f"INSERT INTO final SELECT line FROM captures WHERE NOT {_LEFT}")
         self._scratch.add("INSERT INTO final VALUES(?)", ((line,) for line in self.others))
-        for sites in self._left():
+        for sites in self._left(archives):
             self._scratch.add(
                 "INSERT INTO final VALUES(?)", ((line,) for line in stated_sites(sites, archives))
             )
         for (line,) in rows("SELECT DISTINCT line FROM final ORDER BY line"):
             yield line
 
-    def _left(self) -> Iterator[list[Lines]]:
+    def _read_before(self, archives: Archives) -> None:
+        """Finds what the captures say that were there before, of sites that something came to."""
+        before = f"FROM captures WHERE says = {UNREAD} AND {_NEW}"
+        telling = f"SELECT site FROM captures WHERE says = {TELLING}"
+        found = self._scratch.rows(
+            f"SELECT number, site, line {before} AND site NOT IN ({telling}) ORDER BY site, number"
+        )
+        read: list[tuple[int, int]] = []
+        for _, of_site in groupby(found, key=itemgetter(1)):
+            for number, _, line in of_site:
+                capture = capture_of(line)
+                assert capture is not None
+                says = _read_again(capture, archives)
+                if says != SILENT:
+                    read.append((says, number))
+                if says == TELLING:
+                    break  # which decides over its site
+        self._scratch.add("UPDATE captures SET says = ? WHERE number = ?", read)
+        # others of a site of which one tells enough may be called what they like
+        self._scratch.run(f"UPDATE captures SET says = {SILENT} WHERE says = {UNREAD} AND {_NEW}")
+
+    def _left(self, archives: Archives) -> Iterator[list[Lines]]:
         """The lines that are not final, by site, some sites at a time."""
         sites: list[Lines] = []
         count = 0
-        found = self._scratch.rows(f"SELECT site, line FROM captures WHERE {_LEFT} ORDER BY site, number")
+        found = self._scratch.rows(
+            f"SELECT site, line, number FROM captures WHERE {_LEFT} ORDER BY site, number"
+        )
         for _, of_site in groupby(found, key=itemgetter(0)):
-            lines = [line for _, line in of_site]
+            lines = [
+                _unlearned(line, archives) if number < self._loaded else line for _, line, number in of_site
+            ]
             sites.append((lines, [None] * len(lines)))
             count += len(lines)
             if count >= TOGETHER:
@@ -134,6 +160,36 @@ class RecordedOnDisk(Recorded):
     def close(self) -> None:
         """See `Recorded.close`."""
         self._scratch.close()
+
+
+def _says(capture: Capture, request: Request) -> int:
+    """What an exchange says of a state, as the index finds it."""
+    # "not modified" has its fields from another record
+    if capture.status != 304 and unremarkable(
+        capture.method, capture.url, request.headers, request.body, capture.status
+    ):
+        return SILENT
+    still = static(capture.method, capture.mime, capture.status)
+    return ODD if still and capture.status != 304 else TELLING
+
+
+def _read_again(capture: Capture, archives: Archives) -> int:
+    """The same of one whose request is in the archives. What can't be read is looked at with its site."""
+    bare = Request(capture.method, capture.url)
+    if capture.request_offset < 0 or _says(capture, bare) == TELLING:  # no field makes it less than that
+        return TELLING
+    try:
+        return _says(capture, archives.read_request(capture))
+    except DamagedInput:
+        return TELLING
+
+
+def _unlearned(line: bytes, archives: Archives) -> bytes:
+    """See `unlearned`."""
+    capture = capture_of(line)
+    assert capture is not None
+    bare = unlearned(capture, archives)
+    return line if bare is capture else capture_line(bare, identity_in(line))
 
 
 def _packed(digest: str) -> bytes:

@@ -61,6 +61,14 @@ MOST_OUTPUT = (
 _FOLDERS = re.compile(r"(?<![\w.:/~%-])/(?:[^\s/:'\"<>|]+/)+(?=[^\s/:'\"<>|])")
 
 
+def _listed(value: Any, what: str) -> list[str]:
+    """Texts, of which one may stand alone. Raises UsageError."""
+    texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"{what}: must be a list of names")
+    return texts
+
+
 @dataclass(slots=True)
 class CommandAgent:
     """Runs a program once an attempt, in a process group of its own that ends with the attempt."""
@@ -91,16 +99,17 @@ class CommandAgent:
             if options.get(name, choices[0]) not in choices:
                 raise UsageError(f"{source}: {name}: must be {' or '.join(choices)}, not {options[name]!r}")
         env = {str(k): str(v) for k, v in (options.get("env") or {}).items()}
+        listed = {name: _listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct")}
         try:
-            direct = direct_hosts(options.get("direct") or ())
-        except (UsageError, TypeError) as error:
+            direct = direct_hosts(listed["direct"])
+        except UsageError as error:
             raise UsageError(f"{source}: direct: {error}") from error
         return cls(
             words,
             options.get("stdin", "text"),
             options.get("answer", "all"),
             env,
-            [str(name) for name in options.get("pass_env") or ()],
+            listed["pass_env"],
             direct,
         )
 

@@ -125,6 +125,12 @@ def test_a_program_may_ask_a_host_itself_and_its_trace_says_so(tmp_path, snapsho
         assert trace.header["agent"]["direct"] == ["127.0.0.1"]
 
 
+def test_one_name_may_stand_alone():
+    """It was taken for a list of letters, and each was a host or a variable."""
+    agent = load_agent("command:x", command=["true"], direct="api.openai.com", pass_env="OPENAI_API_KEY")
+    assert (agent.direct, agent.pass_env) == (("api.openai.com",), ["OPENAI_API_KEY"])
+
+
 def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
     """Of all that it fetched the trace had no word, and the report said that it never saw the right values."""
     site = Site(tmp_path / "site")

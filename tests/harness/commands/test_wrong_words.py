@@ -107,16 +107,6 @@ def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Pat
     assert "not recorded: http://127.0.0.1:1/: " in done.err
 
 
-def test_a_library_that_asks_the_proxy_for_its_browser_is_told_what_to_do(site: Path) -> None:
-    asks = (
-        "import urllib.request as u\n"
-        "try: u.urlopen('http://127.0.0.1:9/devtools/browser/1')\nexcept OSError as e: print(e.code)"
-    )
-    done = stillweb("replay", site, "--", sys.executable, "-c", asks)
-    assert (done.code, done.out) == (0, "504\n")
-    assert "let this machine go round" in done.err
-
-
 def test_a_miss_is_told_with_the_way_to_see_them_all(site: Path, tmp_path: Path) -> None:
     asks = "import urllib.request as u\ntry: u.urlopen('https://a.test/none')\nexcept OSError as e: print(e.code)"
     told = "1 request was not in the snapshot; first: GET https://a.test/none"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from harness.scoring.grading import GradeError, grader_template, parse_grade
 from harness.scoring.sgi.idea import parse_votes
 from harness.scoring.sgi.idea_formulas import DIMENSIONS
+from tests.support.spending import cpu_seconds
 
 VOTED = (*DIMENSIONS, "overall")
 OURS = next(line for line in grader_template()["template"].split("\n") if line.startswith("correct:"))
@@ -57,7 +56,7 @@ def test_the_prompts_own_words_are_no_vote() -> None:
 
 
 def test_a_judge_that_says_nothing_but_line_breaks_is_read() -> None:
-    start = time.process_time()
-    assert parse_votes("\n" * 20_000) is None
-    assert parse_votes("\n" * 20_000 + BALLOT) == parse_votes(BALLOT) is not None
-    assert time.process_time() - start < 1.0
+    with cpu_seconds() as spent:
+        assert parse_votes("\n" * 20_000) is None
+        assert parse_votes("\n" * 20_000 + BALLOT) == parse_votes(BALLOT) is not None
+    assert spent[0] < 1.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import click
@@ -185,16 +185,17 @@ class _Until:
     or with a process of its own."""
 
     def __init__(self) -> None:
-        self._ended = threading.Event()
+        # one that a signal's handler may fill while it is looked at: setting an Event then waits for itself
+        self._ended: SimpleQueue[None] = SimpleQueue()
         self._code = 0
 
     def lost(self, _: str) -> None:
         """A process has gone with its sessions; closing the gateway says it."""
-        self._ended.set()
+        self._ended.put(None)
 
     def wait(self) -> int:
         """The exit code, at the end."""
-        self._ended.wait()
+        self._ended.get()
         return self._code
 
     @contextmanager
@@ -204,7 +205,7 @@ class _Until:
 
         def end(number: int, _: object) -> None:
             self._code = 0 if number == signal.SIGTERM else 128 + number
-            self._ended.set()
+            self._ended.put(None)
 
         before = {name: signal.signal(name, end) for name in heard_signals()}
         try:

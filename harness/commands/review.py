@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 import click
 
@@ -52,11 +52,13 @@ def command(
     elif export is not None:
         click.echo(str(export_review(run, export)))
     else:
-        ended = threading.Event()
+        ended: SimpleQueue[None] = (
+            SimpleQueue()
+        )  # see replay: an Event's lock may be held where the signal comes
         for name in heard_signals():
-            signal.signal(name, lambda *_: ended.set())
+            signal.signal(name, lambda *_: ended.put(None))
         with ReviewServer(run, port=port, everything=everything) as server:
             click.echo(server.url)
             say("Ctrl-C ends it; reviews are kept in the traces")
             click.launch(server.url)
-            ended.wait()
+            ended.get()

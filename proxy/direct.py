@@ -6,13 +6,10 @@ beside ours.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-
-import certifi
 
 from proxy.clients import CA_VARIABLES
 from snapshots.archives.appending import write_whole
@@ -31,30 +28,26 @@ def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def let_past(
-    environment: Mapping[str, str], hosts: Sequence[str], usual: str | None = None
-) -> dict[str, str]:
+def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """An environment as `clients.client_environment` makes it, in which `hosts` are asked directly.
 
-    `usual` is a PEM file of authorities beside certifi's, by default the one that this process's SSL_CERT_FILE names.
+    Raises as `trust.usual_authorities`.
     """
     changed = dict(environment)
     if not hosts or "SSL_CERT_FILE" not in changed:  # or it has no proxy of ours
         return changed
     past = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
     changed["NO_PROXY"] = changed["no_proxy"] = ",".join(past)
-    ours = Path(changed["SSL_CERT_FILE"])
-    trusted = str(_bundle(ours, usual or os.environ.get("SSL_CERT_FILE")))
-    changed |= dict.fromkeys(CA_VARIABLES, trusted)
-    return changed
+    return changed | dict.fromkeys(CA_VARIABLES, str(_bundle(Path(changed["SSL_CERT_FILE"]))))
 
 
-def _bundle(ours: Path, usual: str | None) -> Path:
-    """A file beside our authority with that, certifi's and the user's; named by what is in it, so that none changes."""
-    files = [ours, Path(certifi.where())]
-    if usual and Path(usual).is_file():
-        files.append(Path(usual))
-    data = b"\n".join(path.read_bytes().strip() for path in files) + b"\n"
+def _bundle(ours: Path) -> Path:
+    """A file beside our authority with that and the usual ones; named by what is in it, so that none changes."""
+    from proxy.wire.trust import (
+        usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves
+    )
+
+    data = usual_authorities(ours)
     bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
     if not bundle.exists():
         write_whole(bundle, [data])

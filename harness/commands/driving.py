@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from proxy.wire.addresses import on_this_machine
 
 if TYPE_CHECKING:
     from snapshots.capture import Capture
@@ -47,15 +48,7 @@ def drove(out: Path, captures: Iterable[Capture]) -> bool:
 def _may(method: str, url: str) -> bool:
     """Applications have a POST /session, too: of WebDriver's (Selenium) the JSON has members of its own."""
     begins = method == "POST" and urlsplit(url).path.endswith("/session")
-    return (begins or _socket(url)) and _on_this_machine(url)
-
-
-def _on_this_machine(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return (begins or _socket(url)) and on_this_machine(urlsplit(url).hostname or "")
 
 
 def _socket(url: str) -> bool:

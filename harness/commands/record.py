@@ -147,10 +147,8 @@ def command(
     """
     from proxy.direct import direct_hosts
     from proxy.recording.recorder import Recorder, record_command
-    from proxy.wire.certificates import Authority
     from snapshots.identity.sites import host_of
     from snapshots.profile import Profile
-    from snapshots.secrets.redact import Redactor
     from snapshots.writer import Writer
 
     program = program_of(ctx)
@@ -190,7 +188,6 @@ def command(
         since = writer.place
         for repair in writer.repairs:
             say(f"repaired: {repair}")
-        authority = Authority.load_or_create()
         with status_line() as show:
             recorder = Recorder(
                 writer,
@@ -198,8 +195,7 @@ def command(
                 resolve=places,
                 upstream_ca=trust,
                 insecure=insecure,
-                authority=authority,
-                redactor=Redactor.for_snapshot(out, authority.directory, keep=True),
+                keep_learned=True,
                 on_status=lambda stats: show(stats.line()),
             )
             with _looked_through(out, recorder), recorder:

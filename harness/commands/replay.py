@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import click
 
 from harness.commands.answering import accept_option
 from harness.commands.driving import ADVICE, drives
+from harness.commands.ending import Until
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, say_damage
 from snapshots.words import counted
@@ -105,7 +103,7 @@ def command(
 
             make_search_ready(snapshot)
         options = {"accept": accept, "synthetic_search": synthetic_search}
-        until = _Until()
+        until = Until()
         with Gateway(
             snapshot,
             port=port,
@@ -178,38 +176,3 @@ def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
     raise click.UsageError(
         f"{gone}: no such file or directory; a program to run comes after '--': -- {gone} …"
     )
-
-
-class _Until:
-    """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one,
-    or with a process of its own."""
-
-    def __init__(self) -> None:
-        # one that a signal's handler may fill while it is looked at: setting an Event then waits for itself
-        self._ended: SimpleQueue[None] = SimpleQueue()
-        self._code = 0
-
-    def lost(self, _: str) -> None:
-        """A process has gone with its sessions; closing the gateway says it."""
-        self._ended.put(None)
-
-    def wait(self) -> int:
-        """The exit code, at the end."""
-        self._ended.get()
-        return self._code
-
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """While the signals count."""
-        from proxy.pages.running import heard_signals
-
-        def end(number: int, _: object) -> None:
-            self._code = 0 if number == signal.SIGTERM else 128 + number
-            self._ended.put(None)
-
-        before = {name: signal.signal(name, end) for name in heard_signals()}
-        try:
-            yield
-        finally:
-            for name, handler in before.items():
-                signal.signal(name, handler)

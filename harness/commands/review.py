@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
-from queue import SimpleQueue
 
 import click
 
+from harness.commands.ending import Until
 from harness.console import say
 from snapshots.words import counted
 
@@ -35,7 +34,6 @@ def command(
     """
     from harness.review.page import ReviewServer, export_review
     from harness.review.reviews import agreement, import_reviews
-    from proxy.pages.running import heard_signals
 
     if reviews is not None:
         click.echo(f"{counted(import_reviews(run, reviews), 'review')} taken")
@@ -52,13 +50,9 @@ def command(
     elif export is not None:
         click.echo(str(export_review(run, export)))
     else:
-        ended: SimpleQueue[None] = (
-            SimpleQueue()
-        )  # see replay: an Event's lock may be held where the signal comes
-        for name in heard_signals():
-            signal.signal(name, lambda *_: ended.put(None))
-        with ReviewServer(run, port=port, everything=everything) as server:
+        until = Until()
+        with until.signals(), ReviewServer(run, port=port, everything=everything) as server:
             click.echo(server.url)
             say("Ctrl-C ends it; reviews are kept in the traces")
             click.launch(server.url)
-            ended.get()
+            until.wait()

@@ -9,7 +9,6 @@ which a frozen web has none of.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 from typing import Any
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from harness.tools.toolset import ToolSession, Toolset
+from proxy.wire.addresses import on_this_machine
 from snapshots.errors import StillwebError
 
 REVISION = "2026-07-28"
@@ -223,11 +223,7 @@ def _of_this_machine(origin: str | None) -> bool:
     """Whether a request comes from no page, or from one that this machine serves."""
     if origin is None:
         return True
-    host = urlsplit(origin).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return on_this_machine(urlsplit(origin).hostname or "")
 
 
 async def _send(send: Any, status: int, reply: dict[str, Any] | None) -> None:

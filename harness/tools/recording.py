@@ -208,17 +208,7 @@ def recording_toolset(
     Late secrets are looked for when it is sealed: who closes an MCP server waits for nothing.
     """
     from proxy.recording.recorder import Recorder
-    from proxy.wire.certificates import Authority
-    from snapshots.secrets.redact import Redactor
     from snapshots.writer import Writer
 
-    out, authority = Path(path), Authority.load_or_create()
-    with (
-        Writer.open(out) as writer,
-        Recorder(
-            writer,
-            authority=authority,
-            redactor=Redactor.for_snapshot(out, authority.directory, keep=True),
-        ) as recorder,
-    ):
+    with Writer.open(Path(path)) as writer, Recorder(writer, keep_learned=True) as recorder:
         yield RecordingToolset(recorder, contracts, limits=limits)

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -40,12 +40,13 @@ from proxy.recording.outliving import outliving
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.resolving import Place, new_loop
 from proxy.recording.retrying import retrying
-from proxy.recording.trust import system_directory, write_bundle
+from proxy.recording.stats import RecorderStats
 from proxy.wire.addresses import DEFAULT_SESSION
 from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
 from proxy.wire.proxied import Proxied
 from proxy.wire.silence import Said
+from proxy.wire.trust import system_directory, usual_authorities
 from snapshots.capture import Capture
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.secrets.redact import Redactor
@@ -58,37 +59,14 @@ GARBAGE = 10_000  # new objects between collections: some exchanges
 _one_at_a_time = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class RecorderStats:
-    """Counts since the start. `bytes` are those of response records as archived (compressed)."""
-
-    requests: int
-    under_way: int
-    queued: int  # complete, not yet on disk
-    captures: int
-    failures: int
-    aborted: int  # given up by the client
-    bytes: int
-
-    def line(self) -> str:
-        """The status line."""
-        size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
-        parts = [f"{self.captures} captured", size, f"{self.under_way} under way", f"{self.queued} queued"]
-        if self.failures:
-            parts.append(f"{self.failures} failed")
-        if self.aborted:
-            parts.append(f"{self.aborted} given up by the client")
-        return ", ".join(parts)
-
-
 class Recorder(Proxied):
     """Records all that passes into `writer`. A context manager; only one may run in a process at a time.
 
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
     `insecure` accepts any certificate of an origin. `resolve` maps "name" or "name:port" to (host, port) to
-    connect to in its place. Secrets are replaced by `redactor` (default: the one of the writer's snapshot)
-    unless `redact` is False. `on_status` is called
-    with RecorderStats about twice a second, on the writing thread.
+    connect to in its place. Secrets are replaced by `redactor` (default: the one of the writer's snapshot, which with
+    `keep_learned` keeps what it learns until somebody has looked through for it) unless `redact` is False. `on_status`
+    is called with RecorderStats about twice a second, on the writing thread.
 
     Sessions are proxy user names. Browsers give theirs only when asked, so `challenge` makes the proxy ask
     (407); None means: as soon as `proxy_url` has been called with a name other than "default".
@@ -109,6 +87,7 @@ class Recorder(Proxied):
         authority: Authority | None = None,
         redactor: Redactor | None = None,
         redact: bool = True,
+        keep_learned: bool = False,
         challenge: bool | None = None,
         on_status: Callable[[RecorderStats], None] | None = None,
     ) -> None:
@@ -129,7 +108,9 @@ class Recorder(Proxied):
         if redact:
             if redactor is None and directory is None:
                 raise UsageError("this writer has no directory to keep a redactor's salt in; give a redactor")
-            redactor = redactor or Redactor.for_snapshot(cast(Path, directory), self.authority.directory)
+            redactor = redactor or Redactor.for_snapshot(
+                cast(Path, directory), self.authority.directory, keep=keep_learned
+            )
             secrets = ExchangeRedactor(redactor, directory)
         # What else goes into the snapshot (a view's DOM and text) must pass it too: `redactor.body(data)`.
         self.redactor = redactor if redact else None
@@ -332,7 +313,7 @@ class Recorder(Proxied):
             upstream_cert=False,  # leaves name what the client asked for, not all that the origin serves
         )
         trusted = Path(self._scratch.name) / "trusted.pem"
-        write_bundle(trusted, self._upstream_ca)
+        trusted.write_bytes(usual_authorities(self._upstream_ca))
         master = RecordingMaster(settings, asyncio.get_running_loop(), self._broke)
         master.begin([self._addon, self._breaking, _Ready(self)])
         settings.update(  # type: ignore[no-untyped-call]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import re
 from typing import Protocol
 from urllib.parse import quote, unquote
@@ -48,6 +49,14 @@ def with_session(url: str, session: str) -> str:
     if ":" in session or "%" in session:  # what ends a user name, and what clients decode or don't
         raise UsageError(f"{session!r} can't be a session's name: it may not contain ':' or '%'")
     return url.replace("://", f"://{quote(session, safe='')}:x@", 1)
+
+
+def on_this_machine(host: str) -> bool:
+    """Whether a host is this machine, by its address or as localhost."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def host_port(host: str, port: int) -> str:

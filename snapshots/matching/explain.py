@@ -77,7 +77,7 @@ def nearest(lookup: Lookup) -> list[Near]:
             bool(known[text]),
             weight,
             -agreed[text],
-            -_common(capture.url, request.url),
+            -_same(capture.url, request.url),
             capture.timestamp,
             capture.place,
         )
@@ -134,15 +134,6 @@ def _agreed(asked: Body, stored: Body) -> int:
     return next(
         (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )
-
-
-def _common(one: str, other: str) -> int:
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
 
 
 def differences(asked: Parsed, stored: Parsed) -> Iterator[str]:

@@ -39,8 +39,11 @@ def test_hosts_are_sorted_and_said_once() -> None:
 
 
 @pytest.mark.parametrize("name", [*CLIENTS, "curl"])
-def test_a_direct_host_answers_under_its_own_certificate(name: str, tmp_path: Path) -> None:
+def test_a_direct_host_answers_under_its_own_certificate(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours, company = (Authority.load_or_create(tmp_path / folder) for folder in ("ours", "company"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(company.certificate_path))  # as a company has it set
     dead = "http://127.0.0.1:9"  # where no proxy answers
     base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     command = ["curl", "-sS"] if name == "curl" else [sys.executable, "-c", CLIENTS[name]]
@@ -48,9 +51,7 @@ def test_a_direct_host_answers_under_its_own_certificate(name: str, tmp_path: Pa
         url = f"https://127.0.0.1:{origin.port}/"
 
         def asked(*hosts: str) -> subprocess.CompletedProcess[str]:
-            environment = let_past(
-                client_environment(dead, ours.certificate_path, base), hosts, str(company.certificate_path)
-            )
+            environment = let_past(client_environment(dead, ours.certificate_path, base), hosts)
             return subprocess.run(
                 [*command, url], env=environment, capture_output=True, text=True, timeout=STARTS, check=False
             )

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.recording.recorder import RecorderStats, record_command
+from proxy.recording.recorder import record_command
+from proxy.recording.stats import RecorderStats
 from snapshots.errors import UsageError
 from snapshots.writer import Writer
 from tests.proxy.lab import Lab, by_path, client, gate

@@ -1,4 +1,4 @@
-"""The authorities that origins may be certified by while recording: the usual ones, the system's, and what was asked for."""
+"""The authorities that origins may be certified by: the usual ones, the system's, and what was asked for."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import certifi
 from snapshots.errors import UsageError
 
 
-def write_bundle(bundle: Path, asked: Path | None) -> None:
-    """Writes a PEM file of the usual authorities, those of SSL_CERT_FILE and those asked for. Raises UsageError."""
+def usual_authorities(asked: Path | None) -> bytes:
+    """The usual authorities, those of SSL_CERT_FILE and those asked for, as PEM. Raises UsageError."""
     parts = [Path(certifi.where()).read_bytes()]
     named = os.environ.get("SSL_CERT_FILE")
     for path in (Path(named) if named else None, asked):
@@ -26,7 +26,7 @@ def write_bundle(bundle: Path, asked: Path | None) -> None:
         except OSError as e:
             raise UsageError(f"{path}: can't be read ({e.strerror})") from e
         parts.append(content)
-    bundle.write_bytes(b"\n".join(parts))
+    return b"\n".join(parts)
 
 
 def system_directory() -> str | None:

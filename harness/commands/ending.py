@@ -1,0 +1,43 @@
+"""How a command that serves is ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+
+class Until:
+    """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one,
+    or with a process of its own."""
+
+    def __init__(self) -> None:
+        # one that a signal's handler may fill while it is looked at: setting an Event then waits for itself
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._code = 0
+
+    def lost(self, _: str) -> None:
+        """A process has gone with its sessions; closing the gateway says it."""
+        self._ended.put(None)
+
+    def wait(self) -> int:
+        """The exit code, at the end."""
+        self._ended.get()
+        return self._code
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """While the signals count."""
+        from proxy.pages.running import heard_signals  # loads asyncio
+
+        def end(number: int, _: object) -> None:
+            self._code = 0 if number == signal.SIGTERM else 128 + number
+            self._ended.put(None)
+
+        before = {name: signal.signal(name, end) for name in heard_signals()}
+        try:
+            yield
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)

@@ -15,6 +15,7 @@ from harness.agents.openai import OpenAIAgent
 
 TOLD = ["document 0", "fail", "document 1", "document 2"]
 DOCUMENTS = [f"document {n}" for n in range(7)]
+LAPS = [f"lap {n}" for n in range(7)]
 PAGE = "https://shelf.example/list?year=2012&page={}"
 
 
@@ -149,7 +150,7 @@ class Races(_Asks):
     """Goes on with what came first, and gives up the rest."""
 
     async def run(self, attempt: Attempt) -> str | None:
-        tasks = [asyncio.ensure_future(said(attempt, text)) for text in DOCUMENTS]
+        tasks = [asyncio.ensure_future(said(attempt, text)) for text in LAPS]
         done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()

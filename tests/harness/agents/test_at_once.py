@@ -22,8 +22,10 @@ from harness.task import Task
 from harness.trace import Trace, read_trace
 from snapshots.writer import Writer
 from tests.snapshots.making import exchange
+from tests.support.agents_at_once import LAPS
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF
+from tests.support.waiting import HANG
 
 PAGES = [("fetch", {"url": f"https://shelf.example/list?year=2012&page={n}"}) for n in (2, 1, 2)]
 # whose calls are the same in whatever order their answers come
@@ -127,7 +129,16 @@ def test_lanes_that_call_in_any_turn_have_one_trace(
 def test_repetitions_are_the_same(tmp_path: Path) -> None:
     slow = {"document 0": 0.4, "document 1": 0.2}
     names = [*STEADY, "Races", "Tolerant", "Broken"]
-    files = run(tmp_path / "run", names, after(lambda text: slow.get(text, 0.0)))
+    decided = threading.Event()
+
+    def wait(text: str) -> float:
+        if text.startswith("first: "):
+            decided.set()
+        elif text in LAPS and text != LAPS[3]:  # two that come at once are another race each time
+            assert decided.wait(HANG)
+        return slow.get(text, 0.0)
+
+    files = run(tmp_path / "run", names, after(wait))
     assert (trace_of(files, "Races").last("answer") or {})["aside"]["given_up"] >= 1
     assert "re " in str((trace_of(files, "Tolerant").of("model")[-1])["request"]["new"])
     assert "Disconnected" in str(trace_of(files, "Tolerant").of("model")[-1]["request"]["new"]).title()

@@ -16,6 +16,7 @@ from snapshots.errors import UsageError
 from snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from snapshots.identity.keys import Parsed, digest, parse
 from snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
+from snapshots.identity.told_moments import without_told_moments
 from snapshots.request import Request
 from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, surely_drawn
 from snapshots.secrets.redact import MASK, mask
@@ -96,6 +97,10 @@ def _empty_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return replace(parsed, query=tuple(p for p in parsed.query if p) or None)
 
 
+def _told_moments(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    return without_told_moments(parsed)
+
+
 def _nothing(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     """For rules that work on the request before it is taken apart."""
     return parsed
@@ -107,6 +112,7 @@ KINDS: dict[str, Callable[[Rule, Parsed, Issued], Parsed]] = {
     "encoding": _encoding,
     "json-query": _json_query,
     "empty-query": _empty_query,
+    "told-moments": _told_moments,
     "redacted": _nothing,
 }
 

@@ -160,6 +160,12 @@ class Matcher:
         elif accepted.level >= LEVELS.index("rule"):
             capture, rule = self._by_rule(request, key, now, session)
             verdict = f"rule:{rule}"
+            if candidates and rule is not None and self._drawn_anew(rule):
+                had = {c.place for c in now.served}
+                own = [c for c in candidates if c.place not in had]
+                if own:  # asked out of the recorded order, and of several that are as good the very one
+                    capture, rule = min(own, key=lambda c: (c.timestamp, c.begin, c.place)), None
+                    verdict = "exact" if capture.exact == key.exact else "canonical"
             if capture is not None and rule is not None and "redacted" in rule.split("+"):
                 # a secret in a body may be another one, such as a wrong password; some prove that they are
                 stored = self.group(request.url).request(capture)
@@ -339,6 +345,10 @@ class Matcher:
                     now.unsure = True  # it may be somebody else's, or another version
                 return chosen, "+".join(ids)
         return None, None
+
+    def _drawn_anew(self, ids: str) -> bool:
+        """Whether rules leave out only what never decides, so that answers which differ are draws of one question."""
+        return set(ids.split("+")) <= {rule.id for rule in self.rules.rules if rule.certain}
 
     @staticmethod
     def _needed(request: Request, capture: Capture, group: Group) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from snapshots.request import Headers, Request
@@ -155,6 +156,22 @@ def question_to_a_model(draw: random.Random) -> Made:
     )
     asked = with_body(draw, one.encode(), JSON, method="POST")
     return asked, other(asked, body=two.encode())
+
+
+def told_to_a_model(told: str, moment: datetime) -> bytes:
+    return json.dumps(
+        {"model": "m", "messages": [{"role": "system", "content": f"{told} {moment:%c}"}]}
+    ).encode()
+
+
+def moments(draw: random.Random) -> list[datetime]:
+    return [datetime.fromtimestamp(n, UTC) for n in draw.sample(range(10**9, 2 * 10**9), 2)]
+
+
+def day_told_to_a_model(draw: random.Random) -> Made:
+    one, two = (told_to_a_model("The current time is", moment) for moment in moments(draw))
+    asked = with_body(draw, one, JSON, method="POST")
+    return asked, other(asked, body=two)
 
 
 def session_in_path(draw: random.Random) -> Made:
@@ -369,12 +386,20 @@ def another_question_to_a_model(draw: random.Random) -> Made:
     return asked, other(asked, body=two.encode())
 
 
+def day_that_a_model_is_asked_about(draw: random.Random) -> Made:
+    told = draw.choice(["What happened on", "How far is it from today to"])
+    one, two = (told_to_a_model(told, moment) for moment in moments(draw))
+    asked = with_body(draw, one, JSON, method="POST")
+    return asked, other(asked, body=two)
+
+
 Kind = Callable[[random.Random], Made]
 
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
     id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
+    day_told_to_a_model,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,
@@ -382,5 +407,5 @@ APART: list[Kind] = [
     form_value_with_separators, form_value_late, form_pair_repeated, json_leaf_of_another_type, json_leaf_elsewhere,
     json_array_in_another_order, json_member_twice, json_number_beyond_doubles, json_leaf_in_a_query, graphql_variable, view_state,
     multipart_content, bytes_changed, body_or_none, type_of_the_body, values_that_look_volatile,
-    another_question_to_a_model,
+    another_question_to_a_model, day_that_a_model_is_asked_about,
 ]  # fmt: skip

@@ -72,6 +72,23 @@ def test_a_model_asked_the_same_at_once_draws_other_answers_and_the_rule_stays()
     ]
 
 
+def told_model(moment: str, question: str = "How long is it?") -> Request:
+    body = json.dumps({"model": "m", "instructions": f"Current time: {moment}", "input": question})
+    return post("https://api.openai.test/v1/responses", body, "application/json")
+
+
+def test_a_model_told_the_time_answers_in_order_at_any_other_time() -> None:
+    times = [f"2026-11-24T10:0{n}:33Z" for n in range(4)]
+    over = sessions([(told_model(times[n]), f"drawn {n}") for n in range(3)])
+    assert answers(over, *[told_model(f"2027-01-02T09:0{n}:00Z") for n in range(3)]) == [
+        "drawn 0",
+        "drawn 1",
+        "drawn 2",
+    ]
+    assert answers(over, told_model(times[1])) == ["drawn 1"]
+    assert answers(over, told_model(times[3], "How wide is it?")) == ["miss"]
+
+
 def test_one_who_follows_a_session_that_never_asked_has_the_last_of_the_others() -> None:
     over = sessions(said("10%", "50%"), [(OTHER, "other")])
     assert answers(over, PAGE, PAGE, OTHER, PAGE) == ["10%", "50%", "other", "50%?"]

@@ -1,0 +1,83 @@
+"""The present day and time as a program tells them to a model: others at each run, and no part of what is asked.
+
+Only what is said to be the present counts (`Today's date is 2026-11-24`, `<current_time>10:05:33</current_time>`): a date
+that a text is about stays, and so does one that stands alone. No clock is read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from snapshots.http.bodies import JSON, Body
+from snapshots.identity.keys import Parsed
+from snapshots.identity.spelling import BLANK
+
+# Where texts for a model stand: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
+_PROMPTS = frozenset(("messages", "input", "instructions", "system", "contents", "prompt", "message"))
+# The operations of those whose body need not name the model: Google, Bedrock, Azure.
+_OPERATION = re.compile(
+    r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
+    re.I,
+)
+
+_WEEKDAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|ust|ember|ober)?\b\.?"
+_DAY = r"\d\d?(?:st|nd|rd|th)?\b"
+_YEAR = r"(?:19|20)\d\d\b"
+_DATE = (
+    rf"(?:(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?(?!\d)|\d\d?[-/.]\d\d?[-/.](?:\d\d)?\d\d\b"
+    rf"|{_MONTH} +{_DAY}(?:,? +{_YEAR})?|{_DAY} (?:of )?{_MONTH}(?:,? {_YEAR})?|{_MONTH},? {_YEAR}"
+    rf"|(?:19|20)\d\d ?年 ?\d\d? ?月 ?\d\d? ?日)"
+)
+_ZONE = r"(?: ?(?:Z|UTC|GMT|[A-Z]{2,4}T)\b)?(?: ?[+-]\d\d(?::?\d\d)?\b)?(?: \([A-Z][A-Za-z ]+ Time\))?"
+_TIME = rf"(?:\d\d?:\d\d(?::\d\d(?:[.,]\d{{1,9}})?)?(?:[ \u202f]?[AaPp]\.?[Mm]\b\.?)?{_ZONE}(?: {_YEAR})?)"
+_PART = rf"(?:{_WEEKDAY}|{_DATE}|{_TIME})"
+_MOMENT = rf"{_PART}(?:(?:[.,;]? ?\(?(?:at )?|T| [-–|] ){_PART}){{0,3}}"
+
+_WHAT = r"(?:date|day|time|datetime|timestamp|month)"
+_PRESENT = (
+    rf"(?i:\btoday(?:['’]s)?(?:[\s_-]?{_WHAT}\b)?"
+    rf"|\b(?:current|present|local|system)(?:[\s_-]?(?:local|system|utc))?[\s_-]?{_WHAT}\b"
+    rf"|\bnow\b|\bcurrently\b|\bthe {_WHAT}(?: (?:today|now))?(?= is\b)|\b{_WHAT} (?:today|now)\b)"
+    rf"(?i:\s?(?:and|&|/)\s?{_WHAT}\b)?"
+)
+# Neither `to`, `and`, `until` nor a dash: they begin a span of time, whose end is what is asked.
+_BETWEEN = r"(?:[\s:=,\"'*`<>()\[\]|#\\_]|\b(?:is|in|UTC|GMT|ISO|8601|format|YYYY-MM-DD)\b){1,12}?"
+
+_TOLD = re.compile(rf"({_PRESENT}{_BETWEEN}){_MOMENT}")
+_NAME = re.compile(_PRESENT)
+_VALUE = re.compile(_MOMENT)
+
+
+def without_told_moments(parsed: Parsed) -> Parsed:
+    """A request to a model with a mark for each moment that it is told to be the present; itself if there is none."""
+    if parsed.body.kind != JSON or not _asks_a_model(parsed):
+        return parsed
+    value = _blanked(parsed.body.value)
+    return (
+        parsed if value == parsed.body.value else replace(parsed, body=Body(JSON, value, parsed.body.label))
+    )
+
+
+def _asks_a_model(parsed: Parsed) -> bool:
+    value = parsed.body.value
+    if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
+        return False
+    return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
+
+
+def _blanked(value: Any) -> Any:
+    if isinstance(value, str):
+        return _TOLD.sub(rf"\1{BLANK}", value)
+    if isinstance(value, list):
+        return [_blanked(item) for item in value]
+    if isinstance(value, dict):
+        return {name: BLANK if _tells(name, item) else _blanked(item) for name, item in value.items()}
+    return value
+
+
+def _tells(name: str, value: Any) -> bool:
+    """Whether a field's name says that its value is the present, and it is a moment."""
+    return isinstance(value, str) and bool(_NAME.fullmatch(name)) and bool(_VALUE.fullmatch(value))

@@ -27,9 +27,10 @@ DECIDING = {
     "snapshots/http/languages.py": None,
     "snapshots/http/spans.py": {"inside", "is_whole"},
     "snapshots/identity/keys.py": None,
+    "snapshots/identity/told_moments.py": None,
     "snapshots/states/conditions.py": {"apply", "_begin_anew", "given", "asked", "added", "lasting"},
     "snapshots/matching/sessions.py": {"answered", "_meet", "missed"},
-    "snapshots/matching/ladder.py": {"_by_rule", "_was_given", "_remember"},
+    "snapshots/matching/ladder.py": {"_by_rule", "_very", "_was_given", "_remember"},
     "snapshots/matching/unrecorded.py": None,
 }
 # Conditions without which the answers stay the same: only quicker, or a text nobody parses.

@@ -54,7 +54,7 @@ FIRST = [
                                      "acceptance", "choosing", "choosing_steps", "choosing_order", "choosing_fields",
                                      "choosing_turns", "sessions",
                                      "preconditions", "spans", "languages", "conditional", "varying", "weighted",
-                                     "operations")),
+                                     "operations", "told_moments")),
     "tests/proxy/serving/test_parts.py",
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip

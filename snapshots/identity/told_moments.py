@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from snapshots.http.bodies import JSON, Body
+from snapshots.http.bodies import Body
 from snapshots.identity.keys import Parsed
 from snapshots.identity.spelling import BLANK
 
@@ -22,7 +22,7 @@ _OPERATION = re.compile(
     re.I,
 )
 
-_WEEKDAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b"
+_WEEKDAY = r"(?:(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b|星期[一二三四五六日天])"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|ust|ember|ober)?\b\.?"
 _DAY = r"\d\d?(?:st|nd|rd|th)?\b"
 _YEAR = r"(?:19|20)\d\d\b"
@@ -38,13 +38,14 @@ _MOMENT = rf"{_PART}(?:(?:[.,;]? ?\(?(?:at )?|T| [-–|] ){_PART}){{0,3}}"
 
 _WHAT = r"(?:date|day|time|datetime|timestamp|month)"
 _PRESENT = (
-    rf"(?i:\btoday(?:['’]s)?(?:[\s_-]?{_WHAT}\b)?"
+    rf"(?:(?i:\btoday(?:['’]s)?(?:[\s_-]?{_WHAT}\b)?"
     rf"|\b(?:current|present|local|system)(?:[\s_-]?(?:local|system|utc))?[\s_-]?{_WHAT}\b"
     rf"|\bnow\b|\bcurrently\b|\bthe {_WHAT}(?: (?:today|now))?(?= is\b)|\b{_WHAT} (?:today|now)\b)"
     rf"(?i:\s?(?:and|&|/)\s?{_WHAT}\b)?"
+    r"|(?:今天|今日|现在|当前|目前)(?:的?(?:日期|时间))*)"
 )
 # Neither `to`, `and`, `until` nor a dash: they begin a span of time, whose end is what is asked.
-_BETWEEN = r"(?:[\s:=,\"'*`<>()\[\]|#\\_]|\b(?:is|in|UTC|GMT|ISO|8601|format|YYYY-MM-DD)\b){1,12}?"
+_BETWEEN = r"(?:[\s:：是为=,\"'*`<>()\[\]|#\\_]|\b(?:is|in|UTC|GMT|ISO|8601|format|YYYY-MM-DD)\b){1,12}?"
 
 _TOLD = re.compile(rf"({_PRESENT}{_BETWEEN}){_MOMENT}")
 _NAME = re.compile(_PRESENT)
@@ -53,12 +54,11 @@ _VALUE = re.compile(_MOMENT)
 
 def without_told_moments(parsed: Parsed) -> Parsed:
     """A request to a model with a mark for each moment that it is told to be the present; itself if there is none."""
-    if parsed.body.kind != JSON or not _asks_a_model(parsed):
+    if not _asks_a_model(parsed):
         return parsed
-    value = _blanked(parsed.body.value)
-    return (
-        parsed if value == parsed.body.value else replace(parsed, body=Body(JSON, value, parsed.body.label))
-    )
+    body = parsed.body
+    value = _blanked(body.value)
+    return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
 
 
 def _asks_a_model(parsed: Parsed) -> bool:

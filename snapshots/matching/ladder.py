@@ -160,12 +160,10 @@ class Matcher:
         elif accepted.level >= LEVELS.index("rule"):
             capture, rule = self._by_rule(request, key, now, session)
             verdict = f"rule:{rule}"
-            if candidates and rule is not None and self._drawn_anew(rule):
-                had = {c.place for c in now.served}
-                own = [c for c in candidates if c.place not in had]
-                if own:  # asked out of the recorded order, and of several that are as good the very one
-                    capture, rule = min(own, key=lambda c: (c.timestamp, c.begin, c.place)), None
-                    verdict = "exact" if capture.exact == key.exact else "canonical"
+            very = self._very(candidates, rule, now) if rule is not None else None
+            if very is not None:
+                capture, rule = very, None
+                verdict = "exact" if very.exact == key.exact else "canonical"
             if capture is not None and rule is not None and "redacted" in rule.split("+"):
                 # a secret in a body may be another one, such as a wrong password; some prove that they are
                 stored = self.group(request.url).request(capture)
@@ -346,9 +344,16 @@ class Matcher:
                 return chosen, "+".join(ids)
         return None, None
 
-    def _drawn_anew(self, ids: str) -> bool:
-        """Whether rules leave out only what never decides, so that answers which differ are draws of one question."""
-        return set(ids.split("+")) <= {rule.id for rule in self.rules.rules if rule.certain}
+    def _very(self, candidates: list[Capture], ids: str, now: Situation) -> Capture | None:
+        """Of the very request, asked out of the recorded order, what this session was not given yet.
+
+        Only where the rules that lead elsewhere leave out what never decides: those answers are draws of one question.
+        """
+        if not set(ids.split("+")) <= {rule.id for rule in self.rules.rules if rule.certain}:
+            return None
+        given = {c.place for c in now.served}
+        left = [c for c in candidates if c.place not in given]
+        return min(left, key=lambda c: (c.timestamp, c.begin, c.place)) if left else None
 
     @staticmethod
     def _needed(request: Request, capture: Capture, group: Group) -> list[str]:

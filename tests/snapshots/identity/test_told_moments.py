@@ -37,6 +37,9 @@ LEADS = [
     "The date is {}.",
     "<current_date>{}</current_date>",
     "<currentDateTime>{}</currentDateTime>",
+    "今天是 {}。",
+    "当前日期：{}",
+    "当前时间: {}",
     'call: {{"current_time": "{}"}}',
 ]
 FORMATS = [
@@ -63,6 +66,7 @@ FORMATS = [
     "%I:%M %p",
     "%A",
     "%B %Y",
+    "%Y年%m月%d日 %H:%M",
 ]
 STAY = [
     "Days from today to {}?",
@@ -132,10 +136,20 @@ def test_it_is_found_wherever_a_request_to_a_model_has_text() -> None:
         assert joined(one, two) == "told-moment"
 
 
-def test_a_request_to_no_model_keeps_it() -> None:
-    bodies = (json.dumps({"message": f"Today is {day}."}) for day in ("2026-11-24", "2027-01-02"))
-    one, two = (post("https://a.test/notes", body, "application/json") for body in bodies)
+def test_weekdays_in_chinese() -> None:
+    assert joined(asked("今天是星期二"), asked("今天是星期六")) == "told-moment"
+    assert joined(asked("他星期二来"), asked("他星期六来")) is None
+
+
+@pytest.mark.parametrize("more", [{"message": "Today is {}."}, {"model": "Golf", "today": "{}"}])
+def test_a_request_to_no_model_keeps_it(more: dict[str, str]) -> None:
+    texts = (json.dumps(more).replace("{}", day) for day in ("2026-11-24", "2027-01-02"))
+    one, two = (post("https://a.test/cars", text, "application/json") for text in texts)
     assert joined(one, two) is None
+
+
+def test_a_field_that_says_so_with_a_number_keeps_it() -> None:
+    assert joined(asked("q", now=1), asked("q", now=2)) is None
 
 
 def test_a_field_that_says_so_with_no_moment_keeps_its_value() -> None:

@@ -89,6 +89,13 @@ def test_a_model_told_the_time_answers_in_order_at_any_other_time() -> None:
     assert answers(over, told_model(times[3], "How wide is it?")) == ["miss"]
 
 
+def test_the_very_request_of_another_state_is_not_the_answer_where_a_rule_leads_to_the_right_one() -> None:
+    before, after = (get(f"{A}/list?ts=170000000000{n}") for n in range(2))
+    change = post(f"{A}/filter", "kind=toys")
+    over = sessions([(before, "all"), (change, "done"), (after, "toys")])
+    assert answers(over, after, change, before) == ["all", "done", "toys"]
+
+
 def test_one_who_follows_a_session_that_never_asked_has_the_last_of_the_others() -> None:
     over = sessions(said("10%", "50%"), [(OTHER, "other")])
     assert answers(over, PAGE, PAGE, OTHER, PAGE) == ["10%", "50%", "other", "50%?"]

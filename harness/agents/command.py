@@ -6,6 +6,7 @@
     env: {NAME: value}                # further variables
     answer: all                       # all: the whole output; last-line: its last line that isn't blank
     direct: [api.openai.com]          # hosts that it asks itself, past the snapshot (a live model)
+    clock: '2026-11-24T10:00:00Z'     # what its clock shows when an attempt begins (proxy.clock)
 
 Its environment has the proxy and the certificates set (proxy.clients), so that all its requests are answered from
 the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
@@ -24,6 +25,7 @@ import secrets
 import shlex
 import signal
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,9 @@ from typing import Any
 from harness.agents.attempt import Attempt
 from harness.agents.begun import MARK, end_begun
 from harness.trace import digest
+from proxy.clock import moment_of, with_clock
 from proxy.direct import direct_hosts, let_past
+from snapshots.dates import iso_date
 from snapshots.errors import UsageError
 
 # What a program needs of our own environment to start at all; nothing else, above all no key, is passed on.
@@ -79,13 +83,14 @@ class CommandAgent:
     env: dict[str, str] = field(default_factory=dict)
     pass_env: list[str] = field(default_factory=list)
     direct: tuple[str, ...] = ()
+    clock: datetime | None = None
     name: str = "command"
     needs_gateway = True
 
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> CommandAgent:
         """The agent of a YAML file's members. UsageError names the member that is wrong."""
-        known = {"command", "stdin", "answer", "env", "pass_env", "direct"}
+        known = {"command", "stdin", "answer", "env", "pass_env", "direct", "clock"}
         if unknown := sorted(set(options) - known):
             raise UsageError(f"{source}: unknown member {unknown[0]!r}")
         command = options.get("command")
@@ -104,6 +109,11 @@ class CommandAgent:
             direct = direct_hosts(listed["direct"])
         except UsageError as error:
             raise UsageError(f"{source}: direct: {error}") from error
+        clock = options.get("clock")
+        try:
+            moment = moment_of(str(clock)) if clock is not None else None
+        except UsageError as error:
+            raise UsageError(f"{source}: {error}") from error
         return cls(
             words,
             options.get("stdin", "text"),
@@ -111,6 +121,7 @@ class CommandAgent:
             env,
             listed["pass_env"],
             direct,
+            moment,
         )
 
     def identity(self) -> dict[str, Any]:
@@ -124,6 +135,7 @@ class CommandAgent:
             **({"env": digest(variables)} if variables else {}),
             **({"pass_env": sorted(self.pass_env)} if self.pass_env else {}),
             **({"direct": list(self.direct)} if self.direct else {}),
+            **({"clock": iso_date(self.clock)} if self.clock else {}),
         }
 
     def _files(self) -> dict[str, str]:
@@ -151,6 +163,8 @@ class CommandAgent:
         environment |= let_past(attempt.environment, self.direct)
         if self.direct:
             attempt.trace.write("evidence", kind="note", text=f"{PAST}: {', '.join(self.direct)}")
+        if self.clock is not None:
+            environment = await asyncio.to_thread(with_clock, environment, self.clock)
         environment |= {"STILLWEB_TASK_ID": task.id, "STILLWEB_ATTEMPT": str(attempt.number), **self.env}
         environment[MARK] = mark = secrets.token_hex(8)
         transport, program = await self._start(environment)

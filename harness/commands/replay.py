@@ -37,6 +37,11 @@ from snapshots.words import counted
     help="PROGRAM asks HOST itself, past the snapshot: a live model, say.",
 )
 @click.option(
+    "--clock",
+    metavar="MOMENT",
+    help="PROGRAM's clock begins at MOMENT: 'recorded' (the first capture), or a time as 2026-11-24T10:00:00Z.",
+)
+@click.option(
     "--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
 )
 @click.option(
@@ -60,6 +65,7 @@ def command(
     workers: int | None,
     isolate: bool,
     direct: tuple[str, ...],
+    clock: str | None,
     ledger: Path | None,
     max_misses: int | None,
     synthetic_search: bool,
@@ -71,13 +77,16 @@ def command(
     stillweb replay site.wacz                                    print the address and serve
     stillweb replay site.wacz --isolate -- python agent.py       run a program against it
     stillweb replay site.wacz --max-misses 0 -- pytest           a gate: exit code 1 on a miss
+    stillweb replay site.wacz --clock recorded -- python agent.py    as on the day of the recording
     """
     from proxy import Gateway, Ledger, client_environment
     from proxy.clients import run_command
+    from proxy.clock import moment_of, with_clock
     from proxy.direct import direct_hosts, let_past
     from proxy.serving.hosting import MadeHosts
     from proxy.serving.workers import default_count
     from snapshots import Snapshot
+    from snapshots.dates import iso_date
     from snapshots.errors import MissingCapability
 
     program = program_of(ctx)
@@ -87,6 +96,8 @@ def command(
         raise click.UsageError("--isolate leaves no way to what --direct names; give one of the two")
     if past and not program:
         raise click.UsageError("--direct is for a program after '--'")
+    if clock is not None and not program:
+        raise click.UsageError("--clock is for a program after '--'")
     if isolate:
         from proxy.isolation import canary, enter_isolation
 
@@ -97,6 +108,7 @@ def command(
             raise MissingCapability("the namespace has a way out; this is no isolation")
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
+        moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)
         if synthetic_search:
             from harness.commands.search_ready import make_search_ready
@@ -121,7 +133,11 @@ def command(
                 }
                 if past:
                     say(f"asked directly, so in no ledger, and not the same each time: {', '.join(past)}")
-                code = run_command(program, let_past(environment, past))
+                environment = let_past(environment, past)
+                if moment is not None:
+                    environment = with_clock(environment, moment)
+                    say(f"the program's clock begins at {iso_date(moment)}")
+                code = run_command(program, environment)
             else:
                 with until.signals():
                     say(

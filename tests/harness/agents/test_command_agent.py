@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -123,6 +123,32 @@ def test_a_program_may_ask_a_host_itself_and_its_trace_says_so(tmp_path, snapsho
             "past the snapshot" in e["text"] and "127.0.0.1" in e["text"] for e in trace.of("evidence")
         )
         assert trace.header["agent"]["direct"] == ["127.0.0.1"]
+
+
+def test_the_clock_of_each_attempt_begins_at_the_same_moment(tmp_path, snapshot, monkeypatch):
+    then = (datetime.now(UTC) - timedelta(days=30)).strftime("%Y-%m-%dT23:00:00.000Z")
+    code = "import time; time.sleep(0.01); print(time.strftime('%Y-%m-%dT%H', time.gmtime()))"
+    files = program_run(tmp_path, snapshot, code, monkeypatch, clock=then)
+    for name in ("one", "two"):
+        trace = read_trace(files.trace_path(name, 1))
+        assert trace.last("answer")["text"] == then[:13]
+        assert trace.header["agent"]["clock"] == then
+
+
+@pytest.mark.parametrize(
+    ("clock", "shown"),
+    [
+        ("2026-11-24T10:00:00Z", "2026-11-24T10:00:00.000Z"),
+        (20261124100000, "2026-11-24T10:00:00.000Z"),
+    ],
+)
+def test_a_clock_as_it_may_be_written(clock, shown):
+    assert load_agent("command:x", command=["true"], clock=clock).identity()["clock"] == shown
+
+
+def test_a_clock_that_is_no_time_is_named():
+    with pytest.raises(UsageError, match=r"clock 'recorded': must be a time as"):
+        load_agent("command:x", command=["true"], clock="recorded")
 
 
 def test_one_name_may_stand_alone():

@@ -10,6 +10,7 @@ import ssl
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from proxy.isolation import can_isolate
 from proxy.pages.browser import find_browser
 from proxy.serving import ledger
 from proxy.serving.workers import default_count
+from snapshots.capture import Exchange
+from snapshots.request import Request
 from snapshots.writer import Writer
 from tests.harness.small_site import make
 from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
@@ -252,3 +255,43 @@ def test_a_snapshot_elsewhere_is_not_asked_for() -> None:
     done = stillweb("replay", "http://127.0.0.1:9/site.wacz", "--", "true")
     assert done.code == 2
     assert "http://127.0.0.1:9/site.wacz: a replay connects to nothing" in done.err
+
+
+DAILY = """
+import sys, time, urllib.error, urllib.request
+day = time.strftime("%Y-%m-%d", time.gmtime())
+try:
+    print(urllib.request.urlopen(f"https://news.example/of?day={day}").read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+def test_a_program_that_asks_for_today_finds_the_recorded_day(tmp_path: Path) -> None:
+    then = datetime.now(UTC).replace(hour=12) - timedelta(days=30)
+    request = Request("GET", f"https://news.example/of?day={then:%Y-%m-%d}", (("Host", "news.example"),))
+    with Writer.open(tmp_path / "s") as writer:
+        headers = (("Content-Type", "text/plain"),)
+        writer.exchange(Exchange(request, 200, "OK", headers, b"the news of that day", then, begin=1, end=2))
+    replay = ("replay", tmp_path / "s", "--max-misses", "0")
+    today = stillweb(*replay, "--", sys.executable, "-c", DAILY)
+    assert (today.code, today.out.strip()) == (1, "504")
+    assert "differs in query day" in today.err
+    for moment in ("recorded", f"{then:%Y-%m-%d}T12:00:00Z"):
+        held = stillweb(*replay, "--clock", moment, "--", sys.executable, "-c", DAILY)
+        assert (held.code, held.out.strip()) == (0, "the news of that day"), held.err
+        assert f"the program's clock begins at {then:%Y-%m-%d}T12" in held.err
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("--clock", "recorded"), "--clock is for a program"),
+        (("--clock", "soon", "--", "true"), "'soon': must be recorded or a time"),
+        (("--clock", "2001-01-01", "--", "true"), "certificates are valid"),
+    ],
+)
+def test_a_clock_that_can_not_be_is_refused(site: Path, more: tuple[str, ...], why: str) -> None:
+    done = stillweb("replay", site, *more)
+    assert done.code == 2
+    assert why in done.err

@@ -33,13 +33,12 @@ from benchmarks.deciding import DECIDING, SAME
 
 ROOT = Path(__file__).parent.parent
 TAKEN = ("snapshots", "proxy", "harness", "tests/__init__.py", "tests/conftest.py", "tests/snapshots", "tests/proxy",
-         "tests/support", "pyproject.toml")  # fmt: skip
+         "tests/support", "docs", "pyproject.toml")  # fmt: skip
 
 
-def _test(name: str) -> str:
-    """The file of tests of that name, in whatever folder."""
-    (found,) = (ROOT / "tests" / "snapshots").rglob(f"test_{name}.py")
-    return str(found.relative_to(ROOT))
+def _tests(folder: str) -> list[str]:
+    """The files of tests in a folder."""
+    return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "tests" / "snapshots" / folder).glob("test_*.py"))
 
 
 SLOW = (
@@ -47,19 +46,12 @@ SLOW = (
     "test_without_a_part_of_the_key", "test_without_a_rule_the",
 )  # fmt: skip
 FIRST = [
-    *(_test(n) for n in ("rules", "ladder", "state", "state_walks", "conditions", "coarsening",
-                                     "recognising", "explain", "keys", "header_fields", "logins", "doubts", "fragments",
-                                     "senders", "answers", "plain", "pasts", "evidence", "evident", "learning", "remembering",
-                                     "replacing", "suspicion", "choosing_by_link", "slots", "parting",
-                                     "acceptance", "choosing", "choosing_steps", "choosing_order", "choosing_fields",
-                                     "choosing_turns", "sessions",
-                                     "preconditions", "spans", "languages", "conditional", "varying", "weighted",
-                                     "operations", "told_moments")),
+    *(file for folder in ("identity", "matching", "states", "http") for file in _tests(folder)),
     "tests/proxy/serving/test_parts.py",
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
-    _test("hard_set"), _test("state_walks"), "tests/proxy/serving/test_passwords.py", "tests/proxy/test_walks.py",
+    "tests/snapshots/identity/test_hard_set.py", "tests/snapshots/states/test_state_walks.py", "tests/proxy/serving/test_passwords.py", "tests/proxy/test_walks.py",
     "-k", f"(walks or passwords or {' or '.join(SLOW[1:])}) and not {SLOW[0]}",
 ]  # fmt: skip
 

@@ -13,6 +13,7 @@ import ipaddress
 import os
 import secrets
 import ssl
+import sys
 import tempfile
 import threading
 from collections import OrderedDict
@@ -35,9 +36,9 @@ CERTIFICATE_FILE = "stillweb-ca.pem"
 WGETRC_FILE = "wgetrc"
 CA_DAYS = 3650
 LEAF_DAYS = 90
-# So that a program whose clock is held at the time of the recording (faketime) takes a leaf. Apple's clients refuse a leaf
-# that is valid for more than 825 days in all; others have no limit for private authorities.
-EARLIER_DAYS = 700
+# So that a program whose clock is held at the time of the recording takes a leaf. Apple's clients refuse one that is valid
+# for more than 825 days in all; others have no limit for private authorities.
+EARLIER_DAYS = 700 if sys.platform == "darwin" else CA_DAYS
 RENEW_DAYS = 30  # a leaf (or an authority) that ends sooner than this is made anew
 CACHED_CONTEXTS = 4096
 

@@ -13,6 +13,7 @@ import pytest
 
 from proxy import clock
 from proxy.clock import moment_of, with_clock
+from proxy.wire.certificates import EARLIER_DAYS
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.snapshot import Snapshot
 from snapshots.writer import Writer
@@ -69,7 +70,7 @@ def test_node_and_the_shell_have_it_too(tmp_path: Path) -> None:
         assert timedelta(seconds=-1) <= datetime.fromtimestamp(float(done.stdout), UTC) - moment < NEAR
 
 
-@pytest.mark.parametrize("days", [-100, 700, 4000])
+@pytest.mark.parametrize("days", [-100, EARLIER_DAYS, 4000])
 def test_a_time_at_which_our_certificates_are_not_valid_is_refused(days: int) -> None:
     with pytest.raises(UsageError, match="certificates are valid"):
         with_clock(os.environ, datetime.now(UTC) - timedelta(days=days))

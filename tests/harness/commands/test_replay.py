@@ -21,6 +21,7 @@ from proxy.isolation import can_isolate
 from proxy.pages.browser import find_browser
 from proxy.serving import ledger
 from proxy.serving.workers import default_count
+from proxy.wire.certificates import EARLIER_DAYS
 from snapshots.capture import Exchange
 from snapshots.request import Request
 from snapshots.writer import Writer
@@ -267,8 +268,9 @@ except urllib.error.HTTPError as error:
 """
 
 
-def test_a_program_that_asks_for_today_finds_the_recorded_day(tmp_path: Path) -> None:
-    then = datetime.now(UTC).replace(hour=12) - timedelta(days=30)
+@pytest.mark.parametrize("days", [30, EARLIER_DAYS - 2])
+def test_a_program_that_asks_for_today_finds_the_recorded_day(days: int, tmp_path: Path) -> None:
+    then = datetime.now(UTC).replace(hour=12) - timedelta(days=days)
     request = Request("GET", f"https://news.example/of?day={then:%Y-%m-%d}", (("Host", "news.example"),))
     with Writer.open(tmp_path / "s") as writer:
         headers = (("Content-Type", "text/plain"),)

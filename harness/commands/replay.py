@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,8 @@ def command(
         )
         if reason := _reason(misses[0]):
             say(f"  {reason}")
+            if clock is None and any(day in reason for day in _today()):
+                say("  it asks for today; --clock recorded gives the program the day of the recording")
     if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
@@ -177,6 +180,12 @@ def _reason(miss: Mapping[str, Any]) -> str:
     for near in miss.get("nearest", ()):
         return f"nearest: {near['method']} {near['url']}, which differs in {'; '.join(near['differs'])}"
     return ""
+
+
+def _today() -> set[str]:
+    """The day as programs write it, here and in UTC."""
+    moments = (datetime.now(), datetime.now(UTC))
+    return {moment.strftime(form) for moment in moments for form in ("%Y-%m-%d", "%Y%m%d", "%Y/%m/%d")}
 
 
 def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:

@@ -279,6 +279,7 @@ def test_a_program_that_asks_for_today_finds_the_recorded_day(days: int, tmp_pat
     today = stillweb(*replay, "--", sys.executable, "-c", DAILY)
     assert (today.code, today.out.strip()) == (1, "504")
     assert "differs in query day" in today.err
+    assert "--clock recorded" in today.err
     for moment in ("recorded", f"{then:%Y-%m-%d}T12:00:00Z"):
         held = stillweb(*replay, "--clock", moment, "--", sys.executable, "-c", DAILY)
         assert (held.code, held.out.strip()) == (0, "the news of that day"), held.err

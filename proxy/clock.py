@@ -60,6 +60,7 @@ def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, st
         variable: f"{library}:{before}" if before else str(library),
         "FAKETIME": f"{(moment - now).total_seconds():+.6f}",  # the same for all that the program starts
         "DONT_FAKE_MONOTONIC": "1",  # or what waits would wait for ever
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # or Chromium's processes crash
         "NO_FAKE_STAT": "1",  # Python holds the date of a file against that in its compiled form
     }
     _try(changed, moment)

@@ -268,6 +268,40 @@ except urllib.error.HTTPError as error:
 """
 
 
+PAGE = b"""<!DOCTYPE html><title>News</title><script>
+const day = new Date().toISOString().slice(0, 10)
+setTimeout(() => fetch("/of?day=" + day).then(a => a.text()).then(text => { document.title = text }), 100)
+</script>"""
+BROWSE = """
+import os, sys
+from playwright.sync_api import sync_playwright
+proxy = os.environ["HTTPS_PROXY"].rpartition("@")[2].rpartition("/")[2]
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+        executable_path=sys.argv[1], chromium_sandbox=False, args=["--ignore-certificate-errors"],
+        proxy={"server": "http://" + proxy, "bypass": "<-loopback>", "username": "default", "password": "x"})
+    page = browser.new_page()
+    page.goto("https://news.example/")
+    page.wait_for_function("document.title != 'News'")
+    print(page.title())
+"""
+
+
+def test_a_browser_that_a_program_drives_has_its_clock(tmp_path: Path) -> None:
+    """Chromium's processes crashed under the library as it comes."""
+    then = datetime.now(UTC).replace(hour=12) - timedelta(days=30)
+    answers = {"": ("text/html", PAGE), f"of?day={then:%Y-%m-%d}": ("text/plain", b"the news of that day")}
+    with Writer.open(tmp_path / "s") as writer:
+        for number, (path, (kind, body)) in enumerate(answers.items()):
+            request = Request("GET", f"https://news.example/{path}", (("Host", "news.example"),))
+            headers = (("Content-Type", kind),)
+            at = {"begin": 2 * number + 1, "end": 2 * number + 2}
+            writer.exchange(Exchange(request, 200, "OK", headers, body, then, **at))
+    command = [sys.executable, "-c", BROWSE, str(find_browser())]
+    held = stillweb("replay", tmp_path / "s", "--clock", "recorded", "--", *command)
+    assert (held.code, held.out.strip()) == (0, "the news of that day"), held.err
+
+
 @pytest.mark.parametrize("days", [30, EARLIER_DAYS - 2])
 def test_a_program_that_asks_for_today_finds_the_recorded_day(days: int, tmp_path: Path) -> None:
     then = datetime.now(UTC).replace(hour=12) - timedelta(days=days)

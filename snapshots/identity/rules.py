@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from snapshots.errors import UsageError
 from snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from snapshots.identity.keys import Parsed, digest, parse
+from snapshots.identity.model_calls import without_sender
 from snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
 from snapshots.identity.told_moments import without_told_moments
 from snapshots.request import Request
@@ -101,6 +102,10 @@ def _told_moments(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return without_told_moments(parsed)
 
 
+def _model_sender(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    return without_sender(parsed)
+
+
 def _nothing(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     """For rules that work on the request before it is taken apart."""
     return parsed
@@ -113,6 +118,7 @@ KINDS: dict[str, Callable[[Rule, Parsed, Issued], Parsed]] = {
     "json-query": _json_query,
     "empty-query": _empty_query,
     "told-moments": _told_moments,
+    "model-sender": _model_sender,
     "redacted": _nothing,
 }
 

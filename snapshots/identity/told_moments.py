@@ -12,15 +12,8 @@ from typing import Any
 
 from snapshots.http.bodies import Body
 from snapshots.identity.keys import Parsed
+from snapshots.identity.model_calls import asks_a_model
 from snapshots.identity.spelling import BLANK
-
-# Where texts for a model stand: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
-_PROMPTS = frozenset(("messages", "input", "instructions", "system", "contents", "prompt", "message"))
-# The operations of those whose body need not name the model: Google, Bedrock, Azure.
-_OPERATION = re.compile(
-    r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
-    re.I,
-)
 
 _WEEKDAY = r"(?:(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b|星期[一二三四五六日天])"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|ust|ember|ober)?\b\.?"
@@ -54,18 +47,11 @@ _VALUE = re.compile(_MOMENT)
 
 def without_told_moments(parsed: Parsed) -> Parsed:
     """A request to a model with a mark for each moment that it is told to be the present; itself if there is none."""
-    if not _asks_a_model(parsed):
+    if not asks_a_model(parsed):
         return parsed
     body = parsed.body
     value = _blanked(body.value)
     return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
-
-
-def _asks_a_model(parsed: Parsed) -> bool:
-    value = parsed.body.value
-    if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
-        return False
-    return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
 
 
 def _blanked(value: Any) -> Any:

@@ -75,11 +75,11 @@ _CARRIED = _Names(
     ),
     ("proxy-", "cf-connecting-", "cf-ray", "cf-visitor", ":"),
 )
-# Drawn anew for each request, or made from it, as what is left of gRPC's and Connect's time is.
+# Drawn anew for each request (or run, for Claude Code's usage), or made from it, as what is left of gRPC's and Connect's time is.
 _DRAWN = _Names(
     _words(
         "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key newrelic sw8"
-        " x-amz-content-sha256 x-amz-date"
+        " x-amz-content-sha256 x-amz-date x-claude-code-session-id"
     ),
     ("amz-sdk-", "elastic-apm-", "sentry-", "uber-", "x-b3-", "x-datadog-", "x-instana-", "x-newrelic-"),
     (

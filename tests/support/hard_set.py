@@ -174,6 +174,16 @@ def day_told_to_a_model(draw: random.Random) -> Made:
     return asked, other(asked, body=two)
 
 
+def sender_of_a_question(draw: random.Random) -> Made:
+    told = document(draw) | {"model": "m", "messages": []}
+    one, two = (
+        json.dumps({**told, "metadata": {"user_id": f"session_{draw.getrandbits(128):032x}"}})
+        for _ in range(2)
+    )
+    asked = with_body(draw, one.encode(), JSON, method="POST")
+    return asked, other(asked, body=two.encode())
+
+
 def session_in_path(draw: random.Random) -> Made:
     base = url(draw)
     ids = ["".join(draw.choice("0123456789ABCDEF") for _ in range(32)) for _ in range(2)]
@@ -399,7 +409,7 @@ JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
     id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
-    day_told_to_a_model,
+    day_told_to_a_model, sender_of_a_question,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,

@@ -31,6 +31,9 @@ from snapshots.request import Request
         ("https://api.openai.com/v1/responses", False, False),
         ("https://api.openai.com/v1/traces-of-cats", False, False),
         ("https://api.openai.com/", False, False),
+        ("https://api.anthropic.com/api/event_logging/v2/batch", False, True),
+        ("https://api.anthropic.com/v1/messages", False, False),
+        ("https://os-api.agno.com/telemetry/runs", False, True),
         ("https://cloud.langfuse.com/api/public/v2/prompts/p", False, False),  # decides what the agent asks
         ("recorder", False, False),
     ],

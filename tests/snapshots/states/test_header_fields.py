@@ -48,6 +48,13 @@ def test_a_key_that_was_replaced_is_told_from_none_and_from_no_other() -> None:
     assert (lookup.verdict, lookup.ambiguous) == ("varies:x-api-key", True)
 
 
+def test_the_run_of_a_program_that_asks_a_model_is_none_of_its_fields() -> None:
+    over = matcher((get(f"{A}/data", x_claude_code_session_id=SECRET, x_user="ann"), html("data")))
+    for run in ("hunter2-and-more", ""):
+        lookup = over.lookup(get(f"{A}/data", x_claude_code_session_id=run, x_user="ann"), over.session())
+        assert (lookup.verdict, lookup.ambiguous) == ("exact", False)
+
+
 def test_a_secret_is_not_told_by_a_miss() -> None:
     over = matcher(
         (get(f"{A}/data", x_api_key=SECRET, x_user="ann"), html("data", 200, ("Vary", "X-Api-Key, X-User"))),

@@ -1,0 +1,54 @@
+"""What a request to a model is, and what it says of its sender that takes no part in the answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from snapshots.http.bodies import Body
+from snapshots.identity.keys import Parsed
+from snapshots.identity.spelling import BLANK
+
+# Where texts for a model stand: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
+_PROMPTS = frozenset(("messages", "input", "instructions", "system", "contents", "prompt", "message"))
+# The operations of those whose body need not name the model: Google, Bedrock, Azure.
+_OPERATION = re.compile(
+    r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
+    re.I,
+)
+# Claude Code's line for the bill. Its `cch` is made from the request and the client, anew for each one.
+_BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:)(.*; cch=)[0-9a-f]+(?=;|\Z)")
+
+
+def asks_a_model(parsed: Parsed) -> bool:
+    """Whether it has a text for a model, and names it in its body or address."""
+    value = parsed.body.value
+    if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
+        return False
+    return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
+
+
+def without_sender(parsed: Parsed) -> Parsed:
+    """A request to a model without Anthropic's `metadata.user_id`, the line for the bill with a mark; itself if it has none.
+
+    The first tells abuse apart (https://docs.claude.com/en/api/messages); Claude Code draws a session's id for it.
+    """
+    if not asks_a_model(parsed):
+        return parsed
+    body = parsed.body
+    value = dict(body.value)
+    told = value.get("metadata")
+    if isinstance(told, dict) and "user_id" in told:
+        value["metadata"] = {name: item for name, item in told.items() if name != "user_id"}
+        if not value["metadata"]:
+            del value["metadata"]
+    if isinstance(system := value.get("system"), list):
+        value["system"] = [_without_mark(item) for item in system]
+    return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
+
+
+def _without_mark(item: Any) -> Any:
+    if not isinstance(item, dict) or not isinstance(text := item.get("text"), str):
+        return item
+    return item | {"text": _BILLED.sub(rf"\1{BLANK}", text)}

@@ -39,7 +39,7 @@ def without_sender(parsed: Parsed) -> Parsed:
     body = parsed.body
     value = dict(body.value)
     told = value.get("metadata")
-    if isinstance(told, dict) and "user_id" in told:
+    if isinstance(told, dict):
         value["metadata"] = {name: item for name, item in told.items() if name != "user_id"}
         if not value["metadata"]:
             del value["metadata"]

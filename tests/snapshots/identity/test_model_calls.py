@@ -67,3 +67,8 @@ def test_what_else_is_told_stays(one: dict[str, Any], two: dict[str, Any]) -> No
 
 def test_the_member_of_a_request_to_no_model_stays() -> None:
     assert _joined(_as("ann") | {"model": 1}, _as("bob") | {"model": 1}, "/book") is None
+
+
+def test_a_text_that_is_none_stays() -> None:
+    one, two = ({"system": [{"type": "text", "text": number}]} for number in (1, 2))
+    assert _joined(one, two) is None

@@ -248,7 +248,7 @@ class RecordingAddon:
                 self._failed(flow.request.pretty_url, reason)
             return
         if flow.response is not None and is_event_stream(flow.response) and draft.response_spool:
-            draft.extra["WARC-Truncated"] = "disconnect"
+            draft.break_off()
             self._complete(draft, flow)
             return
         if client_left(flow, reason):
@@ -340,7 +340,7 @@ class RecordingAddon:
             self._give_up(draft, reason, by_client=True)
 
     def _keep_part(self, draft: Draft) -> None:
-        draft.extra["WARC-Truncated"] = "disconnect"
+        draft.break_off()
         draft.end = self._event(draft.session)
         self._archivist.put(draft)
         self._touch(draft)

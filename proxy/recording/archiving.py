@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import re
 import tempfile
@@ -33,6 +34,8 @@ RELEASED = 0.9  # of these limits: below it answers go on that had to wait, each
 STATUS_SECONDS = 0.5
 
 _CODING = re.compile(rb"[^\s,;]+")
+# The last event of OpenAI's streams, and of all that speak as they do; some clients (Mistral's) leave as they read it.
+_DONE = re.compile(rb"(?<![^\r\n])data: ?\[DONE\][\r\n]*\Z")
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -86,6 +89,17 @@ class Spool:
             return b"".join(self._chunks)
         self._file.seek(0)  # flushes too, so a disk that is full by now shows here
         return self._file
+
+    def tail(self, size: int) -> bytes:
+        """The last bytes, fewer where there are not so many; none of a body that could not be kept."""
+        try:
+            body = self.body()
+            if isinstance(body, bytes):
+                return body[-size:]
+            body.seek(-min(size, self.size), os.SEEK_END)
+            return body.read()
+        except OSError:  # told when the body is asked for
+            return b""
 
     def discard(self) -> None:
         """Gives memory and file back."""
@@ -174,6 +188,14 @@ class Draft:
             ip=self.ip,
             extra=self.extra,
         )
+
+    def break_off(self) -> None:
+        """It ended where its client left. A model's stream that says that it is done is whole, whoever closed it first."""
+        if (
+            self.response_spool is None
+            or _DONE.search(self.response_spool.tail(len(b"data: [DONE]\r\n\r\n"))) is None
+        ):
+            self.extra["WARC-Truncated"] = "disconnect"
 
     def discard(self) -> None:
         """Gives the bodies back."""

@@ -40,16 +40,23 @@ _TRIVIAL = frozenset(
     {"", "0", "1", "true", "false", "on", "off", "yes", "no", "null", "none", "undefined", "deleted"}
 )
 
-# Values in JSON, scripts and pages that are handed out under a name that says what they are.
+# Values in JSON, scripts, pages and XML (of AWS) that are handed out under a name that says what they are.
 GIVEN = re.compile(
-    rb"[\"']?((?:access|refresh|id|auth|session|bearer|api|oauth)[-_]?token|(?:client|api)[-_]?secret|api[-_]?key)"
-    rb"[\"']?\s*[:=]\s*[\"']([A-Za-z0-9._~+/=|:-]{16,4096})[\"']",
+    rb"[\"']?((?:access|refresh|id|auth|session|bearer|api|oauth)[-_]?token|(?:client|api)[-_]?secret|api[-_]?key"
+    rb"|secret[-_]?(?:access[-_]?)?key)"
+    rb"(?:[\"']?\s*[:=]\s*[\"']|>)([A-Za-z0-9._~+/=|:-]{16,4096})(?:[\"']|</)",
     re.I,
 )
 # What each of those names ends in, in lower case, and how far before that a match may begin.
-_ENDS = Literals((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
+_ENDS = Literals(
+    (
+        b"token",
+        b"secret",
+        *(what + dash + b"key" for what in (b"api", b"secret", b"access") for dash in (b"", b"-", b"_")),
+    )
+)
 _BEFORE = len(b'"refresh-')
-_ASSIGNED = re.compile(rb"[\"']?\s*[:=]")
+_ASSIGNED = re.compile(rb"[\"']?\s*[:=]|>")
 
 _HIDDEN = Literals((b"hidden", b"HIDDEN"))
 MOST_BEFORE = 4096  # bytes of a field's tag before it says that it is hidden

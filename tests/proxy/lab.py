@@ -61,6 +61,14 @@ class Gate:
         yield b"late"
 
 
+async def told() -> AsyncIterator[bytes]:
+    """What a model says, and then nothing: its client closes the stream."""
+    yield b'data: {"delta": "yes"}\n\n'
+    yield b"data: [DO"
+    yield b"NE]\n\n"
+    await asyncio.Event().wait()
+
+
 gate = Gate()
 
 
@@ -99,6 +107,8 @@ def answer(asked: Asked) -> Answer:
             return Answer(body=pieces(40), cut=10 * 65536)
         case "/events":
             return Answer(headers=[("Content-Type", "text/event-stream")], body=ticks())
+        case "/told":
+            return Answer(headers=[("Content-Type", "text/event-stream")], body=told())
         case "/slow":
             return Answer(body=gate.body())
         case "/login":

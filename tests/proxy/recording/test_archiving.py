@@ -6,13 +6,14 @@ import asyncio
 import errno
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from proxy.recording import archiving
-from proxy.recording.archiving import Archivist, Draft
+from proxy.recording.archiving import Archivist, Draft, Spool
 from snapshots.errors import MissingCapability
 from tests.support import waiting
 
@@ -151,3 +152,39 @@ def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch:
 
     asyncio.run(run())
     archivist.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "whole"),
+    [
+        (b"data: yes\n\ndata: [DONE]\n\n", True),
+        (b"data: [DONE]\r\n\r\n", True),
+        (b"data:[DONE]\n", True),
+        (b"x" * (archiving.SPOOL_BYTES + 1) + b"\n\ndata: [DONE]\n\n", True),
+        (b"data: yes\n\n", False),
+        (b"data: [DONE]\n\ndata: yes\n\n", False),
+        (b"data: it ends with data: [DONE]", False),
+        (b"", False),
+    ],
+)
+def test_what_is_left_is_cut_short_unless_it_says_that_it_is_done(
+    said: bytes, whole: bool, tmp_path: Path
+) -> None:
+    left = draft()
+    left.response_spool = spool = Spool(tmp_path)
+    for at in range(0, len(said), 1 << 16):
+        spool.tee(said[at : at + (1 << 16)])
+    left.break_off()
+    assert left.extra == ({} if whole else {"WARC-Truncated": "disconnect"})
+    body = spool.body()
+    assert (body if isinstance(body, bytes) else body.read()) == said
+    left.discard()
+
+
+def test_what_could_not_be_kept_is_cut_short(tmp_path: Path) -> None:
+    left = draft()
+    left.response_spool = spool = Spool(tmp_path)
+    spool.tee(b"data: [DONE]\n\n")
+    spool.error = OSError(errno.ENOSPC, "full")
+    left.break_off()
+    assert left.extra == {"WARC-Truncated": "disconnect"}

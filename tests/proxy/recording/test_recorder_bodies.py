@@ -172,6 +172,20 @@ def test_event_streams_are_passed_on_at_once_and_kept(lab: Lab, tmp_path: Path) 
         assert one.warc["WARC-Truncated"] == "disconnect"
 
 
+def test_a_stream_that_says_that_it_is_done_is_whole_whoever_closes_it(lab: Lab, tmp_path: Path) -> None:
+    with (
+        Writer.open(tmp_path / "s") as writer,
+        lab.recorder(writer) as recorder,
+        client(recorder, http2=False) as c,
+    ):
+        with c.stream("GET", "http://plain.example/told") as response:
+            assert "data: [DONE]" in response.iter_lines()
+        assert until(recorder.captures_of)
+    (whole,) = recorded(tmp_path / "s")
+    assert whole.body == b'data: {"delta": "yes"}\n\ndata: [DONE]\n\n'
+    assert "WARC-Truncated" not in whole.warc
+
+
 def test_secrets_never_reach_the_disk(lab: Lab, tmp_path: Path) -> None:
     secrets = [
         "3f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c",

@@ -216,6 +216,30 @@ def test_a_token_that_a_server_hands_out_is_learned(redactor: Redactor) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "media"),
+    [
+        ("<Credentials><SecretAccessKey>{}</SecretAccessKey></Credentials>", "text/xml"),
+        ("<Credentials>\n  <SessionToken>{}</SessionToken>\n</Credentials>", "text/xml"),
+        ('{{"roleCredentials":{{"secretAccessKey":"{}"}}}}', "application/json"),
+        ('{{"Credentials": {{"SecretKey": "{}"}}}}', "application/x-amz-json-1.1"),
+        ('{{"secret_access_key": "{}"}}', "application/json"),
+    ],
+)
+def test_what_a_cloud_hands_out_is_learned(redactor: Redactor, given: str, media: str) -> None:
+    """A signature is made with it; it is never sent, and nothing else would give it away."""
+    key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYz8QmKLe2vT"
+    got = redactor.response(answer(given.format(key).encode(), ("Content-Type", media)))
+    assert got.body.decode() == given.format(redactor.pseudonym(key))
+
+
+def test_what_a_page_says_of_keys_is_kept(redactor: Redactor) -> None:
+    page = answer(
+        b"<SecretAccessKey>the name of a string of forty</SecretAccessKey>", ("Content-Type", "text/xml")
+    )
+    assert redactor.response(page) is page
+
+
+@pytest.mark.parametrize(
     ("field", "secret"),
     [
         (b'<input type="hidden" name="_token" value="VALUE">', True),
@@ -372,7 +396,7 @@ def test_words_are_no_secrets(text: str) -> None:
     assert not secret_cookie("choice", text)
 
 
-_PARTS = (b"access", b"Refresh", b"api", b"client", b"_", b"-", b"token", b"ToKen", b"SECRET", b"key", b'"', b"'", b":", b"=", b" ", b"\n")  # fmt: skip
+_PARTS = (b"access", b"Refresh", b"api", b"client", b"_", b"-", b"token", b"ToKen", b"SECRET", b"key", b'"', b"'", b":", b"=", b" ", b"\n", b">", b"</")  # fmt: skip
 _VALUES = (b"abcdefghijklmnop1234", b"api_key:abcdefghijk", b"x")
 
 

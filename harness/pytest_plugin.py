@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # faults by the end of the test itself
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
+_NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
 _MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca"}
 
 
@@ -48,13 +49,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SHELVES] = {}
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Puts recorded snapshots in place."""
-    shelves = config.stash.get(_SHELVES, {})
-    if shelves:
+@pytest.hookimpl(trylast=True)  # when the fixtures of the whole run have ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Puts recorded snapshots in place; a run that can't has failed."""
+    if shelves := session.config.stash.get(_SHELVES, {}):
         from harness.testing.shelf import close_all
 
-        close_all(list(shelves.values()))
+        session.config.stash[_NOT_PLACED] = told = close_all(list(shelves.values()))
+        if told and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Says which recordings were not put in place."""
+    for one in config.stash.get(_NOT_PLACED, []):
+        terminalreporter.section("stillweb: a recording was not put in place", red=True)
+        terminalreporter.write_line(one)
 
 
 def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:

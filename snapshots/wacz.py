@@ -11,7 +11,7 @@ from typing import Any
 
 from snapshots.archives.appending import FULL_DISK, full_disk
 from snapshots.archives.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
-from snapshots.errors import UsageError
+from snapshots.errors import GateFailed, UsageError
 from snapshots.machine.places import Place, chunks
 from snapshots.texts.text import doubts
 from snapshots.words import counted
@@ -35,6 +35,7 @@ class SealReport:
     repairs: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # texts that could not be made, and why
+    secrets: str = ""  # why it would have been refused, had `keep_secrets` not been said
     rules: Any = None  # in force, and refused where they would join captures that answered differently
 
     def to_json(self) -> dict[str, Any]:
@@ -48,6 +49,8 @@ class SealReport:
             f" {self.size / 1e6:.1f} MB",
             f"id {self.id}",
         ]
+        if self.secrets:
+            lines.append(f"sealed in spite of this: {self.secrets}")
         lines += [f"repaired: {repair}" for repair in self.repairs]
         doubtful = doubts(self.warnings)
         lines += _told("text", doubtful)
@@ -74,18 +77,22 @@ def seal(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
+    keep_secrets: bool = False,
+    state: Path | None = None,
     progress: SealProgress | None = None,
     workers: int | None = None,
 ) -> SealReport:
     """Freezes the texts, tries the rules, writes the index and packs the directory into a `.wacz`.
 
-    `out` is beside the directory by default. Sealing again gives the same bytes. Raises UsageError for what
-    is no open snapshot or an empty one, DamagedInput, MissingCapability (full disk).
+    `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed where a secret that
+    became known late stands in it, unless `keep_secrets` (`state`: see `snapshots.upkeep.late.refuse`), UsageError for
+    what is no open snapshot or an empty one, DamagedInput, MissingCapability (full disk).
     """
     from snapshots.identity.rules import builtin
     from snapshots.snapshot import Snapshot
     from snapshots.states.groups import check_rules
     from snapshots.texts.freezing import freeze
+    from snapshots.upkeep import late
     from snapshots.writer import Writer
 
     root = Path(path)
@@ -97,6 +104,12 @@ def seal(
     if target.is_dir():
         raise UsageError(f"{target}: is a directory; name a file")
     report = SealReport(target, "")
+    try:
+        late.refuse(root, state)
+    except GateFailed as error:
+        if not keep_secrets:
+            raise
+        report.secrets = str(error)
     with Writer.open(root) as writer:
         report.repairs = writer.repairs
         with Snapshot.open(root) as recorded:

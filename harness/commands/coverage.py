@@ -59,8 +59,9 @@ def command(
     from harness.task import TaskSet
     from harness.tools import Toolset
     from harness.tools.queries import query_verdict
-    from proxy.wire.certificates import CERTIFICATE_FILE, state_dir
+    from proxy.wire.certificates import CERTIFICATE_FILE
     from snapshots import Snapshot
+    from snapshots.secrets.redaction_key import state_dir
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")

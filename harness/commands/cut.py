@@ -42,12 +42,12 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     \b
     stillweb cut site.wacz --for run1 -o small.wacz
     """
-    from harness.commands.late_secrets import refuse_late_secrets
     from harness.curation.needs import needs_of_run
     from snapshots import Snapshot
+    from snapshots.upkeep import late
     from snapshots.upkeep.cut import Needs, cut
 
-    refuse_late_secrets([snapshot])
+    late.refuse(snapshot)  # before the work
     with Snapshot.open(snapshot) as opened:
         found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]
     needs = Needs(

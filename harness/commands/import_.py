@@ -27,13 +27,11 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     \b
     stillweb import session.har crawl.warc.gz -o site
     """
-    from harness.commands.late_secrets import refuse_late_secrets
     from harness.commands.recorded_again import answered_on_other_days
     from proxy.wire.open_files import allow_many_open_files
     from snapshots import Snapshot
     from snapshots.upkeep.importing import import_files
 
-    refuse_late_secrets(files)
     allow_many_open_files()  # what revisits repeat may lie in any of the files
     with progress(f"importing {counted(len(files), 'file')}", unit="bytes") as advance:
         report = import_files(files, out, progress=advance)

@@ -195,7 +195,6 @@ def command(
                 resolve=places,
                 upstream_ca=trust,
                 insecure=insecure,
-                keep_learned=True,
                 on_status=lambda stats: show(stats.line()),
             )
             with _looked_through(out, recorder), recorder:

@@ -26,12 +26,10 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
     stillweb seal site               writes site.wacz
     stillweb seal site -o v1.wacz
     """
-    from harness.commands.late_secrets import refuse_to_seal
     from snapshots.wacz import seal
 
-    refuse_to_seal(snapshot, keep_secrets)
     with progress("sealing", unit="bytes") as advance:
-        report = seal(snapshot, out, progress=advance)
+        report = seal(snapshot, out, keep_secrets=keep_secrets, progress=advance)
     if search_index:
         from harness.commands.search_ready import make_search_ready
         from snapshots import Snapshot

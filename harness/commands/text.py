@@ -53,9 +53,9 @@ def command(
     from snapshots.upkeep.upgrading import changes
 
     if accept:
-        from harness.commands.late_secrets import refuse_late_secrets
+        from snapshots.upkeep import late
 
-        refuse_late_secrets([snapshot])
+        late.refuse(snapshot)  # before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
         found = list(changes(opened, workers=workers, progress=advance))
     made = take_over(snapshot, found, out, layer=layer) if accept and out else None

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from snapshots.errors import UsageError
+from snapshots.errors import StillwebError, UsageError
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 
@@ -109,12 +109,16 @@ class Shelf:
                     copy_view(old, view, self._writer)
 
     def _put_in_place(self) -> None:
+        """Raises GateFailed where a secret that became known late stands in what was recorded, which stays beside the target."""
         if self.target.suffix == ".wacz":
             from snapshots.wacz import seal
 
             seal(self._work, self.target)
             shutil.rmtree(self._work)
             return
+        from snapshots.upkeep import late
+
+        late.refuse(self._work)
         if self.target.exists():
             shutil.rmtree(self.target)
         os.replace(self._work, self.target)
@@ -127,8 +131,17 @@ def read_mode(text: str) -> str:
     return text
 
 
-def close_all(shelves: Sequence[Shelf]) -> None:
-    """Closes every shelf, even where one can't be."""
+def close_all(shelves: Sequence[Shelf]) -> list[str]:
+    """Closes every shelf, even where one can't be; returns what could not be put in place, and why."""
+    told: list[str] = []
+
+    def close(shelf: Shelf) -> None:
+        try:
+            shelf.close()
+        except StillwebError as error:
+            told.append(str(error))
+
     with contextlib.ExitStack() as stack:
         for shelf in shelves:
-            stack.callback(shelf.close)
+            stack.callback(close, shelf)
+    return told

@@ -210,5 +210,5 @@ def recording_toolset(
     from proxy.recording.recorder import Recorder
     from snapshots.writer import Writer
 
-    with Writer.open(Path(path)) as writer, Recorder(writer, keep_learned=True) as recorder:
+    with Writer.open(Path(path)) as writer, Recorder(writer) as recorder:
         yield RecordingToolset(recorder, contracts, limits=limits)

@@ -64,8 +64,8 @@ class Recorder(Proxied):
 
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
     `insecure` accepts any certificate of an origin. `resolve` maps "name" or "name:port" to (host, port) to
-    connect to in its place. Secrets are replaced by `redactor` (default: the one of the writer's snapshot, which with
-    `keep_learned` keeps what it learns until somebody has looked through for it) unless `redact` is False. `on_status`
+    connect to in its place. Secrets are replaced by `redactor` (default: the one of the writer's snapshot, which keeps
+    what it learns until somebody has looked through for it, as sealing does) unless `redact` is False. `on_status`
     is called with RecorderStats about twice a second, on the writing thread.
 
     Sessions are proxy user names. Browsers give theirs only when asked, so `challenge` makes the proxy ask
@@ -87,7 +87,6 @@ class Recorder(Proxied):
         authority: Authority | None = None,
         redactor: Redactor | None = None,
         redact: bool = True,
-        keep_learned: bool = False,
         challenge: bool | None = None,
         on_status: Callable[[RecorderStats], None] | None = None,
     ) -> None:
@@ -109,7 +108,7 @@ class Recorder(Proxied):
             if redactor is None and directory is None:
                 raise UsageError("this writer has no directory to keep a redactor's salt in; give a redactor")
             redactor = redactor or Redactor.for_snapshot(
-                cast(Path, directory), self.authority.directory, keep=keep_learned
+                cast(Path, directory), self.authority.directory, keep=True
             )
             secrets = ExchangeRedactor(redactor, directory)
         # What else goes into the snapshot (a view's DOM and text) must pass it too: `redactor.body(data)`.

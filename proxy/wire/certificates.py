@@ -22,7 +22,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import ada_url
-import platformdirs
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -30,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from snapshots.secrets.redaction_key import state_dir
 
 KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"
@@ -41,12 +41,6 @@ LEAF_DAYS = 90
 EARLIER_DAYS = 700 if sys.platform == "darwin" else CA_DAYS
 RENEW_DAYS = 30  # a leaf (or an authority) that ends sooner than this is made anew
 CACHED_CONTEXTS = 4096
-
-
-def state_dir() -> Path:
-    """Where this user's authority lives: `$STILLWEB_STATE`, else the platform's state directory."""
-    override = os.environ.get("STILLWEB_STATE")
-    return Path(override) if override else platformdirs.user_state_path("stillweb")
 
 
 class Authority:

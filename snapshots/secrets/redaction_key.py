@@ -12,6 +12,16 @@ from pathlib import Path
 from snapshots.errors import DamagedInput
 
 
+def state_dir() -> Path:
+    """Where this user's key and certificate authority live: `$STILLWEB_STATE`, else the platform's state directory."""
+    override = os.environ.get("STILLWEB_STATE")
+    if override:
+        return Path(override)
+    import platformdirs  # only whoever has no other
+
+    return platformdirs.user_state_path("stillweb")
+
+
 def salt_of(snapshot: Path) -> str:
     """The salt of an open snapshot directory, in its `stillweb/redaction.json`; made if missing.
 

@@ -28,6 +28,7 @@ from snapshots.software import software_name
 from snapshots.states.groups import group_prefix
 from snapshots.states.state import assign_states
 from snapshots.texts.freezing import text_address, view_text_address
+from snapshots.upkeep import late
 from snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
 from snapshots.view import View
 
@@ -91,9 +92,10 @@ def cut(
 ) -> CutReport:
     """Writes the part of a snapshot that `needs` asks for to `out` (a directory, or a file that ends in `.wacz`).
 
-    The same cut has the same id and bytes whenever it is made. Raises UsageError for a need that the snapshot does not
-    have, DamagedInput when its records don't give back what its index says.
+    The same cut has the same id and bytes whenever it is made. Raises GateFailed as `late.refuse` does, UsageError for a
+    need that the snapshot does not have, DamagedInput when its records don't give back what its index says.
     """
+    late.refuse(path)
     report = CutReport(Path(out))
     with Snapshot.open(path) as snapshot:
         report.source = snapshot.id

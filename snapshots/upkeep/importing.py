@@ -20,6 +20,7 @@ from snapshots.machine.garbage import seldom_collected
 from snapshots.notes import Damaged, damage_in
 from snapshots.opening import is_url
 from snapshots.snapshot import Snapshot
+from snapshots.upkeep import late
 from snapshots.upkeep.side_by_side import AnyPath, SideBySide
 from snapshots.view import RESOURCES, View
 from snapshots.writer import Writer
@@ -39,11 +40,13 @@ def import_files(
     """Takes archives and recordings of any known format into an open snapshot, made if it is not there.
 
     A file that can't be read at all is named in the report, and keeps none of the others back. `progress` is told bytes
-    done and bytes in all. Raises UsageError, and DamagedInput when there was something and nothing could be taken; what
-    was taken before stays, and a new snapshot without anything in it does not.
+    done and bytes in all. Raises GateFailed as `late.refuse` does, UsageError, and DamagedInput when there was something
+    and nothing could be taken; what was taken before stays, and a new snapshot without anything in it does not.
     """
     report = ImportReport()
     files = list(paths)
+    for path in files:
+        late.refuse(path)
     fresh = not os.path.lexists(out)
     way = Way([size_of(path) for path in files], progress)
     try:

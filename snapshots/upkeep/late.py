@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 from snapshots.errors import DamagedInput, GateFailed
 from snapshots.machine.locking import lock_directory
 from snapshots.secrets import learned
+from snapshots.secrets.redaction_key import state_dir
 from snapshots.upkeep.leaks import VIEWED, body_pieces, said, shown
+from snapshots.words import counted
 
 if TYPE_CHECKING:
     from snapshots.capture import Capture
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot
 
 FILE = "stillweb/late.json"
+MOST_TOLD = 20  # records that an error names
+WAY = "if it may be known, seal it with --keep-secrets (keep_secrets=True) and take the sealed one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,24 @@ def look_through(path: Path, redactor: Redactor) -> list[Late]:
     return found
 
 
-def catch_up(path: Path, state: Path) -> None:
-    """Looks through an open snapshot whose recorder has not done so: it was killed.
+def refuse(path: str | os.PathLike[str], state: Path | None = None) -> None:
+    """For whoever makes a snapshot to give away of what lies at `path`: raises GateFailed for an open one with late secrets.
 
-    `state` is the user's state directory. Raises GateFailed where what that recording had learned can't be read, and
-    UsageError while it goes on.
+    One whose recorder has not looked for them (it was killed, or had no time) is looked through first. `state` is the
+    directory with the recording user's key (default: this user's). Raises UsageError while the recording goes on.
     """
+    directory = Path(os.fspath(path).removeprefix("file://"))
+    _catch_up(directory, state or state_dir())
+    if known := noted(directory):
+        told = [str(one) for one in known[:MOST_TOLD]]
+        if len(known) > MOST_TOLD:
+            told.append(f"{len(known) - MOST_TOLD} more: {directory / FILE}")
+        raise GateFailed(
+            "\n".join([f"{directory}: a secret stands in {counted(len(known), 'record')}; {WAY}", *told])
+        )
+
+
+def _catch_up(path: Path, state: Path) -> None:
     from snapshots.secrets.redact import Redactor
 
     if not (path / learned.FILE).exists():
@@ -107,7 +123,7 @@ def catch_up(path: Path, state: Path) -> None:
     if (path / learned.FILE).exists():
         raise GateFailed(
             f"{path}: its recording ended before it was looked through for late secrets, and what it knew "
-            f"({path / learned.FILE}) can't be read with this user's key"
+            f"({path / learned.FILE}) can't be read with this user's key; {WAY}"
         )
 
 

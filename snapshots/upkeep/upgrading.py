@@ -27,6 +27,7 @@ from snapshots.snapshot import Snapshot
 from snapshots.software import software_name
 from snapshots.texts.freezing import NO_TEXT, Job, extract_all, jobs
 from snapshots.texts.text import FrozenText
+from snapshots.upkeep import late
 from snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
 from snapshots.upkeep.diff import counts, unified
 
@@ -130,9 +131,10 @@ def accept(
 
     A whole snapshot in which they stand in place of the old ones, or, as a `layer`, only the texts, to be opened
     over the first. A directory, or a sealed file where `out` ends in `.wacz`. Records keep the dates of their sources, so
-    that the same upgrade has the same id. Raises UsageError for an `out` that exists, and for a whole of an archive
+    that the same upgrade has the same id. Raises GateFailed as `late.refuse` does, UsageError for an `out` that exists, and for a whole of an archive
     that Stillweb didn't write (its page lists are its own; take a layer).
     """
+    late.refuse(path)
     taken = {one.address: one for one in found if one.acceptable}
     with Snapshot.open(path) as snapshot:
         container = open_container(path)

@@ -1,5 +1,6 @@
 """The pytest plugin, in pytest runs of its own: recording in every mode."""
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -7,6 +8,7 @@ import pytest
 
 from snapshots.snapshot import Snapshot
 from tests.harness.plugin_project import project, run
+from tests.proxy.origin import Answer, Origin
 
 __all__ = ["project"]
 pytest_plugins = ["pytester"]
@@ -70,6 +72,34 @@ def test_once_records_what_is_not_there_and_replays_it_after(project, origin, sn
     origin.shutdown()
     replayed = run(project, code, "-s")
     assert got(replayed) == ["answer 1 to /taken"]
+
+
+@pytest.mark.parametrize("snapshot", ["made", "made.wacz"])
+def test_what_holds_a_secret_that_became_known_late_is_not_put_in_place(project, snapshot):
+    token = "tok-9d8f7a6s5d4f3a2s1d0f9a8s7d6f5a4s"
+
+    def answer(asked):
+        said = {"access_token": token} if asked.path == "/token" else {"code": token}
+        return Answer(headers=[("Content-Type", "application/json")], body=json.dumps(said).encode())
+
+    with Origin(answer) as origin:
+        code = f"""
+            import httpx, pytest
+            @pytest.mark.snapshot({snapshot!r})
+            def test_it(stillweb):
+                with httpx.Client(transport=stillweb.transport()) as client:
+                    for path in ("first", "token"):
+                        client.get("{origin.url}/" + path)
+        """
+        result = run(project, code, "--stillweb-mode=once")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["*a recording was not put in place*", "*a secret stands in 1 record; *", "*/first"]
+    )
+    assert token not in result.stdout.str()
+    assert not (project.path / snapshot).exists()
+    assert (project.path / f"{snapshot}.recording").exists()
 
 
 def captured(project):

@@ -137,7 +137,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Walked:
                     perform(client, action, noise=f"{index}.{turn}")
 
             walk_all(walks, lambda index: recorder.proxy_url(f"s{index % SESSIONS}"), recorder.ca_path, visit)
-    return Walked(seal(folder / "site").path, walks, ours)
+    return Walked(seal(folder / "site", state=ours.directory).path, walks, ours)
 
 
 def replay(recording: Walked, walks: list[list[Action]], label: str) -> Result:

@@ -200,7 +200,7 @@ def test_in_a_browser_the_text_is_the_live_one_or_a_miss(tmp_path: Path) -> None
                 with Writer.open(tmp_path / "aside") as writer, Recorder(writer, **options) as recorder:
                     live_others = await walk_all(host, recorder, others, "o")
             with (
-                Snapshot.open(seal(tmp_path / "site").path) as snapshot,
+                Snapshot.open(seal(tmp_path / "site", state=ours.directory).path) as snapshot,
                 Gateway(snapshot, authority=ours) as gateway,
             ):
                 for walk, want, have in zip(

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
-from proxy.wire.certificates import state_dir
+from proxy.recording.recorder import Recorder
+from snapshots import seal
+from snapshots.errors import GateFailed
 from snapshots.secrets.learned import FILE
 from snapshots.secrets.redact import Redactor
+from snapshots.secrets.redaction_key import state_dir
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep import late
+from snapshots.upkeep.cut import Needs, cut
+from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.upgrading import accept
 from snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.upkeep.test_late import TOKEN, record
 
 pytestmark = pytest.mark.usefixtures("own_state")
@@ -42,7 +51,7 @@ def test_sealing_looks_through_it_once(tmp_path: Path, capsys: pytest.CaptureFix
         code, said = code_and_words(capsys, "seal", path)
         assert code == 1
         assert "a secret that became known only later, in the response body of http://a.test/" in said
-        assert "a secret stands in 2 records; say --keep-secrets if it may be known" in said
+        assert "a secret stands in 2 records; if it may be known, seal it with --keep-secrets" in said
         assert not (path / FILE).exists()
     assert not (tmp_path / "s.wacz").exists()
     code, said = code_and_words(capsys, "seal", path, "--keep-secrets")
@@ -69,7 +78,7 @@ def test_what_another_user_recorded_is_not_sealed_unseen(
     monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "another user"))
     code, said = code_and_words(capsys, "seal", path)
     assert code == 1
-    assert "can't be read with this user's key; say --keep-secrets if it may be known" in said
+    assert "can't be read with this user's key; if it may be known, seal it with --keep-secrets" in said
     assert (path / FILE).exists()
     assert code_and_words(capsys, "seal", path, "--keep-secrets")[0] == 0
 
@@ -87,6 +96,48 @@ def test_nothing_else_makes_a_snapshot_of_it(tmp_path: Path, capsys: pytest.Capt
         assert "a secret stands in 2 records; if it may be known, seal it with --keep-secrets" in said
     assert not out.exists()
     assert not (tmp_path / "other").exists()
+
+
+def test_nor_does_python(tmp_path: Path) -> None:
+    path = killed(tmp_path / "s")
+    out = tmp_path / "out.wacz"
+    calls: dict[str, Callable[[], object]] = {
+        "seal": lambda: seal(path, out),
+        "import": lambda: import_files([path], tmp_path / "other"),
+        "accept": lambda: accept(path, [], out, layer=True),
+        "cut": lambda: cut(path, Needs(frozenset(), frozenset(), frozenset()), out),
+    }
+    for name, make in calls.items():
+        with pytest.raises(
+            GateFailed, match=r"a secret stands in 2 records.*\n.*response body of http://a.test/"
+        ) as told:
+            make()
+        assert TOKEN not in str(told.value), name
+    assert not out.exists()
+    assert not (tmp_path / "other").exists()
+    report = seal(path, out, keep_secrets=True)
+    assert "sealed in spite of this" in report.text()
+    assert "2 records" in report.secrets
+
+
+def test_a_recorder_in_python_keeps_what_sealing_looks_for(tmp_path: Path) -> None:
+    first = f'"your code is {TOKEN}"'.encode()
+
+    def answer(asked: Asked) -> Answer:
+        body = f'{{"access_token": "{TOKEN}"}}'.encode() if asked.path == "/token" else first
+        return Answer(headers=[("Content-Type", "application/json")], body=body)
+
+    path = tmp_path / "s"
+    with (
+        Origin(answer) as origin,
+        Writer.open(path) as writer,
+        Recorder(writer) as recorder,
+        httpx.Client(proxy=recorder.proxy_url()) as client,
+    ):
+        client.get(f"{origin.url}/first")
+        client.get(f"{origin.url}/token")
+    with pytest.raises(GateFailed, match=r"a secret stands in 1 record;.*\n.*/first"):
+        seal(path)
 
 
 def test_who_goes_on_with_it_knows_what_it_knew(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def record(folder: Path, flows: list[tuple[str, str]]) -> list[FetchResult]:
     ):
         done = [Flow(base + path, parse_steps(steps)) for path, steps in flows]
         found = Fetcher(recorder, writer, profile).fetch([], done)
-    seal(folder / "site", folder / "site.wacz")
+    seal(folder / "site", folder / "site.wacz", state=folder / "state")
     return found
 
 

@@ -107,7 +107,7 @@ def record(folder: Path, *, redact: bool = True) -> tuple[list[FetchResult], str
             ]
             results = Fetcher(recorder, writer, profile).fetch([], flows)
             Explorer(recorder, writer, profile, limits=Limits(views=4, depth=1)).explore(f"{base}/account")
-        seal(folder / "snap", folder / "snap.wacz")
+        seal(folder / "snap", folder / "snap.wacz", state=authority.directory)
     return results, base, authority
 
 

@@ -94,7 +94,7 @@ class Walk:
     def replay(self) -> Iterator[Gateway]:
         path = self._path / "site"
         if not path.with_suffix(".wacz").exists():
-            seal(path)
+            seal(path, state=self._state.directory)
         with (
             Snapshot.open(path.with_suffix(".wacz")) as snapshot,
             Gateway(snapshot, authority=self._state) as gateway,

@@ -74,7 +74,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ann.login("ann", "a wrong one")
         ann.login("ann", "apple-pie-7")
         ann.send("GET", "/account")
-    return seal(folder / "site").path
+    return seal(folder / "site", state=folder / "state").path
 
 
 @pytest.fixture(params=["same state", "another machine"])

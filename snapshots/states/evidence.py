@@ -19,6 +19,7 @@ from snapshots.identity.keys import Parsed, digest, parse
 from snapshots.identity.rules import Rule, applied, builtin, reduced
 from snapshots.identity.sites import site_of
 from snapshots.request import CONDITIONAL, Request
+from snapshots.secrets.credentials import secret_field
 from snapshots.states.answers import Answers, said_by
 from snapshots.states.conditions import short
 from snapshots.states.issued import SHORTEST, find_issued, named_values
@@ -33,6 +34,7 @@ from snapshots.states.slots import (
     READ,
     SAFE_METHODS,
     WEAK,
+    field_names,
     is_telling,
     sets_session,
     slot_of,
@@ -77,6 +79,8 @@ class Evidence:
         self.dynamic = [item for item in self.items.values() if not item.static]
         self.keyed = False  # whether the site knows its clients by a cookie
         self.begins: set[tuple[str, int]] = set()  # captures whose answer gave a client such a cookie
+        # captures from which nothing follows: the server would have nobody to keep it for, or refused a login
+        self.unkept: set[tuple[str, int]] = set()
         self.brought: set[tuple[str, int]] = set()  # captures whose request had one that no answer gave
         # by session, cookies that its client came with and that tell what to show
         self.carried = self._carried()
@@ -150,8 +154,9 @@ class Evidence:
         by_line: dict[str, list[Item]] = defaultdict(list)
         for item in self.dynamic:
             by_line[item.line].append(item)
-        keyed = True
         strangers: list[tuple[Item, int]] = []
+        kept: list[Item] = []  # what they wrote without being given a cookie
+        logins: set[str] = set()  # slots of those who gave a password and were given one
         for line in by_line.values():
             line.sort(key=_in_order)
             life_of: dict[str, int] = {}
@@ -177,18 +182,28 @@ class Evidence:
                     life = number
                     begun.append((item.end, number))
                     self.begins.add(item.place)
+                    if unsafe and (login := self._login(item)):
+                        logins.add(login)
                 else:
                     life = -2  # sent without credentials: the server saw a stranger
                     strangers.append((item, number))
-                    if unsafe and capture.status < 400 and not irrelevant(self.asked(item)):
-                        keyed = keyed and sets_session(self.cookies_given(capture))
+                    changed = unsafe and capture.status < 400 and not irrelevant(self.asked(item))
+                    if changed and not sets_session(self.cookies_given(capture)):
+                        kept.append(item)
                 for value in given:
                     life_of[value] = life
                 item.line = f"{item.line}\n{life}"
-        self.keyed = keyed
+        refused = {item.place for item in kept if logins and self._login(item) in logins}
+        self.keyed = keyed = len(refused) == len(kept)
+        self.unkept = {item.place for item, _ in strangers} if keyed else refused
         # but where one of them wrote something for which it was given no cookie: that is then there for all of them
         for item, number in strangers if keyed else ():
             item.line += f".{number}"  # another one each time
+
+    def _login(self, item: Item) -> str:
+        """The slot of a request with a password; "" of any other."""
+        parsed = self.request(item)[1]
+        return slot_of(parsed) if any(secret_field(name, "?") for name in field_names(parsed)) else ""
 
     def _gives(self, item: Item, cookie: str) -> bool:
         """Whether an answer sets a cookie; those to clients that have it are not looked at, but for changes."""
@@ -244,7 +259,7 @@ class Evidence:
         if irrelevant(request):
             return
         response = self.read_response(capture)
-        if response.status >= 400 or refused(parsed, response):
+        if response.status >= 400 or item.place in self.unkept or refused(parsed, response):
             return
         touch = touch_of(request, parsed, response)
         if safe and touch.prior == READ and capture.status not in ONE_WAY:

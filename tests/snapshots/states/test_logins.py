@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from snapshots.capture import Response
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"
@@ -115,3 +118,65 @@ def test_what_was_changed_without_a_cookie_and_without_being_given_one_is_change
         for request, text in ((home, "home"), (page, before), (change, ""), (page, "by x")):
             assert replay.ask(request) == text
             assert not replay.last.ambiguous
+
+
+@pytest.mark.parametrize("media", ["text/html", "application/json"])
+def test_a_login_that_was_refused_first_replays(media: str) -> None:
+    """With 200, as many answer a wrong password; the page that is then asked for depends on the right one alone."""
+
+    def told(text: str, *more: tuple[str, str]) -> Response:
+        return Response(200, "OK", (("Content-Type", media), *more), text.encode())
+
+    wrong = (post(f"{A}/session?in", "name=ann&password=x"), told("wrong password"))
+    right = (
+        post(f"{A}/session?in", "name=ann&password=y"),
+        told("welcome", ("Set-Cookie", f"{SID}; Path=/")),
+    )
+    mine = (get(f"{A}/me", cookie=SID), html("Hello Ann"))
+    out = (post(f"{A}/session?out", cookie=SID), told("bye", ("Set-Cookie", "PHPSESSID=; Max-Age=0")))
+    over = matcher((get(f"{A}/"), html("Home")), wrong, right, mine, out, (get(f"{A}/bye"), html("Bye")))
+    for order in (
+        (wrong, right, mine, out),
+        (right, mine, out, wrong),
+        (right, mine),
+        (wrong, wrong, right, mine),
+    ):
+        replay = Replay(over)
+        for request, answer in order:
+            assert replay.ask(request) == answer.body.decode()
+            assert not replay.last.ambiguous
+    assert Replay(over).ask(mine[0]) == "miss"
+    replay = Replay(over)
+    replay.ask(wrong[0])
+    assert replay.ask(mine[0]) == "miss"
+
+
+def test_what_a_stranger_changes_elsewhere_is_still_changed_for_all_though_logins_are_refused() -> None:
+    wrong = (post(f"{A}/login", "name=ann&password=x"), html("wrong password"))
+    right = (post(f"{A}/login", "name=ann&password=y"), redirect("/me", ("Set-Cookie", SID)))
+    mine = (get(f"{A}/me", cookie=SID), html("Hello Ann"))
+    page, change = get(f"{A}/list"), post(f"{A}/f", "by=x")
+    over = matcher(wrong, right, mine, (page, html("all")), (change, redirect("/list")), (page, html("by x")))
+    replay = Replay(over)
+    for request, text in (
+        (page, "all"),
+        (change, ""),
+        (page, "by x"),
+    ):
+        assert replay.ask(request) == text
+        assert not replay.last.ambiguous
+
+
+def test_a_page_that_first_led_a_stranger_to_the_login_replays() -> None:
+    """The redirect is no change that the login's page waits for: nobody was there to keep one for."""
+    given = ("Set-Cookie", f"{SID}; Path=/")
+    walk = (
+        (get(f"{A}/auth/user/"), redirect("/login?next=/auth/user/")),
+        (get(f"{A}/login?next=/auth/user/"), html("Who are you?", 200, ("Set-Cookie", f"{OTHER}; Path=/"))),
+        (post(f"{A}/login?next=/auth/user/", "password=y", cookie=OTHER), redirect("/auth/user/", given)),
+        (get(f"{A}/auth/user/", cookie=SID), html("Ann, Bob")),
+    )
+    replay = Replay(matcher(*walk))
+    for request, answer in walk:
+        assert replay.ask(request) == answer.body.decode()
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)

@@ -168,14 +168,16 @@ class Session:
         found = self.trails.get(site) or Trail()
         return None if site in self.strays or site in self.lengthy else found
 
-    def asked(self, site: str) -> set[str] | None:
-        """The names of all that a site was asked for, answered or not; None where that isn't known."""
+    def asked(self, site: str, *, since: bool = False) -> set[str] | None:
+        """The names of all that a site was asked for, answered or not, or `since` anything was written; None where that
+        isn't known.
+        """
         if site in self.lengthy:
             return None
         found = self.trails.get(site)
-        return {visit.key[:KEY] for visit in (found.visits if found is not None else ())} | self.strays.get(
-            site, set()
-        )
+        names = found.names(since=since) if found is not None else set()
+        strays = self.strays.get(site)
+        return names | strays if strays else names
 
     def strayed(self, site: str, request: Request, key: str) -> None:
         """A request was not in the snapshot: it may have changed something, unless its path is that of a file."""

@@ -16,7 +16,7 @@ from snapshots.secrets.credentials import PSEUDONYM_TEXT
 from snapshots.secrets.proofs import split
 from snapshots.secrets.redact import MASK
 from snapshots.states.answers import by_head, spoken_of
-from snapshots.states.conditions import SiteState, read, short
+from snapshots.states.conditions import Asked, SiteState, read, short
 from snapshots.states.slots import CREDENTIALS, choices_of, has_session, logins_of
 from snapshots.states.trails import Trail
 
@@ -65,13 +65,22 @@ class Situation:
         """Whether that was asked before which a capture was recorded after, where that counts."""
         conditions = read(capture.state)
         past = conditions.past
-        if conditions.asked or conditions.unasked:
-            asked = self.session.asked(site_of(capture.url)) if self.session is not None else set()
-            if asked is None or not (conditions.asked <= asked and asked.isdisjoint(conditions.unasked)):
-                return False
+        if any(conditions.asked) and not self._asked(capture, conditions.asked):
+            return False
         if past is None:
             return True
         return self.trail is not None and self.trail.before(capture, past) == past.told
+
+    def _asked(self, capture: Capture, told: Asked) -> bool:
+        """Whether the session asked a site for what it must have, and for nothing that it must not."""
+        site = site_of(capture.url)
+        ever, since = (
+            self.session.asked(site, since=since) if self.session is not None else set[str]()
+            for since in (False, True)
+        )
+        if ever is None or since is None:
+            return False
+        return told.before <= ever and ever.isdisjoint(told.never) and since.isdisjoint(told.since)
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""

@@ -10,18 +10,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+from snapshots.states.conditions import Asked
 from snapshots.states.learning import Item, Recording
 from snapshots.states.slots import SAFE_METHODS
 from snapshots.states.trails import KEY
-
-
-class Asked(NamedTuple):
-    """The requests that must have been made before, and those that must not have been: names."""
-
-    before: frozenset[str] = frozenset()
-    never: frozenset[str] = frozenset()
 
 
 class Beside:
@@ -31,7 +24,7 @@ class Beside:
         self, recording: Recording, visits: Mapping[str, Sequence[Item]], spared: Collection[str]
     ) -> None:
         left = {name_of(e) for events in recording.events.values() for e in events}.union(spared)
-        left |= _led_to(recording)
+        left |= led_to(recording)
         self._visits = {
             line: [v for v in items if v.capture.method in SAFE_METHODS and name_of(v) not in left]
             for line, items in visits.items()
@@ -84,7 +77,7 @@ def name_of(item: Item) -> str:
     return item.capture.key[:KEY]
 
 
-def _led_to(recording: Recording) -> set[str]:
+def led_to(recording: Recording) -> set[str]:
     """What was asked for since a write's answer led there: every client does so, and none does the one without the other."""
     return {
         name_of(after)

@@ -19,8 +19,9 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     %H:K|L    after what was asked before, as a hash, without K and L (the first 8 digits of keys); after else only presumed
     %*H:K|L   likewise, but since anything was written
     %+H:K|L   likewise, but of nothing but K and L
-    &+K|L     after K and L were asked for, whenever (named likewise); if not, it is only presumed
-    &-K|L     likewise, but before they were
+    &+K|L.2   after K, and L at least twice, were asked for (named likewise); if not, it is only presumed
+    &-K|L.2   likewise, but before they were
+    &*K|L.2   likewise, but before they were, since anything was written
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
     any       the same in every state;    never   it can't be told in which state this was recorded
@@ -105,6 +106,29 @@ class Past(NamedTuple):
     only: bool = False
 
 
+class Asked(NamedTuple):
+    """The requests that must have been made before, and those that must not have been: names, with how often (`times`).
+
+    `since`: those that must not, since anything was written.
+    """
+
+    before: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()
+    since: frozenset[str] = frozenset()
+
+    def both(self, other: Asked) -> Asked:
+        """What must hold for both."""
+        return Asked(*(one | two for one, two in zip(self, other, strict=True)))
+
+
+_NOTHING = Asked()
+
+
+def times(name: str, count: int) -> str:
+    """What a request is called that was made so often."""
+    return name if count == 1 else f"{name}.{count}"
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """A `Capture.state`, read."""
@@ -122,8 +146,7 @@ class Conditions:
     sets: frozenset[str] = frozenset()
     sequence: Sequence | None = None
     past: Past | None = None
-    asked: frozenset[str] = frozenset()  # names of requests that were made before
-    unasked: frozenset[str] = frozenset()  # of those that were not
+    asked: Asked = _NOTHING
     issued: frozenset[str] = frozenset()
     during: bool = False
     any: bool = False
@@ -142,6 +165,7 @@ class Conditions:
 
 
 _PLAIN = Conditions()
+_ASKED = ("&+", "&-", "&*")  # in the order of what is asked
 
 
 def write(conditions: Conditions) -> str:
@@ -178,8 +202,8 @@ def write(conditions: Conditions) -> str:
         scope = ("*" if anew else "") + ("+" if only else "")
         items.append(f"%{scope}{told}:{'|'.join(sorted(names))}".removesuffix(":"))
     items += [
-        f"&{sign}{'|'.join(sorted(names))}"
-        for sign, names in (("+", conditions.asked), ("-", conditions.unasked))
+        f"{sign}{'|'.join(sorted(names))}"
+        for sign, names in zip(_ASKED, conditions.asked, strict=True)
         if names
     ]
     items += [f"${quote(item, safe=':')}" for item in sorted(conditions.issued)]
@@ -210,7 +234,7 @@ def read(text: str) -> Conditions:
     sequence: Sequence | None = None
     effect: Effect | None = None
     past: Past | None = None
-    beside = {"+": frozenset[str](), "-": frozenset[str]()}
+    asked = dict.fromkeys(_ASKED, frozenset[str]())
     for item in text.split(" "):
         kind = item[8:9]
         if item in flags:
@@ -227,8 +251,8 @@ def read(text: str) -> Conditions:
             told, _, listed = item[1:].partition(":")
             names = frozenset(listed.split("|")) if listed else frozenset[str]()
             past = Past(told.lstrip("*+"), names, told.startswith("*"), "+" in told[:2])
-        elif item[:2] in ("&+", "&-"):
-            beside[item[1]] = frozenset(item[2:].split("|"))
+        elif item.startswith("&"):
+            asked[item[:2]] = frozenset(item[2:].split("|"))
         elif item.startswith("!"):
             sets.add(item[1:])
         elif item.startswith("$"):
@@ -264,8 +288,7 @@ def read(text: str) -> Conditions:
         frozenset(sets),
         sequence,
         past,
-        beside["+"],
-        beside["-"],
+        Asked(*(asked[sign] for sign in _ASKED)),
         frozenset(issued),
         flags[DURING],
         flags[ANY],

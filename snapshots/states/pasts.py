@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from itertools import pairwise
 
 from snapshots.capture import PARTIAL, Capture
 from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.beside import Asked, Beside, name_of
-from snapshots.states.conditions import Effect, Past
+from snapshots.states.beside import Beside, name_of
+from snapshots.states.conditions import Asked, Effect, Past
 from snapshots.states.following import (
     Step,
     by_itself,
@@ -33,6 +33,7 @@ from snapshots.states.following import (
 from snapshots.states.learning import Item, Model, Recording, States, clean
 from snapshots.states.slots import SAFE_METHODS
 from snapshots.states.trails import AT_ONCE, Trail, told_of
+from snapshots.states.untried import Untried
 
 LISTED = 40  # requests that make no difference, of which a capture names no more
 TOO_MANY = 429  # RFC 6585, 4
@@ -70,6 +71,7 @@ class Pasts:
         self.keys: set[str] = set()
         self.alone: set[str] = set()
         self._beside: Beside | None = None
+        self._untried: Untried | None = None
         self.apart: set[str] = set()  # those whose answers differ between sessions, and never within one
         self.above: dict[str, frozenset[str]] = {}  # polled data, and what was asked for above of it
         self.spared: frozenset[str] = frozenset()
@@ -84,7 +86,9 @@ class Pasts:
         if volatile:
             self._find(volatile, ordered)
         self._told_beside -= self.keys | self.alone
-        self._beside = self._suspected()
+        steps = {key: list(self._steps(key)) for key in sorted(self._told_beside | set(volatile))}
+        self._beside = self._suspected(steps)
+        self._untried = Untried(recording, self._visits, steps, self._changes)
 
     def _find(self, volatile: list[str], ordered: Collection[str]) -> None:
         """Finds what hangs on what was asked before, of answers that nothing known explains."""
@@ -128,14 +132,17 @@ class Pasts:
             if items[0].capture.status in PARTIAL and items[0].capture.key in told:
                 self.keys.add(key)
 
-    def beside(self, key: str) -> dict[str, Asked]:
-        """By answer to a request that writes explain, which visits must and must not have been made."""
-        if self._beside is None or key not in self._told_beside:
-            return {}
-        return self._beside.of(self.recording.groups[key])
+    def beside(self, key: str, states: Sequence[Hashable]) -> list[Asked]:
+        """For each answer to a request that writes explain, recorded in a state, which visits must and must not have been made."""
+        members = self.recording.groups[key]
+        if self._beside is None or self._untried is None or key not in self._told_beside:
+            return [Asked()] * len(members)
+        known = self._beside.of(members)
+        untried = self._untried.of(key, members, states)
+        return [known.get(m.label, Asked()).both(one) for m, one in zip(members, untried, strict=True)]
 
-    def _suspected(self) -> Beside:
-        steps = [(False, list(self._steps(key))) for key in sorted(self._told_beside)]
+    def _suspected(self, found: dict[str, list[Step]]) -> Beside:
+        steps = [(False, found[key]) for key in sorted(self._told_beside)]
         near = self._near(self.keys | self.alone)
         # what was itself answered otherwise after writes shows their state, and is not thought to make one
         shown = {name_of(item) for key in self._told_beside for item in self.recording.groups[key]}

@@ -14,7 +14,6 @@ from itertools import combinations
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.http.bodies import JSON
 from snapshots.identity.sites import site_of
-from snapshots.states.beside import Asked
 from snapshots.states.coarsening import MANY, Coarsener, Listed, by_values, free_slots
 from snapshots.states.conditions import (
     ANY_WRITE,
@@ -154,6 +153,9 @@ class _Site:
             if since != ANY_WRITE:  # nothing else that was written matters to these answers
                 needed = _always({s: v for s, v in state if s != since} for state in states)
                 states = [tuple(item for item in state if item[0] == since) for state in states]
+                seen = {s: frozenset(self._held_before(s, members)) for s in self.model.modes if s != since}
+                # whether it goes on after what was never written before its answers, or always the same, was not seen
+                needed |= {s: values for s, values in seen.items() if len(values) == 1}
                 dropped = {s: frozenset() for s in self.model.modes if s not in (since, *needed)}
         ordered = key in self.recording.volatile and since != ANY_WRITE
         indifferent = (
@@ -170,12 +172,12 @@ class _Site:
                 if slot.startswith("c.") and 0 < len(values) < MANY
             ]
         )
-        beside = self.pasts.beside(key)
+        held_at = [[(s, v) for s, v in state if s not in dropped] for state in states]
+        beside = self.pasts.beside(key, [tuple(sorted(held)) for held in held_at])
         held_before: dict[str, frozenset[str]] = {}
         out = []
-        for item, state, sequence in zip(members, states, sequences, strict=True):
+        for item, state, sequence, asked in zip(members, states, sequences, beside, strict=True):
             effect = self._effect(item)
-            asked = beside.get(item.label, Asked())
             one_of, mostly, free = (values.copy() for values in parted)
             mostly |= needed
             held = [(s, v) for s, v in self._as_sent(item, state) if s not in dropped]
@@ -231,8 +233,7 @@ class _Site:
                     sets=self._sets(item),
                     sequence=sequence,
                     past=self.pasts.of(item),
-                    asked=asked.before,
-                    unasked=asked.never,
+                    asked=asked,
                     issued=self.evidence.issued.get(item.place, frozenset()),
                     during=relevant,
                     never=relevant and not constant and len(members) > 1,

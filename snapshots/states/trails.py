@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 
 from snapshots.capture import Capture
 from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.conditions import UNSET, Effect, Past, added, read
+from snapshots.states.conditions import UNSET, Effect, Past, added, read, times
 
 AT_ONCE = 50  # visits among which those are that were under way with the next
 KEY = 8  # hex digits of a request's key, by which it is named
@@ -44,7 +45,23 @@ class Trail:
     ) -> None:
         self.visits = list(visits)
         self._written = written
+        self._names = (set[str](), set[str]())
+        self._counts = (Counter[str](), Counter[str]())
+        self._named = 0  # visits of which the names are known
         self._known: dict[tuple[Collection[str], bool, bool], list[tuple[str, tuple[Capture, ...]]]] = {}
+
+    def names(self, *, since: bool) -> set[str]:
+        """What the visits are called, with how often each was made: all, or those since anything was written."""
+        for visit in self.visits[self._named :]:
+            if self._written(visit):
+                self._names[1].clear()
+                self._counts[1].clear()
+                continue
+            for names, counts in zip(self._names, self._counts, strict=True):
+                counts[visit.key[:KEY]] += 1
+                names.add(times(visit.key[:KEY], counts[visit.key[:KEY]]))
+        self._named = len(self.visits)
+        return self._names[since]
 
     def told(self, past: Past, count: int | None = None) -> str:
         """A hash of those of the first so many exchanges that count to a past."""

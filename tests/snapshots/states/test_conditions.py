@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.states.conditions import Conditions, Effect, Sequence, read, write
+from snapshots.states.conditions import Asked, Conditions, Effect, Sequence, read, write
 
 slots = st.text("0123456789abcdef", min_size=8, max_size=8)
 many = st.frozensets(slots | st.just("-"), min_size=1, max_size=3)
@@ -24,6 +24,7 @@ many = st.frozensets(slots | st.just("-"), min_size=1, max_size=3)
         sets=st.frozensets(slots, max_size=2),
         sequence=st.none()
         | st.builds(Sequence, slots, st.integers(0, 99), slots | st.sampled_from(["*", "-"])),
+        asked=st.builds(Asked, *[st.frozensets(slots | slots.map(lambda s: f"{s}.2"), max_size=2)] * 3),
         issued=st.frozensets(
             st.text(st.characters(codec="utf-8"), max_size=8).map(lambda t: f"form:{t}"), max_size=2
         ),
@@ -40,8 +41,9 @@ def test_conditions_are_read_as_they_were_written(conditions: Conditions) -> Non
     assert "\n" not in text
     assert write(read(text)) == text
     found = read(text)
-    assert (found.held, found.effect, found.sequence, found.issued, found.carried) == (
+    assert (found.held, found.effect, found.sequence, found.issued, found.carried, found.asked) == (
         conditions.held, conditions.effect, conditions.sequence, conditions.issued, conditions.carried,
+        conditions.asked,
     )  # fmt: skip
 
 

@@ -70,6 +70,8 @@ _LEAVING = _words("logout signout logoff login signin logon")
 _PARTING = _words("logout signout logoff")
 # a GET with these may choose, or only show
 _CHOOSING = _words("lang language locale currency country region theme")
+# In the path of a JSON body these name what is asked for: /runs/count, /_count, /count-by/day, /next-runs.
+_ASKED_FOR = re.compile(r"(?<=/)(?:_?count|(?:count|next)[-_][^/]+)(?=/|$)")
 _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
@@ -140,7 +142,8 @@ def _slot(parsed: Parsed, operations: tuple[Operation, ...]) -> str:
 
 def touch_of(request: Request, parsed: Parsed, response: Response | None = None) -> Touch:
     """What an exchange may change; without an answer, what its request alone says."""
-    words = words_of(parsed.url.partition("//")[2].partition("/")[2])
+    path = f"/{parsed.url.partition('//')[2].partition('/')[2]}"
+    words = words_of(_ASKED_FOR.sub("", path) if parsed.body.kind == JSON else path)
     operations = operations_of(parsed)
     slot = _slot(parsed, operations)
     op = APPEND if words & _APPENDING and not words & _LEAVING else SET

@@ -15,7 +15,7 @@ from harness.tools.browser_reply import Reply, tab_lines
 from harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from harness.tools.browser_text import find, full_url, is_pattern, quoted, said
 from proxy.pages.freeze import begin_step, pass_time, step
-from proxy.pages.sight import STILL
+from proxy.pages.sight import STILL, readable
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers
@@ -206,7 +206,9 @@ async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> Non
             )
         )
     else:
-        reply.result(find(await session.page.aria_snapshot(mode="ai", timeout=GIVEN_MS), text, regex))
+        where = await readable(session.page)
+        seen = "" if where is None else await where.aria_snapshot(mode="ai", timeout=GIVEN_MS)
+        reply.result(find(seen, text, regex))
 
 
 async def tabs(session: Browsing, given: dict[str, Any], reply: Reply) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.tools.browser_session import GIVEN_MS, Browsing
 from harness.tools.browser_text import Sections, said
+from proxy.pages.sight import readable
 from proxy.serving.misses import Missed
 
 if TYPE_CHECKING:
@@ -56,9 +57,11 @@ class Reply:
         self.sections.modal = session.modal()
         if (self.with_snapshot or self.explicit) and not session.tab.is_held:
             root, depth, boxes = self.explicit or (None, None, None)
-            where: Any = root or session.page
-            self.sections.snapshot = await where.aria_snapshot(
-                mode="ai", depth=depth, boxes=boxes, timeout=GIVEN_MS
+            where = root or await readable(session.page)
+            self.sections.snapshot = (
+                ""
+                if where is None
+                else await where.aria_snapshot(mode="ai", depth=depth, boxes=boxes, timeout=GIVEN_MS)
             )
 
     def missed(self, missed: Iterable[Missed]) -> None:

@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from proxy.pages.answered import answered
+
 if TYPE_CHECKING:
     from proxy.exploring.graph import Node
     from proxy.pages.acting import Driver
@@ -37,8 +39,8 @@ def _same_link(href: str) -> str:
 async def held_by(driver: Driver) -> str:
     """A hash of all that the client would send along or remember."""
     kept = await driver.context.storage_state()
-    session = await driver.page.evaluate(
-        "() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }"
+    session = await answered(
+        driver.page.evaluate("() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }")
     )
     for cookie in kept.get("cookies", ()):
         cookie.pop("expires", None)  # by the machine's clock: another at each visit

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.pages.answered import answered
 from proxy.pages.sight import place_of
 from snapshots.view import Step
 
@@ -99,13 +100,13 @@ def _finder() -> str:
 async def controls_of(page: Page) -> dict[str, Any]:
     """The page's controls and the words that it shows, as controls.js gives them."""
     await _mark_listeners(page)
-    found: dict[str, Any] = await page.evaluate(_finder(), MOST_CONTROLS)
+    found: dict[str, Any] = await answered(page.evaluate(_finder(), MOST_CONTROLS))
     for frame in page.frames[1:]:
         with contextlib.suppress(PlaywrightError):  # it went away
             where = await place_of(frame)
             if where is None:
                 continue
-            inner = await frame.evaluate(_finder(), MOST_CONTROLS)
+            inner = await answered(frame.evaluate(_finder(), MOST_CONTROLS))
             for control in inner["controls"]:
                 for one in (control, control.get("submit") or {}):
                     one["frame"] = where

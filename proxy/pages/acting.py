@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from proxy.pages.answered import answered
 from proxy.pages.banners import button_of
 from proxy.pages.failures import Failed, Unusable, first_line
 from proxy.pages.freeze import ask_all, begin_step, pass_time, settle
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 SAVED = "Download is starting"  # Playwright's words for an address that the browser saves as a file
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
 # From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
+_INSIDE = "(e, end) => { e.scrollTop = end ? e.scrollHeight : 0; }"
 _SCROLL = """async ([y, end]) => {
   const held = globalThis[Symbol.for("stillweb")];
   const began = held ? held.status().started : 0;
@@ -169,26 +171,26 @@ class Driver:
         calm = Calm(True, 0.0, 0)
         height = 0
         for _ in range(3):  # a page without end is followed three times
-            size = await self.page.evaluate(_HEIGHT)
+            size = await answered(self.page.evaluate(_HEIGHT))
             if size[0] <= max(size[1], height):
                 break
             height = size[0]
             calm = await self._scroll_down()
         if height:
-            await self.page.evaluate("() => scrollTo(0, 0)")
+            await answered(self.page.evaluate("() => scrollTo(0, 0)"))
             calm = await self.rest()
         return calm
 
     async def _scroll_down(self) -> Calm:
         """To what is the end now, and no further: what comes on the way is waited for, whatever the network's speed."""
-        height, screen = await self.page.evaluate(_HEIGHT)
+        height, screen = await answered(self.page.evaluate(_HEIGHT))
         y, done = min(screen, height), False
         end = min(height, MOST_SCROLLS * screen)
         while not done:
-            y, done = await self.page.evaluate(_SCROLL, [y, end])
+            y, done = await answered(self.page.evaluate(_SCROLL, [y, end]))
             calm = await self.rest()
         if end < height:
-            await self.page.evaluate(_SCROLL, [height, height])
+            await answered(self.page.evaluate(_SCROLL, [height, height]))
             calm = await self.rest()
         return calm
 
@@ -252,9 +254,9 @@ class Driver:
         element = await locate(self.page, given)
         way = "option" if "option" in given else "value"
         wanted = given[way] if isinstance(given[way], list) else [given[way]]
-        if await element.evaluate("(e) => e.localName") != "select":
+        if await answered(element.evaluate("(e) => e.localName")) != "select":
             raise Failed(f"{named(given)} is no select element; use click")
-        known: list[list[str]] = await element.evaluate(_OPTIONS)
+        known: list[list[str]] = await answered(element.evaluate(_OPTIONS))
         places = []
         for one in wanted:
             asked = " ".join(one.split()) if way == "option" else one
@@ -281,7 +283,7 @@ class Driver:
         await element.fill(given["value"], timeout=ACTION_MS)
 
     async def _learn(self, redactor: Redactor, element: Locator, value: str) -> None:
-        kind, *names = await element.evaluate("(e) => [e.type || '', e.name || '', e.id || '']")
+        kind, *names = await answered(element.evaluate("(e) => [e.type || '', e.name || '', e.id || '']"))
         if not value or PSEUDONYM_TEXT.fullmatch(value):
             return
         if kind == "password" or any(secret_field(name, value) for name in names):
@@ -309,7 +311,7 @@ class Driver:
         if await element.is_checked() == wanted:
             return
         before = len(self.traffic.answers)
-        plain = await element.is_visible() and not await element.evaluate(_DRAWN_BY_LABEL)
+        plain = await element.is_visible() and not await answered(element.evaluate(_DRAWN_BY_LABEL))
         if plain or not await self._click_label(element):
             await element.click(timeout=ACTION_MS)
         await self.rest()
@@ -320,8 +322,8 @@ class Driver:
 
     async def _click_label(self, element: Locator) -> bool:
         """Click a field's label as a person does who can't see the field; False when none can be clicked."""
-        found = await element.evaluate_handle(_ON_LABEL)
-        place = await found.evaluate("(o) => o && {x: o.x, y: o.y}")
+        found = await answered(element.evaluate_handle(_ON_LABEL))
+        place = await answered(found.evaluate("(o) => o && {x: o.x, y: o.y}"))
         if place is None:
             return False
         part = (await found.get_property("part")).as_element()
@@ -378,13 +380,11 @@ class Driver:
                 if given["to"] == "view":
                     await element.scroll_into_view_if_needed(timeout=ACTION_MS)
                 else:
-                    await element.evaluate(
-                        "(e, end) => { e.scrollTop = end ? e.scrollHeight : 0; }", given["to"] == "bottom"
-                    )
+                    await answered(element.evaluate(_INSIDE, given["to"] == "bottom"))
             elif given["to"] == "bottom":
                 await self._scroll_down()
             else:
-                await self.page.evaluate("() => scrollTo(0, 0)")
+                await answered(self.page.evaluate("() => scrollTo(0, 0)"))
             calm = await self.rest()
         return calm
 

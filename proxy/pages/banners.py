@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from proxy.pages.answered import answered
+
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
@@ -26,12 +28,12 @@ n = n.parentElement; return (n.id + " " + n.className + " " + n.innerText).slice
 async def button_of(page: Page) -> tuple[Locator, str] | None:
     """The button that closes a page's banner, and its name; None without a banner."""
     words = "document.body ? document.body.innerText.slice(0, 200000) : ''"
-    if not _BANNER.search(await page.evaluate(f"() => {words}")):
+    if not _BANNER.search(await answered(page.evaluate(f"() => {words}"))):
         return None
     for pattern in _DISMISS:
         buttons = page.get_by_role("button", name=pattern)
         for index in range(min(await buttons.count(), 3)):
             button = buttons.nth(index)
-            if await button.is_visible() and _BANNER.search(await button.evaluate(_AROUND)):
+            if await button.is_visible() and _BANNER.search(await answered(button.evaluate(_AROUND))):
                 return button, (await button.inner_text()).strip()
     return None

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.pages.answered import answered
+
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
@@ -49,7 +51,7 @@ async def _read(page: Page) -> tuple[set[str], set[str]]:
     moves: set[str] = set()
     for frame in page.frames:
         try:
-            found: dict[str, Any] = await frame.evaluate(_script())
+            found: dict[str, Any] = await answered(frame.evaluate(_script()))
         except PlaywrightError:
             continue  # it goes, or shows what has no document
         says |= {f"{where} {one}" for one in found["says"]}

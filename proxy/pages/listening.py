@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.pages.answered import answered
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
@@ -70,7 +72,7 @@ class Listening:
 async def _bare(page: Page) -> bool:
     """Whether a page shows no more than the names of a few buttons."""
     try:
-        length = await page.evaluate(_TEXT)
+        length = await answered(page.evaluate(_TEXT))
     except PlaywrightError:
         return False  # it goes
     return length is not None and length < BARE

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-if TYPE_CHECKING:
-    from playwright.async_api import Frame, Page
+from proxy.pages.answered import SECONDS, answered
 
-# a frame that says nothing for so long is left out of what is seen: never one that is only slow
-READ_SECONDS = 60.0
+if TYPE_CHECKING:
+    from playwright.async_api import Frame, Locator, Page
+
 _BODY = re.compile(r"<!doctype[^>]*>|</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
 _HAS = "() => [document.querySelector('body,frameset') !== null, document.documentElement !== null]"
 _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
@@ -65,28 +65,34 @@ def without_references(aria: str) -> str:
     return _REFERENCE.sub("", aria)
 
 
-async def accessibility(page: Page) -> str:
-    """The accessibility snapshot of a page and its frames, without references.
+async def readable(page: Page) -> Page | Locator | None:
+    """What an accessibility snapshot is to be asked of: Playwright would wait in vain for a body that the page lacks.
 
-    A document without a body, as an SVG is, is read from its root; "" is that of one that broke off before it had a
-    root. Playwright would wait for a body in vain.
+    A document without a body, as an SVG is, is read from its root; None is for one that broke off before it had a root.
     """
-    has_body, has_root = await page.evaluate(_HAS)
+    has_body, has_root = await answered(page.evaluate(_HAS))
     if not has_root:
+        return None
+    return page if has_body else page.locator(":root")
+
+
+async def accessibility(page: Page) -> str:
+    """The accessibility snapshot of a page and its frames, without references; "" is that of one without a root."""
+    read = await readable(page)
+    if read is None:
         return ""
-    read = page if has_body else page.locator(":root")
-    return without_references(await read.aria_snapshot(mode="ai", timeout=READ_SECONDS * 1000))
+    return without_references(await read.aria_snapshot(mode="ai", timeout=SECONDS * 1000))
 
 
 async def shows_pdf(page: Page) -> bool:
     """Whether a page is the browser's viewer of a PDF, which is none of the site's."""
-    return bool(await page.evaluate("() => document.contentType === 'application/pdf'"))
+    return bool(await answered(page.evaluate("() => document.contentType === 'application/pdf'")))
 
 
 async def _read(frame: Frame) -> dict[str, Any] | None:
     try:
-        return await asyncio.wait_for(frame.evaluate(reader()), READ_SECONDS)
-    except (PlaywrightError, TimeoutError):
+        return await answered(frame.evaluate(reader()))
+    except PlaywrightError:
         return None  # a frame that went away, or shows what has no document
 
 
@@ -99,7 +105,7 @@ async def picture(page: Page, *, full: bool = False) -> bytes:
 
     b"" of a document that broke off before it had a root: the browser draws none and would let wait in vain.
     """
-    if not (await page.evaluate(_HAS))[1]:
+    if not (await answered(page.evaluate(_HAS)))[1]:
         return b""
     for last in (False, True):
         try:
@@ -110,7 +116,7 @@ async def picture(page: Page, *, full: bool = False) -> bytes:
                 scale="css",
                 type="png",
                 full_page=full,
-                timeout=READ_SECONDS * 1000,
+                timeout=SECONDS * 1000,
             )
         except PlaywrightError:
             if last:
@@ -139,7 +145,7 @@ async def place_of(frame: Frame) -> str | None:
         element = await one.frame_element()
         if not await element.is_visible():
             return None
-        parts.insert(0, await element.evaluate(_ITS_PLACE))
+        parts.insert(0, await answered(element.evaluate(_ITS_PLACE)))
         one = one.parent_frame
     return " >>> ".join(parts)
 
@@ -149,7 +155,7 @@ _LISTS = ("fields", "tabs", "chosen", "sort", "open")
 
 async def state_of(page: Page) -> dict[str, Any]:
     """The retrieval state of a page with its frames. Raises Playwright's Error when the page is gone."""
-    main = await page.evaluate(reader())
+    main = await answered(page.evaluate(reader()))
     return _joined(main["state"], [await _read(frame) for frame in page.frames[1:]])
 
 
@@ -184,7 +190,7 @@ async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
     """Read a settled page with its frames. Raises Playwright's Error when the page is gone."""
     frames = [frame for frame in page.frames if frame is not page.main_frame]
     main, aria, *inner = await asyncio.gather(
-        page.evaluate(reader()), accessibility(page), *(_read(frame) for frame in frames)
+        answered(page.evaluate(reader())), accessibility(page), *(_read(frame) for frame in frames)
     )
     assert isinstance(main, dict)
     texts = [main["text"]]

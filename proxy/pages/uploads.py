@@ -14,6 +14,7 @@ from mimetypes import MimeTypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proxy.pages.answered import answered
 from proxy.pages.failures import Failed
 from snapshots.errors import UsageError
 from snapshots.secrets.credentials import known_formats
@@ -67,7 +68,7 @@ async def put(field: ElementHandle, page: Page, files: Iterable[Given]) -> None:
     plain = [
         {"name": one.name, "type": one.type, "data": base64.b64encode(one.data).decode()} for one in files
     ]
-    await field.evaluate(_SET, [plain, await frame.evaluate("() => Date.now()")])
+    await field.evaluate(_SET, [plain, await answered(frame.evaluate("() => Date.now()"))])
 
 
 # ---- what a steps file names
@@ -183,7 +184,7 @@ async def upload(
 ) -> None:
     """Give a step's files to its element. Raises Failed where that is no field for them, or they can't be had."""
     wanted = files_of(given)
-    is_field, disabled, several, folder, kind = await element.evaluate(_FIELD)
+    is_field, disabled, several, folder, kind = await answered(element.evaluate(_FIELD))
     if not is_field:
         raise Failed(
             f"{named} is no field for files but {kind}; name the field, such as css: input[type=file]"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
+from proxy.pages.answered import answered
 from proxy.pages.sight import Sight, look_at, picture
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ class Veil:
     async def _over(self, frame: Frame) -> AsyncIterator[None]:
         """While it is open, a frame shows pseudonyms."""
         try:
-            places = await frame.evaluate_handle(_PLACES)
-            texts = await places.evaluate(_READ)
+            places = await answered(frame.evaluate_handle(_PLACES))
+            texts = await answered(places.evaluate(_READ))
             changed = [(i, text, self.text(text)) for i, text in enumerate(texts)]
             changed = [one for one in changed if one[1] != one[2]]
-            await places.evaluate(_WRITE, [[i, new] for i, _, new in changed])
+            await answered(places.evaluate(_WRITE, [[i, new] for i, _, new in changed]))
         except PlaywrightError:
             yield  # a frame that went away, or shows what has no document
             return
@@ -117,5 +118,5 @@ class Veil:
             yield
         finally:
             with contextlib.suppress(PlaywrightError):
-                await places.evaluate(_WRITE, [[i, old] for i, old, _ in changed])
+                await answered(places.evaluate(_WRITE, [[i, old] for i, old, _ in changed]))
                 await places.dispose()

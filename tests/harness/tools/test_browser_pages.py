@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from harness.tools.browser_shared import SharedBrowser
@@ -32,9 +33,17 @@ LIST = """<!DOCTYPE html><title>List</title><table><tr><th aria-sort=descending>
 <link rel=stylesheet href=/gone.css><img src=/gone.png alt=gone><script>navigator.serviceWorker?.register("/sw.js").catch(() => 0)</script>"""
 
 
+PICTURE = """<svg xmlns="http://www.w3.org/2000/svg"><title>Mill</title><a href="/list?page=2&amp;_sort=year#top"><text y="20">It turns</text></a></svg>"""
+ROOTLESS = "<p>here<script>document.documentElement.remove()</script>"
+
+
 def site(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
     if path.startswith("/list"):
         return 200, {"Content-Type": "text/html"}, LIST.encode()
+    if path.startswith("/picture"):
+        return 200, {"Content-Type": "image/svg+xml"}, PICTURE.encode()
+    if path.startswith("/rootless"):
+        return 200, {"Content-Type": "text/html"}, ROOTLESS.encode()
     return handle(method, path, body, headers)
 
 
@@ -65,9 +74,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ):
         frames = canonical([{"select": {"label": "Year", "option": "2020", "frame": "#one"}}])
         flows = [Flow(f"{base}/frames", frames), Flow(f"{base}/shadow", ()), Flow(f"{base}/list?page=2&_sort=year#top", ()),
-                 Flow(f"{live}/", ())]  # fmt: skip
+                 Flow(f"{live}/", ()), Flow(f"{base}/picture", ())]  # fmt: skip
         results = Fetcher(recorder, writer, profile).fetch([], flows)
         assert [result.error for result in results] == [None] * len(flows)
+        with httpx.Client(proxy=recorder.proxy_url()) as client:
+            client.get(f"{base}/rootless")
     with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway, asyncio.Runner() as runner:
         browser = SharedBrowser(ca=gateway.ca_path)
         toolset = Toolset(snapshot, ["browser"], gateway=gateway, browser=browser)
@@ -161,3 +172,23 @@ def test_services_answer_pages_at_their_real_addresses(served: Served) -> None:
         assert not shown.is_error
     finally:
         served.runner.run(toolset.close())
+
+
+def test_a_document_without_a_body_is_shown_from_its_root(served: Served) -> None:
+    call = served.session()
+    shown = call("browser_navigate", url=f"{served.base}/picture")
+    assert not shown.is_error
+    link = reference(shown.text, 'link "It turns"')
+    assert 'img "Mill"' in call("browser_snapshot").text
+    assert 'link "It turns"' in call("browser_find", text="turns").text
+    clicked = call("browser_click", target=link)
+    assert f"{served.base}/list" in clicked.text
+    assert 'combobox "Region"' in clicked.text
+
+
+def test_a_document_without_a_root_shows_nothing(served: Served) -> None:
+    call = served.session()
+    shown = call("browser_navigate", url=f"{served.base}/rootless")
+    assert not shown.is_error
+    assert shown.text.endswith("### Snapshot\n```yaml\n\n```")
+    assert "No matches" in call("browser_find", text="here").text

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from proxy.clients import CA_VARIABLES
+from proxy.wire.addresses import on_this_machine
 from snapshots.archives.appending import write_whole
 from snapshots.errors import UsageError
 
@@ -26,6 +28,28 @@ def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
         if not _HOST.fullmatch(value):
             raise UsageError(f"{value!r} is no host; write it as api.openai.com or 127.0.0.1:11434")
     return tuple(sorted(found))
+
+
+def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
+    """Of hosts that a command asks itself, the ports of this machine that an isolated one must be let to.
+
+    A name of this machine without a port is what the command finds inside. Raises UsageError for another machine.
+    """
+    found = []
+    for host in hosts:
+        at = urlsplit(f"//{host}")
+        if not on_this_machine(at.hostname or ""):
+            raise UsageError(
+                f"--isolate leaves no way to {host}: of what is asked directly only this machine can be let in, "
+                "as `stillweb replay --direct 127.0.0.1:11434` does"
+            )
+        try:
+            port = at.port
+        except ValueError as error:
+            raise UsageError(f"{host}: {error}") from error
+        if port is not None:
+            found.append((at.hostname or "", port))
+    return found
 
 
 def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:

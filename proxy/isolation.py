@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -86,8 +87,10 @@ def isolated() -> bool:
     return os.environ.get(MARKER) == _namespace()
 
 
-def enter_isolation() -> None:
+def enter_isolation(let_in: Sequence[tuple[str, int]] = ()) -> None:
     """Puts this process, and all that it starts, where only loopback exists. Does nothing the second time.
+
+    Of the loopback outside the ports in `let_in` are reached from within, and nothing else: see `proxy.relaying`.
 
     Call it before threads are started. A process that has threads is started anew inside, with the same
     arguments, and this one becomes its shadow: it passes signals on and ends with its exit code.
@@ -98,9 +101,8 @@ def enter_isolation() -> None:
     if not sys.platform.startswith("linux"):
         raise MissingCapability(f"isolation needs Linux network namespaces; this is {sys.platform}")
     if _threads() > 1:
-        _start_anew()
-    _unshare()
-    os.environ[MARKER] = _namespace()
+        _start_anew(let_in)
+    _enter(let_in)
 
 
 def canary() -> Canary:
@@ -144,6 +146,18 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def _enter(let_in: Sequence[tuple[str, int]]) -> None:
+    if let_in:
+        from proxy.relaying import Relay
+
+        relay = Relay(let_in)
+        _unshare()
+        relay.listen()
+    else:
+        _unshare()
+    os.environ[MARKER] = _namespace()
+
+
 def _unshare() -> None:
     uid, gid = os.geteuid(), os.getegid()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -182,7 +196,7 @@ def _loopback_up() -> None:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
 
 
-def _start_anew() -> NoReturn:
+def _start_anew(let_in: Sequence[tuple[str, int]]) -> NoReturn:
     """Forks; the child enters the namespace and starts this program again; the parent waits and ends as it does."""
     reason = can_isolate()
     if reason is not None:
@@ -194,8 +208,7 @@ def _start_anew() -> NoReturn:
         child = os.fork()
     if child == 0:
         try:
-            _unshare()
-            os.environ[MARKER] = _namespace()
+            _enter(let_in)
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         finally:
             os._exit(4)

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 1 << 16  # bytes of an answer; a driver says less of a session
 
-HERE = "127.0.0.1,localhost"
 ADVICE = (
-    f"let this machine go past the proxy: -- env NO_PROXY={HERE} no_proxy={HERE} PROGRAM "
+    "let this machine go past the proxy: --direct 127.0.0.1 --direct localhost "
     '(see docs/recording.md, "Libraries that drive a browser over a socket")'
 )
 

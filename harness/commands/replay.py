@@ -83,7 +83,7 @@ def command(
     from proxy import Gateway, Ledger, client_environment
     from proxy.clients import run_command
     from proxy.clock import moment_of, with_clock
-    from proxy.direct import direct_hosts, let_past
+    from proxy.direct import direct_hosts, let_in, let_past
     from proxy.serving.hosting import MadeHosts
     from proxy.serving.workers import default_count
     from snapshots import Snapshot
@@ -93,18 +93,21 @@ def command(
     program = program_of(ctx)
     _check(snapshots, program)
     past = direct_hosts(direct)
-    if past and isolate:
-        raise click.UsageError("--isolate leaves no way to what --direct names; give one of the two")
     if past and not program:
         raise click.UsageError("--direct is for a program after '--'")
     if clock is not None and not program:
         raise click.UsageError("--clock is for a program after '--'")
     if isolate:
         from proxy.isolation import canary, enter_isolation
+        from proxy.wire.addresses import host_port
 
-        enter_isolation()
+        ports = let_in(past)
+        enter_isolation(ports)
         proof = canary()
         say(proof.line())
+        if ports:
+            let = ", ".join(host_port(*port) for port in ports)
+            say(f"let in from this machine, and nothing else: {let}")
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
     with Snapshot.open(*snapshots) as snapshot:

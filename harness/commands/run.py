@@ -180,6 +180,8 @@ def command(
     from harness.runs.display import make_display
     from harness.runs.run_files import Settings
     from harness.runs.runner import run_attempts, start_run
+    from proxy.direct import let_in
+    from proxy.wire.addresses import host_port
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
     from snapshots.matching.ladder import check_accept
@@ -191,8 +193,9 @@ def command(
         say(f"not read: {notice}")
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
     past: tuple[str, ...] = getattr(made_agent, "direct", ())
-    if isolate and past:
-        raise click.UsageError(f"--isolate leaves no way to what the agent asks directly: {', '.join(past)}")
+    if isolate and (ports := let_in(past)):  # who is isolated before the agent is read can't be let to them
+        asked = ", ".join(host_port(*port) for port in ports)
+        raise click.UsageError(f"--isolate leaves no way to what the agent asks directly: {asked}")
     if not snapshots and getattr(made_agent, "needs_gateway", False):
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"

@@ -179,7 +179,7 @@ def test_a_browser_that_was_driven_through_the_proxy_is_told(tmp_path: Path) -> 
     with Origin(session_of('{"value": {"sessionId": "a1", "capabilities": {}}}')) as driver:
         done = stillweb("record", "-o", tmp_path / "s", "--", "curl", *begin, f"{driver.url}/session")
     assert "no replay can start a browser so" in done.err
-    assert "NO_PROXY=127.0.0.1,localhost" in done.err
+    assert "--direct 127.0.0.1 --direct localhost" in done.err
     with Origin(session_of("{}")) as driver:
         done = stillweb(
             "record", "-o", tmp_path / "t", "--", "curl", "-sS", f"{driver.url}/devtools/browser/1"

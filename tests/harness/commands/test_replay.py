@@ -185,7 +185,8 @@ def test_a_direct_host_is_asked_past_the_snapshot_and_that_is_said(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--direct", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to what --direct names"),
+        (("--direct", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to a.test"),
+        (("--direct", "127.0.0.1:70000", "--isolate", "--", "true"), "Port out of range"),
         (("--direct", "a.test"), "--direct is for a program after '--'"),
         (("--direct", "https://a.test/", "--", "true"), "'https://a.test/' is no host"),
     ],
@@ -194,6 +195,31 @@ def test_direct_hosts_that_can_not_be(words: tuple[str, ...], why: str, site: Pa
     done = stillweb("replay", site, *words)
     assert done.code == 2
     assert why in done.err
+
+
+@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_a_port_of_this_machine_is_let_into_the_isolation_and_nothing_else(tmp_path: Path, name: str) -> None:
+    program = (
+        "import socket, sys, urllib.error, urllib.request as u\n"
+        "for url in sys.argv[1:]:\n"
+        "    try: print(u.urlopen(url, timeout=60).read()[:9].decode().split()[0])\n"
+        "    except urllib.error.URLError as error: print(type(error.reason).__name__)\n"
+        "for place in (('127.0.0.2', PORT), ('192.0.2.1', PORT)):\n"
+        "    try: socket.create_connection(place, 60); print('reached')\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+    )
+    with Origin(lambda asked: Answer(body=b"live")) as origin, Origin(lambda asked: Answer()) as other:
+        direct = ("--direct", f"{name}:{origin.port}", "--direct", name)  # without a port: what is inside
+        words = ("--isolate", "--", sys.executable, "-c", program.replace("PORT", str(origin.port)))
+        urls = [f"http://{name}:{port}/" for port in (origin.port, other.port)]
+        done = stillweb("replay", make(tmp_path / "s"), *direct, *words, *urls, "https://a.test/0")
+        assert (done.code, done.out) == (
+            0,
+            "live\nConnectionRefusedError\n0\nConnectionRefusedError\nOSError\n",
+        ), done.err
+        assert f"let in from this machine, and nothing else: {name}:{origin.port}\n" in done.err
+        assert not other.asked
 
 
 @pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))

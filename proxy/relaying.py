@@ -1,0 +1,110 @@
+"""Ports of this machine that are let into a namespace which has only loopback: a model that listens here, say.
+
+A socket belongs to the namespace that it was made in. So listeners are made inside, and a helper that stayed outside
+gets them: what connects to one is led to the same port outside. The helper knows these ports and nothing else, and ends
+with the process that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from proxy.wire.addresses import host_port
+from snapshots.errors import MissingCapability
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+Port = tuple[str, int]  # of this machine: an address of loopback, or localhost
+_LOCALHOST = ("127.0.0.1", "::1")  # whatever a resolver says
+_READY = b"+"
+
+
+class Relay:
+    """The helper's inside. Make it before the namespace is entered, call `listen` within."""
+
+    def __init__(self, ports: Sequence[Port]) -> None:
+        self._ports = ports
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "proxy.relaying", str(os.getpid()), str(theirs.fileno())]
+            command += [part for host, port in ports for part in (host, str(port))]
+            # it lasts as long as this process, which waits for it nowhere
+            self._helper = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+
+    def listen(self) -> None:
+        """Raises MissingCapability where a port can't be had inside."""
+        with self._control as control:
+            for host, port in self._ports:
+                address = _LOCALHOST[0] if host == "localhost" else host
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                try:
+                    with socket.create_server((address, port), family=family) as listener:
+                        socket.send_fds(control, [b"."], [listener.fileno()])
+                except OSError as error:
+                    raise MissingCapability(
+                        f"isolation: {host_port(host, port)} can't be let in ({error.strerror or error})"
+                    ) from error
+            if control.recv(1) != _READY:
+                raise MissingCapability("isolation: the helper that lets ports in has ended")
+
+
+async def _serve(control: socket.socket, ports: Sequence[Port]) -> None:
+    servers = []
+    for port in ports:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        inside = socket.socket(fileno=descriptors[0])
+        servers.append(await asyncio.start_server(functools.partial(_through, port), sock=inside))
+    control.sendall(_READY)
+    control.close()
+    await asyncio.gather(*(server.serve_forever() for server in servers))
+
+
+async def _through(port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    there = await _connect(port)
+    if there is None:
+        writer.transport.abort()  # who was let in meets what he would have met outside: nobody
+        return
+    try:
+        await asyncio.gather(_pass_on(reader, there[1]), _pass_on(there[0], writer))
+    except OSError:
+        writer.transport.abort()
+        there[1].transport.abort()
+    finally:
+        for one in (writer, there[1]):
+            one.close()
+
+
+async def _connect(port: Port) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    for address in _LOCALHOST if port[0] == "localhost" else port[:1]:
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection(address, port[1])
+    return None
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(1 << 16):
+        writer.write(piece)
+        await writer.drain()
+    writer.write_eof()
+
+
+def _main(parent: int, control: int, *places: str) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's, for the process that it ends with
+        signal.signal(number, signal.SIG_IGN)
+    ports = [(host, int(port)) for host, port in zip(places[::2], places[1::2], strict=True)]
+    asyncio.run(_serve(socket.socket(fileno=control), ports))
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

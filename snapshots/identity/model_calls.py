@@ -17,8 +17,8 @@ _OPERATION = re.compile(
     r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
     re.I,
 )
-# Claude Code's line for the bill. Its `cch` is made from the request and the client, anew for each one.
-_BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:)(.*; cch=)[0-9a-f]+(?=;|\Z)")
+# Claude Code's line for the bill, the first of what it tells the model: ids of its run, and a mark made from each request.
+_BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:).+")
 
 
 def asks_a_model(parsed: Parsed) -> bool:
@@ -30,7 +30,7 @@ def asks_a_model(parsed: Parsed) -> bool:
 
 
 def without_sender(parsed: Parsed) -> Parsed:
-    """A request to a model without Anthropic's `metadata.user_id`, the line for the bill with a mark; itself if it has none.
+    """A request to a model without Anthropic's `metadata.user_id`, nothing in the line for the bill; itself if it has none.
 
     The first tells abuse apart (https://docs.claude.com/en/api/messages); Claude Code draws a session's id for it.
     """
@@ -44,11 +44,11 @@ def without_sender(parsed: Parsed) -> Parsed:
         if not value["metadata"]:
             del value["metadata"]
     if isinstance(system := value.get("system"), list):
-        value["system"] = [_without_mark(item) for item in system]
+        value["system"] = [_unbilled(item) for item in system]
     return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
 
 
-def _without_mark(item: Any) -> Any:
+def _unbilled(item: Any) -> Any:
     if not isinstance(item, dict) or not isinstance(text := item.get("text"), str):
         return item
-    return item | {"text": _BILLED.sub(rf"\1{BLANK}", text)}
+    return item | {"text": _BILLED.sub(BLANK, text, 1)}

@@ -75,11 +75,11 @@ _CARRIED = _Names(
     ),
     ("proxy-", "cf-connecting-", "cf-ray", "cf-visitor", ":"),
 )
-# Drawn anew for each request (or run, for Claude Code's usage), or made from it, as what is left of gRPC's and Connect's time is.
+# Drawn anew for each request, or made from it, as what is left of gRPC's and Connect's time is.
 _DRAWN = _Names(
     _words(
         "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key newrelic sw8"
-        " x-amz-content-sha256 x-amz-date x-claude-code-session-id"
+        " x-amz-content-sha256 x-amz-date"
     ),
     ("amz-sdk-", "elastic-apm-", "sentry-", "uber-", "x-b3-", "x-datadog-", "x-instana-", "x-newrelic-"),
     (
@@ -100,7 +100,7 @@ _THEIRS = _Names(
         " dictionary-id dnt downlink dpr ect from ping-from ping-to pragma purpose range referer report-to rtt save-data"
         " service-worker viewport-width width x-amz-user-agent x-client-data x-goog-api-client x-moz x-purpose x-user-agent"
     ),
-    ("cache-", "if-", "sec-", "upgrade-", "warcprox-", "x-devtools-", "x-stainless-"),
+    ("cache-", "if-", "sec-", "upgrade-", "warcprox-", "x-claude-", "x-devtools-", "x-stainless-"),
 )
 # Tokens against forged requests: a new one for every visit, and the server looks whether it is there.
 _TOKENS = ("csrf", "xsrf", "verification-token", "verificationtoken", "authenticity")

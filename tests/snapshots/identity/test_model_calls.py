@@ -40,6 +40,7 @@ def _billed(mark: str, text: str = BILL) -> dict[str, Any]:
         (_as("session_1"), {}),
         (_as("session_1", route="a"), _as("session_2", route="a")),
         (_billed("51a8a"), _billed("2905e")),
+        (_billed("51a8a"), _billed("2905e", BILL + " cc_prompt_id=c7e45cf9-cb29-4463-85fc-019ffe71641c;")),
         (_as("session_1") | _billed("51a8a"), _as("session_2") | _billed("2905e")),
     ],
 )
@@ -54,7 +55,7 @@ def test_who_asks_takes_no_part(one: dict[str, Any], two: dict[str, Any]) -> Non
         ({"metadata": {"user": "1"}}, {"metadata": {"user": "2"}}),
         ({"metadata": "1"}, {"metadata": "2"}),
         ({"user_id": "1"}, {"user_id": "2"}),
-        (_billed("51a8a"), _billed("51a8a", BILL.replace("404", "405"))),
+        (_billed("51a8a", BILL + "\nHelp."), _billed("2905e", BILL + "\nTest.")),
         (_billed("51a8a", f"See {BILL}"), _billed("2905e", f"See {BILL}")),
         ({"system": BILL.format("51a8a")}, {"system": BILL.format("2905e")}),
         ({"system": ["a"]}, {"system": ["b"]}),

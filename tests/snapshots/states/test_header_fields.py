@@ -48,7 +48,7 @@ def test_a_key_that_was_replaced_is_told_from_none_and_from_no_other() -> None:
     assert (lookup.verdict, lookup.ambiguous) == ("varies:x-api-key", True)
 
 
-def test_the_run_of_a_program_that_asks_a_model_is_none_of_its_fields() -> None:
+def test_what_a_program_that_asks_a_model_says_of_its_run_is_none_of_its_fields() -> None:
     over = matcher((get(f"{A}/data", x_claude_code_session_id=SECRET, x_user="ann"), html("data")))
     for run in ("hunter2-and-more", ""):
         lookup = over.lookup(get(f"{A}/data", x_claude_code_session_id=run, x_user="ann"), over.session())

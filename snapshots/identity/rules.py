@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from snapshots.errors import UsageError
 from snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
+from snapshots.identity.flags import without_whom
 from snapshots.identity.keys import Parsed, digest, parse
 from snapshots.identity.model_calls import without_sender
 from snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
@@ -106,6 +107,10 @@ def _model_sender(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return without_sender(parsed)
 
 
+def _flags(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    return without_whom(parsed)
+
+
 def _nothing(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     """For rules that work on the request before it is taken apart."""
     return parsed
@@ -119,6 +124,7 @@ KINDS: dict[str, Callable[[Rule, Parsed, Issued], Parsed]] = {
     "empty-query": _empty_query,
     "told-moments": _told_moments,
     "model-sender": _model_sender,
+    "flags": _flags,
     "redacted": _nothing,
 }
 

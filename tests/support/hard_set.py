@@ -184,6 +184,15 @@ def sender_of_a_question(draw: random.Random) -> Made:
     return asked, other(asked, body=two.encode())
 
 
+def flags_of_an_installation(draw: random.Random) -> Made:
+    one, two = (
+        json.dumps({"attributes": {"id": f"{draw.getrandbits(256):064x}", "os": "a"}, "forcedVariations": {}})
+        for _ in range(2)
+    )
+    asked = Request("POST", "http://a.test/api/eval/sdk-1", (("Content-Type", JSON),), one.encode())
+    return asked, other(asked, body=two.encode())
+
+
 def session_in_path(draw: random.Random) -> Made:
     base = url(draw)
     ids = ["".join(draw.choice("0123456789ABCDEF") for _ in range(32)) for _ in range(2)]
@@ -409,7 +418,7 @@ JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
     id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
-    day_told_to_a_model, sender_of_a_question,
+    day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,

@@ -1,0 +1,32 @@
+"""Whom a program asks its feature flags for: ids that it draws for an installation and a run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from snapshots.http.bodies import Body
+from snapshots.identity.keys import Parsed
+from snapshots.secrets.credentials import PSEUDONYM_TEXT, surely_drawn
+
+# GrowthBook's remote evaluation: https://docs.growthbook.io/self-host/proxy
+_ASKED = re.compile(r"/api/eval/[^/?]+\Z")
+_NAMES = re.compile(r"(?:(?:device|session|anonymous|installation)[-_]?)?id", re.I)
+
+
+def without_whom(parsed: Parsed) -> Parsed:
+    """A request for feature flags without drawn ids of the one whom they are for; itself if it is none or has none."""
+    value = parsed.body.value
+    if not isinstance(value, dict) or "forcedVariations" not in value or not _ASKED.search(parsed.url):
+        return parsed
+    whom = value.get("attributes")
+    if not isinstance(whom, dict):
+        return parsed
+    kept = {name: item for name, item in whom.items() if not (_NAMES.fullmatch(name) and _drawn(item))}
+    if len(kept) == len(whom):
+        return parsed
+    return replace(parsed, body=Body(parsed.body.kind, value | {"attributes": kept}, parsed.body.label))
+
+
+def _drawn(item: object) -> bool:
+    return isinstance(item, str) and (surely_drawn(item) or PSEUDONYM_TEXT.fullmatch(item) is not None)

@@ -1,0 +1,39 @@
+"""Flags are recorded for one installation, and answered to another as unsure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from snapshots.request import Request
+from tests.support.memory_store import html, matcher, post
+
+ONE, TWO = "4f8a1c09e27b35d6a9c0e4f71b82d3a6", "9c1e7b2d5a3f8046e1d2c3b4a5968770"
+
+
+def _asked(whom: object) -> Request:
+    return post(
+        "http://a.test/api/eval/sdk-1",
+        json.dumps({"attributes": whom, "forcedVariations": {}, "url": ""}),
+        "application/json",
+    )
+
+
+def test_another_installation_is_told_the_flags_of_the_recorded_one() -> None:
+    over = matcher((_asked({"id": ONE, "deviceID": ONE, "os": "linux"}), html("flags")))
+    for whom, verdict, ambiguous in (
+        ({"id": ONE, "deviceID": ONE, "os": "linux"}, "exact", False),
+        ({"id": TWO, "deviceID": TWO, "os": "linux"}, "rule:flags", True),
+        ({"id": TWO, "deviceID": TWO, "os": "mac"}, "miss", False),
+        ({"id": "ann", "deviceID": ONE, "os": "linux"}, "miss", False),
+    ):
+        lookup = over.lookup(_asked(whom), over.session())
+        assert (lookup.verdict, lookup.ambiguous) == (verdict, ambiguous), whom
+
+
+@pytest.mark.parametrize("whom", ["ann", ["ann"], None])
+def test_what_names_nobody_is_left_as_it_is(whom: object) -> None:
+    over = matcher((_asked(whom), html("flags")))
+    assert over.lookup(_asked(whom), over.session()).verdict == "exact"
+    assert over.lookup(_asked({"id": TWO}), over.session()).verdict == "miss"

@@ -14,6 +14,7 @@ from snapshots.request import Request
 # How programs hand traces, metrics and logs to a collector, wherever it is: https://opentelemetry.io/docs/specs/otlp/
 OTLP = "application/x-protobuf"
 _SIGNALS = re.compile(r"/v1/(?:traces|metrics|logs)\Z")
+_IN_JSON = re.compile(rb'\s*\{\s*"resource(?:Spans|Metrics|Logs)"\s*:')
 
 
 class _Lists:
@@ -106,9 +107,14 @@ def irrelevant(request: Request) -> bool:
         request.header("ping-to") or request.header("content-type") == "text/ping"
     ):
         return True
-    if request.method == "POST" and request.header("content-type") == OTLP and _SIGNALS.search(request.url):
+    if request.method == "POST" and _SIGNALS.search(request.url) and _handed_over(request):
         return True
     return irrelevant_url(request.url.partition("?")[0])
+
+
+def _handed_over(request: Request) -> bool:
+    """Whether it has what a collector takes, in either of its encodings."""
+    return request.header("content-type") == OTLP or _IN_JSON.match(request.body) is not None
 
 
 def irrelevant_cookie(name: str) -> bool:

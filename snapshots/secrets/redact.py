@@ -126,6 +126,12 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """The request with its secrets replaced; the same object when it holds none."""
+        known = self.count
+        replaced = self._request(request)
+        # what one field gives away may stand in one before it
+        return self._request(replaced) if self.count > known else replaced
+
+    def _request(self, request: Request) -> Request:
         headers = self.headers(request.headers)
         url = self.url(request.url)
         body = request.body

@@ -34,6 +34,7 @@ from snapshots.request import Request
         ("https://api.anthropic.com/api/event_logging/v2/batch", False, True),
         ("https://api.anthropic.com/v1/messages", False, False),
         ("https://os-api.agno.com/telemetry/runs", False, True),
+        ("https://play.googleapis.com/log?format=json&hasfast=true", False, True),
         ("https://cloud.langfuse.com/api/public/v2/prompts/p", False, False),  # decides what the agent asks
         ("recorder", False, False),
     ],
@@ -54,3 +55,17 @@ def test_errands(url: str, own: bool, marked: bool) -> None:
 )
 def test_what_is_handed_to_a_collector(method: str, url: str, media: str, marked: bool) -> None:
     assert irrelevant(Request(method, url, (("Content-Type", media),), b"x")) == marked
+
+
+@pytest.mark.parametrize(
+    ("url", "body", "marked"),
+    [
+        ("http://collector.example/otlp/v1/metrics", b'{\n  "resourceMetrics": [', True),
+        ("http://collector.example/v1/traces", b'{"resourceSpans":[]}', True),
+        ("http://collector.example/v1/logs", b'{"resourceLogs":[]}', True),
+        ("http://shop.example/v1/logs", b'{"resource":"a"}', False),
+        ("http://shop.example/v1/rooms", b'{"resourceLogs":[]}', False),
+    ],
+)
+def test_what_is_handed_to_a_collector_as_json(url: str, body: bytes, marked: bool) -> None:
+    assert irrelevant(Request("POST", url, (("Content-Type", "application/json"),), body)) == marked

@@ -125,6 +125,16 @@ def test_query_and_user_info(redactor: Redactor) -> None:
     assert redactor.url(plain) is plain
 
 
+def test_what_a_later_field_gives_away_is_replaced_in_the_one_before(redactor: Redactor) -> None:
+    fields = (("X-Turn", f'{{"thread": "{SESSION}"}}'), ("Session-Id", SESSION))
+    sent = redactor.request(
+        Request("POST", f"https://a.test/{TOKEN}", fields, f"access_token={TOKEN}".encode())
+    )
+    assert SESSION not in str(sent.headers)
+    assert sent.header("session-id") == redactor.pseudonym(SESSION)
+    assert sent.url == f"https://a.test/{redactor.pseudonym(TOKEN)}"
+
+
 def test_a_password_in_a_form_is_replaced_and_found_again_in_other_forms(redactor: Redactor) -> None:
     body = b"user=bob&password=My+p%40ss+word+99&remember=1"
     request = Request(

@@ -4,7 +4,7 @@ A request is tried where it alone, beside others that were tried, came between t
 Of one that was not tried, the recording tells only what was said after as many of it as were recorded:
 
 - a POST that was refused (a wrong password, a form that was shown again), where one stood between two different answers;
-- a visit that was never recorded before it, since anything was written;
+- a visit that was never recorded before it, since anything was written, unless it left this answer as it was, or two others;
 - the request itself, asked for more often since anything was written than it was recorded.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 
@@ -23,6 +23,7 @@ from snapshots.states.learning import Item, Recording
 from snapshots.states.slots import SAFE_METHODS
 
 LISTED = 40  # visits that an answer names; where more were not tried, none is named
+ENOUGH = 2  # answers that a visit left as they were: one may be of a state in which there was nothing to do
 NUMBER = re.compile(r"\d+")
 
 
@@ -73,7 +74,12 @@ class Untried:
                 ends.append(event.end)
                 begun.append(max(event.begin, begun[-1] if begun else 0))
         self._tried = {key: tried(found) for key, found in steps.items()}
-        self._anywhere = set[str]().union(*self._tried.values())
+        left = {key: _left(found, self._tried[key]) for key, found in steps.items()}
+        self._left = left  # by request, and what was tried for it, the answers that this left as they were
+        anywhere = Counter(
+            name for found in left.values() for name, answers in found.items() for _ in answers
+        )
+        self._anywhere = {name for name, count in anywhere.items() if count >= ENOUGH}
         # what was answered otherwise though nothing was written between: requests that differ in numbers only are alike
         self._by_itself = {
             _kind(recording.groups[key][0])
@@ -101,7 +107,8 @@ class Untried:
             return [Asked()] * len(members)
         known = self._tried[key]
         posts = (self._posts & self._stood(members)) - known
-        gets = self._gets - known - self._anywhere - {own}
+        left = self._left[key]
+        gets = self._gets - self._anywhere - {own}
         if (own in known or own in self._led) and _kind(members[0]) not in self._by_itself:
             own = ""
         if len(gets) > LISTED:
@@ -110,7 +117,12 @@ class Untried:
         keys = [(item.label, state) for item, state in zip(members, states, strict=True)]
         for item, group in zip(members, keys, strict=True):
             groups[group].append(item)
-        found = {group: self._asked(items, posts, gets, own) for group, items in groups.items()}
+        found = {
+            group: self._asked(
+                items, posts, {name for name in gets if items[0].label not in left.get(name, ())}, own
+            )
+            for group, items in groups.items()
+        }
         return [found[group] for group in keys]
 
     def _asked(self, items: list[Item], posts: set[str], gets: set[str], own: str) -> Asked:
@@ -159,6 +171,16 @@ def tried(steps: Iterable[Step]) -> set[str]:
         if not more:
             return found
         found |= more
+
+
+def _left(steps: Iterable[Step], known: set[str]) -> dict[str, set[str]]:
+    """The answers that were given again after requests, by these: of requests that were tried."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for step in steps:
+        if step.before == step.after and step.between | {step.own} <= known:
+            for name in step.between:
+                found[name].add(step.before)
+    return found
 
 
 def _kind(item: Item) -> str:

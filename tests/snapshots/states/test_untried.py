@@ -83,9 +83,16 @@ def test_a_visit_was_made_before_the_last_write_or_never() -> None:
     assert answers(over, WRITE, ONE, WRITE, PAGE) == ["", "one", "", "b"]
 
 
-def test_a_visit_between_two_equal_answers_made_no_difference() -> None:
+def test_a_visit_between_two_equal_answers_made_no_difference_to_these() -> None:
     over = matcher(*MAIL[:3], (PAGE, html("b")), MAIL[3], (PAGE, html("b")))
     assert answers(over, WRITE, ONE, PAGE) == ["", "one", "b"]
+    assert answers(over, ONE, PAGE)[-1] == "a?"
+
+
+def test_one_that_left_two_answers_as_they_were_makes_none() -> None:
+    badge = get(f"{A}/badge")
+    stayed = [(badge, html("1")), (badge, html("1")), MAIL[3], (badge, html("1"))]
+    over = matcher(*stayed, *MAIL[:3], (PAGE, html("b")), MAIL[3], (PAGE, html("b")), (badge, html("2")))
     assert answers(over, ONE, PAGE)[-1] == "a"
 
 

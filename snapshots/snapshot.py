@@ -172,6 +172,16 @@ class Snapshot:
         """The answer of a capture, whole in memory. Raises DamagedInput."""
         return self._archives.read(capture)
 
+    def empty_archives(self) -> list[str]:
+        """The archives in which there is nothing at all; ours begin so, and lose nothing where a recording was killed."""
+        files = (
+            item
+            for layer in self._layers
+            if not layer.container.own
+            for item in layer.container.archives.items()
+        )
+        return sorted(name for name, place in files if place.size == 0)
+
     def read_request(self, capture: Capture) -> Request:
         """The request of a capture. Raises DamagedInput."""
         return self._archives.read_request(capture)

@@ -17,7 +17,7 @@ from snapshots.archives import warc
 from snapshots.archives.boundaries import PIECE, boundary_after, next_plain
 from snapshots.archives.members import GZIP_HEAD, GZIP_START, GZIP_UNDATED, MAX_WHOLE, Unpacked, heads_of
 from snapshots.archives.payloads import HTTP_KINDS, Hasher, payload_at
-from snapshots.machine.places import Place, chunks
+from snapshots.machine.places import Place, Unreadable, as_much, chunks
 
 BUFFER = 1 << 20
 AHEAD = 1 << 18  # what of a file is in the buffer, at least
@@ -96,47 +96,50 @@ def scan(
     found: Scanned | Damage | None
     small: Unpacked | None
     ahead: Unpacked | None = None  # the member here, where it is unpacked already
-    while at < end:
-        if base + len(buffer) < min(at + AHEAD, place.size):
-            base, buffer = at, place.read(at, BUFFER)
-        lead = buffer[at - base : at - base + 4]
-        if lead[:2] == warc.GZIP_MAGIC or lead == warc.ZSTD_MAGIC:
-            found, size = None, 0
-            if lead[:2] == warc.GZIP_MAGIC:
-                small, ahead = ahead or _small(place, buffer, base, at, bodies), None
-                if small is not None:
-                    data, size, unpacked = small
-                    after = at + size
-                    if pairs is not None and after < end:
-                        ahead = _small(place, buffer, base, after, bodies)
-                        if ahead is not None and pairs(at, small, ahead):
-                            at, ahead = after + ahead[1], None
-                            continue
-                    found = _sound(data, at, size, unpacked, hashes)
-            if found is None:
-                ahead = None
-                found, size = _member(place, at, hashes)
-            if isinstance(found, Damage):
-                found.end = size = found.end or _behind(place, at, found)
+    try:
+        while at < end:
+            if base + len(buffer) < min(at + AHEAD, place.size):
+                base, buffer = at, as_much(place, at, BUFFER)
+            lead = buffer[at - base : at - base + 4]
+            if lead[:2] == warc.GZIP_MAGIC or lead == warc.ZSTD_MAGIC:
+                found, size = None, 0
+                if lead[:2] == warc.GZIP_MAGIC:
+                    small, ahead = ahead or _small(place, buffer, base, at, bodies), None
+                    if small is not None:
+                        data, size, unpacked = small
+                        after = at + size
+                        if pairs is not None and after < end:
+                            ahead = _small(place, buffer, base, after, bodies)
+                            if ahead is not None and pairs(at, small, ahead):
+                                at, ahead = after + ahead[1], None
+                                continue
+                        found = _sound(data, at, size, unpacked, hashes)
+                if found is None:
+                    ahead = None
+                    found, size = _member(place, at, hashes)
+                if isinstance(found, Damage):
+                    found.end = size = found.end or _behind(place, at, found)
+                    yield found
+                    at = size
+                    continue
+                at += size
                 yield found
-                at = size
-                continue
-            at += size
-            yield found
-        elif lead[1:] == b"\x2a\x4d\x18" and lead[0] & 0xF0 == 0x50:  # a skippable Zstandard frame
-            at += 8 + int.from_bytes(place.read(at + 4, 4), "little")
-        elif (blank := _blank(buffer, at - base)) > 0:
-            at += blank
-        else:
-            found = _plain(place, at, hashes)
-            if isinstance(found, Damage):
-                if not found.truncated:
-                    found.end = _behind(place, at, found)
+            elif lead[1:] == b"\x2a\x4d\x18" and lead[0] & 0xF0 == 0x50:  # a skippable Zstandard frame
+                at += 8 + int.from_bytes(place.read(at + 4, 4), "little")
+            elif (blank := _blank(buffer, at - base)) > 0:
+                at += blank
+            else:
+                found = _plain(place, at, hashes)
+                if isinstance(found, Damage):
+                    if not found.truncated:
+                        found.end = _behind(place, at, found)
+                    yield found
+                    at = found.end
+                    continue
                 yield found
-                at = found.end
-                continue
-            yield found
-            at += found.length
+                at += found.length
+    except Unreadable as error:
+        yield Damage(at, end, f"nothing from here on is taken: {error}")
 
 
 def _behind(place: Place, at: int, damage: Damage) -> int:

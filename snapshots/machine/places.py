@@ -17,6 +17,8 @@ from snapshots.errors import DamagedInput, MissingCapability
 
 CHUNK = 1 << 20
 
+DISK = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # of a disk, or one of a network, that fails
+
 
 class Place(Protocol):
     """Random access to `size` bytes. `name` is for messages."""
@@ -29,6 +31,10 @@ class Place(Protocol):
 
     def close(self) -> None:
         """Frees what is held; closing twice does nothing."""
+
+
+class Unreadable(DamagedInput):
+    """The disk does not give back what a file holds."""
 
 
 class FilePlace:
@@ -61,14 +67,19 @@ class FilePlace:
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
-        data = os.pread(self._fd, length, self.base + offset)
-        if len(data) == length or not data:
-            return data
-        parts = [data]  # the system may hand out less than asked for, above 2 GB for instance
-        have = len(data)
-        while have < length and (data := os.pread(self._fd, length - have, self.base + offset + have)):
-            parts.append(data)
-            have += len(data)
+        try:
+            data = os.pread(self._fd, length, self.base + offset)
+            if len(data) == length or not data:
+                return data
+            parts = [data]  # the system may hand out less than asked for, above 2 GB for instance
+            have = len(data)
+            while have < length and (data := os.pread(self._fd, length - have, self.base + offset + have)):
+                parts.append(data)
+                have += len(data)
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            raise Unreadable(f"{self.name}: offset {offset}: can't be read ({error.strerror})") from error
         return b"".join(parts)
 
     def close(self) -> None:
@@ -141,11 +152,22 @@ class Part:
         """Leaves the whole open; its owner closes it."""
 
 
+def as_much(place: Place, offset: int, length: int) -> bytes:
+    """At most `length` bytes from `offset`: fewer at the end, and before what the disk doesn't give. Raises Unreadable there."""
+    while True:
+        try:
+            return place.read(offset, length)
+        except Unreadable:
+            length //= 2
+            if not length:
+                raise
+
+
 def chunks(place: Place, start: int = 0, end: int | None = None, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes from `start` to `end` in pieces of at most `size`."""
     end = place.size if end is None else end
     while start < end:
-        piece = place.read(start, min(size, end - start))
+        piece = as_much(place, start, min(size, end - start))
         if not piece:
             return
         yield piece

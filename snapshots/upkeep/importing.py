@@ -120,6 +120,8 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         notes = [_at(path, note) for note in found]
         report.notes += notes
         report.damaged += damage_in(notes)
+        for name in source.empty_archives():
+            note_damage(report, f"{path}: {name}: is empty")
         if source.profile is not None and source.profile != writer.profile:
             if writer.profile is None:
                 writer.adopt(source.profile)

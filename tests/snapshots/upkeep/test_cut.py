@@ -18,6 +18,7 @@ from snapshots.view import View, view_address
 from snapshots.wacz import seal
 from snapshots.writer import Writer
 from tests.snapshots.making import record
+from tests.support.command_line import stillweb
 
 SITE = "http://mill.test"
 TWIN = "http://twin.test"
@@ -170,6 +171,30 @@ def test_a_plain_warc_of_another_tool(tmp_path: Path) -> None:
         assert found[f"{TWIN}/again"].filename == "crawl.warc.gz"
     cut(plain, Needs(places(plain, f"{TWIN}/again")), tmp_path / "again.wacz")
     assert (tmp_path / "part.wacz").read_bytes() == (tmp_path / "again.wacz").read_bytes()
+
+
+def test_a_cut_has_the_index_that_its_records_make(tmp_path: Path) -> None:
+    """Also of what is learnt of fields that no Vary names, and of a revisit."""
+    with Writer.open(tmp_path / "s") as writer:
+        for user in ("ann", "bob", "ann"):
+            told = (("Host", "mill.test"), ("Accept-Language", "de"), ("X-User", user))
+            record(writer, f"{SITE}/mine", page(user), request_headers=told)
+            record(writer, f"{SITE}/{user}", page(user), request_headers=told)
+            record(
+                writer,
+                f"{SITE}/all",
+                page("All"),
+                request_headers=told,
+                headers=(("Vary", "Accept-Language"),),
+            )
+    needs = Needs(places(tmp_path / "s", f"{SITE}/mine", f"{SITE}/all"), frozenset(), frozenset())
+    cut(tmp_path / "s", needs, tmp_path / "part")
+    file = tmp_path / "part" / "indexes" / "index.cdxj"
+    written = file.read_bytes()
+    assert b"x-user" in written
+    file.unlink()
+    assert stillweb("index", tmp_path / "part").code == 0
+    assert file.read_bytes() == written
 
 
 def test_a_capture_that_is_not_there_is_named(tmp_path: Path) -> None:

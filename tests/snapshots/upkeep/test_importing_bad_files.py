@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import io
 import os
@@ -176,3 +177,39 @@ def test_a_pipe_is_told_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.warc.gz")
     with pytest.raises(UsageError, match=r"pipe\.warc\.gz: is no file but a pipe or device"):
         import_files([tmp_path / "pipe.warc.gz"], tmp_path / "s")
+
+
+def test_an_empty_file_in_a_folder_is_named(tmp_path: Path) -> None:
+    files = crawl(tmp_path / "crawl")
+    empty(files[BAD])
+    report = import_files([tmp_path / "crawl"], tmp_path / "s")
+    assert report.damaged == [f"{tmp_path / 'crawl'}: {files[BAD].name}: is empty"]
+    assert report.captures == (COUNT - 1) * PAGES
+
+
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_where_the_disk_fails_is_named_and_nothing_else_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_folder: bool
+) -> None:
+    """A read that touches a bad place fails, as it does on a disk; the third page's answer lies on it."""
+    files = crawl(tmp_path / "crawl")
+    files[BAD].write_bytes(
+        files[BAD].read_bytes() * 3
+    )  # no bad place at the beginning, where its kind is looked for
+    inode, bad = files[BAD].stat().st_ino, starts(files[BAD])[2 * 2 * PAGES + 5] + 100
+    really = os.pread
+
+    def pread(fd: int, length: int, offset: int) -> bytes:
+        if os.fstat(fd).st_ino == inode and offset <= bad < offset + length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return really(fd, length, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    report = import_files([tmp_path / "crawl"] if as_folder else files, tmp_path / "s")
+    [said] = report.damaged
+    assert files[BAD].name in said
+    assert f"offset {starts(files[BAD])[2 * 2 * PAGES + 5]}: nothing from here on is taken" in said
+    assert "Input/output error" in said
+    assert (
+        report.captures == COUNT * PAGES + PAGES + 2
+    )  # of the spoilt one ten: two copies, and two pages of the third

@@ -73,14 +73,13 @@ class Situation:
 
     def _asked(self, capture: Capture, told: Asked) -> bool:
         """Whether the session asked a site for what it must have, and for nothing that it must not."""
-        site = site_of(capture.url)
-        ever, since = (
-            self.session.asked(site, since=since) if self.session is not None else set[str]()
-            for since in (False, True)
-        )
-        if ever is None or since is None:
-            return False
-        return told.before <= ever and ever.isdisjoint(told.never) and since.isdisjoint(told.since)
+        session, site = self.session, site_of(capture.url)
+        if told.before or told.never:
+            ever = session.asked(site) if session is not None else set[str]()
+            if ever is None or not (told.before <= ever and ever.isdisjoint(told.never)):
+                return False
+        since = session.asked(site, since=True) if session is not None and told.since else set[str]()
+        return since is not None and since.isdisjoint(told.since)
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""

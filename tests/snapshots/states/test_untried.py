@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from snapshots.capture import Response
-from tests.support.memory_store import answers, get, html, matcher, post, redirect
+from tests.support.memory_store import Recorded, answers, get, html, matcher, post, redirect
 
 A = "http://a.test"
 PAGE, ONE = get(f"{A}/page"), get(f"{A}/n/1")
@@ -87,6 +87,12 @@ def test_a_visit_between_two_equal_answers_made_no_difference_to_these() -> None
     over = matcher(*MAIL[:3], (PAGE, html("b")), MAIL[3], (PAGE, html("b")))
     assert answers(over, WRITE, ONE, PAGE) == ["", "one", "b"]
     assert answers(over, ONE, PAGE)[-1] == "a?"
+
+
+def test_a_visit_that_was_under_way_beside_an_answer_may_have_come_before_it() -> None:
+    times = [(1, 2), (3, 4), (5, 8), (6, 7)]
+    over = matcher(*[Recorded(*one, events=when) for one, when in zip(MAIL, times, strict=True)])
+    assert answers(over, WRITE, ONE, PAGE)[-1] == "b"
 
 
 def test_one_that_left_two_answers_as_they_were_makes_none() -> None:

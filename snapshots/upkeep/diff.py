@@ -2,7 +2,7 @@
 
 Captures are the same if their canonical key and their state are; they have changed if what they answered (status,
 payload, and where a redirect leads) has. A request that both hold in states of other names, with the same answers, has only been learnt anew: it
-is counted as `restated` and is no difference of what an agent is served.
+is counted as `restated` and is no difference of what an agent is served. So is a form that was posted with another token or password.
 
 Views and their texts are the same if their address is, or else their steps but for secrets: the pseudonym of a password is part of an
 address, and each recording has its own.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
 from snapshots.secrets.redact import MASK
 from snapshots.texts.freezing import text_address
+from snapshots.upkeep.same_form import same_forms
 from snapshots.view import RESOURCES, View
 
 if TYPE_CHECKING:
@@ -184,6 +185,15 @@ def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
                 _change(CHANGED, before[0], key[1], *answers, before, *_text_of(a, before, b, after))
             )
     restated = _match_by_answer(old, new, anew)
+    for was, now in same_forms(a, old.groups, b, new.groups):
+        before, after = old.groups.pop(was), new.groups.pop(now)
+        answers = old.answers(before, anew), new.answers(after, anew)
+        if answers[0] == answers[1]:
+            restated += 1
+        else:
+            found.append(
+                _change(CHANGED, before[0], was[1], *answers, before, *_text_of(a, before, b, after))
+            )
     for key, members in old.groups.items():
         found.append(_change(REMOVED, members[0], key[1], old.answers(members, anew), (), members))
     for key, members in new.groups.items():

@@ -151,6 +151,51 @@ def test_views_differ_by_their_resources(tmp_path: Path) -> None:
     assert "+two" in found.views[0].text
 
 
+FORM = (("Host", "example.test"), ("Content-Type", "application/x-www-form-urlencoded"))
+
+
+def login(
+    key: bytes, token: str, *, user: str = "ann", answer: bytes = b"", again: str = ""
+) -> Callable[[Writer], None]:
+    """A login's POST, with a token that is drawn for each visit and a password in its pseudonym."""
+
+    def write(writer: Writer) -> None:
+        name = Redactor(key).pseudonym("apple-pie-7")
+        for one in filter(None, (token, again)):
+            sent = f"csrf={one}&user={user}&password={name}".encode()
+            record(writer, f"{SITE}/login", answer, method="POST", sent=sent, request_headers=FORM)
+        record(writer, f"{SITE}/account", page("Account", "Welcome."))
+
+    return write
+
+
+ONE, TWO, THREE = "b7Xq29LmPz04TsKd81Rw", "Qp55vNc83JhYe02Gm7Ua", "Zk19sWb64RtXo38Df5Il"
+
+
+def test_a_login_with_another_token_is_the_same_request(tmp_path: Path) -> None:
+    found = compared(tmp_path, login(b"a" * 32, ONE), login(b"b" * 32, TWO))
+    assert found.captures == []
+    assert found.restated
+
+
+def test_a_login_that_is_answered_otherwise_has_changed(tmp_path: Path) -> None:
+    old, new = login(b"a" * 32, ONE, answer=b"in"), login(b"b" * 32, TWO, answer=b"out")
+    [change] = compared(tmp_path, old, new).captures
+    assert (change.kind, change.method, change.url) == ("changed", "POST", f"{SITE}/login")
+
+
+def test_another_user_or_one_of_two_logins_is_another_request(tmp_path: Path) -> None:
+    for name, new in {
+        "user": login(b"b" * 32, TWO, user="bob"),
+        "twice": login(b"b" * 32, TWO, again=THREE),
+    }.items():
+        found = compared(tmp_path / name, login(b"a" * 32, ONE), new)
+        assert {change.kind for change in found.captures if change.method == "POST"} == {
+            "added",
+            "removed",
+        }, name
+
+
 def signed_in(key: bytes, said: str, *passwords: str) -> Callable[[Writer], None]:
     """Views behind a login: a recording whose secrets are replaced with `key` (each snapshot has its own)."""
     redactor = Redactor(key)

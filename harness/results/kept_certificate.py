@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +14,7 @@ from snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
 UNHASHED = ("hash", "made_again", "version_of_code")
+OF_THE_RUN = ("settings", "contracts", "part_of", "refused", "prompts")  # what only run.json says
 VERSIONED = ("code", "evaluator", "scorers", "judges")  # of the code that made it, not of the run
 
 
@@ -85,7 +87,8 @@ def said_otherwise(path: Path, certificate: Mapping[str, Any]) -> list[str]:
     place, was, now = differing({n: kept[n] for n in told}, {n: certificate[n] for n in told})
     if not place:
         return []
-    return [f"{path / NAME} says {place}: {short(was)}, its traces give {short(now)}"]
+    gives = "run.json gives" if re.split(r"[.\[]", place)[0] in OF_THE_RUN else "its traces give"
+    return [f"{path / NAME} says {place}: {short(was)}, {gives} {short(now)}"]
 
 
 def differing(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:

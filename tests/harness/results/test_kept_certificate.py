@@ -5,8 +5,8 @@ import json
 import pytest
 
 from harness.cli import main
-from harness.results.certificate import write_certificate
-from harness.results.kept_certificate import hash_of
+from harness.results.certificate import make_certificate, write_certificate
+from harness.results.kept_certificate import hash_of, said_otherwise
 from harness.trace import read_trace, replace_events
 from tests.harness.commands.calling import call
 from tests.support.runs import make_run
@@ -29,6 +29,28 @@ def test_figures_that_its_traces_do_not_give_are_named_by_certify(tmp_path, caps
         assert "certificate.json says scores.metrics.em.mean: 1.0, its traces give 0.5" in out
     else:
         assert "its hash is not that of what it says" in out
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        (("settings", "accept"), 'says settings.accept: "rule", run.json gives "exact"'),
+        (("settings", "limits", "calls"), 'says settings.limits.calls: 200, run.json gives "exact"'),
+        (("stands_on", "contracts"), 'run.json gives "exact"'),
+    ],
+)
+def test_harm_to_what_only_the_settings_say_is_named(tmp_path, member, said):
+    files = make_run(tmp_path, ["right"])
+    write_certificate(files.path)
+    file = files.path / "run.json"
+    value = json.loads(file.read_text())
+    place = value
+    for name in member[:-1]:
+        place = place[name]
+    place[member[-1]] = "exact"
+    file.write_text(json.dumps(value))
+    [told] = said_otherwise(files.path, make_certificate(files.path))
+    assert said in told
 
 
 def test_a_certificate_of_other_code_is_told_apart_from_a_forged_one(tmp_path, capsys):

@@ -24,7 +24,7 @@ from snapshots.matching.sessions import Session
 from snapshots.matching.situation import Situation
 from snapshots.matching.unrecorded import note_change
 from snapshots.request import Request
-from snapshots.secrets.redact import MASK, mask
+from snapshots.secrets.redact import PREFIX, mask
 from snapshots.states.acceptance import accepts
 from snapshots.states.conditions import read
 from snapshots.states.groups import Group, group_prefix
@@ -320,7 +320,8 @@ class Matcher:
         """The capture that rules join with a request, and the rules that are needed for it."""
         group = self.group(request.url)
         found = [c for c in group.joined(request) if c.key != key.canonical]
-        if MASK in request.url or MASK.encode() in request.body:
+        # another one, whether it is recorded elsewhere (the right password, for a wrong one's answer) or nowhere
+        if PREFIX in request.url or PREFIX.encode() in request.body:
             same = [c for c in found if not other_secrets(request, group.request(c))[1]]
             if len(same) < len(found):
                 now.why.append("password")

@@ -70,6 +70,25 @@ def test_what_is_typed_must_be_what_was_recorded(kind: str) -> None:
     assert verdict(both, ask("apple-pie-9")) == ("miss", False)
 
 
+def test_the_right_password_is_not_told_that_it_is_wrong() -> None:
+    """Recorded after a wrong one, with the next page's token, and now typed into the first page."""
+
+    def form(word: str, token: str) -> Request:
+        return post(f"{A}/in", f"user=ann&password={word}&csrfmiddlewaretoken={token}")
+
+    tokens = ("W2sswrfVpfondMCkOkpn0fZcKkmGUrhd", "CxpWUUjLuNKImGVa0RBdpxgmPvqI3v3r")
+    pages = [html(f'<input type="hidden" name="csrfmiddlewaretoken" value="{token}">') for token in tokens]
+    redactor = Redactor(b"k" * 32)
+    over = matcher(
+        (get(f"{A}/in"), pages[0]),
+        (redactor.request(form("apple-pie-8", tokens[0])), pages[1]),
+        (redactor.request(form("apple-pie-7", tokens[1])), html("welcome")),
+    )
+    assert tokens[1] in Replay(over).ask(form("apple-pie-8", tokens[0]))
+    assert Replay(over).ask(form("apple-pie-7", tokens[0])) == "miss"
+    assert Replay(over).ask(form("apple-pie-8", tokens[1])) == "miss"
+
+
 KEYS = {
     "query": (lambda key: get(f"{A}/v1?q=1&api_key={key}"), "rule:redacted"),
     "json": (lambda key: post(f"{A}/v1", json.dumps({"api_key": key}), "application/json"), "rule:redacted"),

@@ -58,6 +58,9 @@ _ENDS = Literals(
 _BEFORE = len(b'"refresh-')
 _ASSIGNED = re.compile(rb"[\"']?\s*[:=]|>")
 
+# Engine.IO's first packet (https://socket.io/docs/v4/engine-io-protocol): the client names itself so in each address after it.
+OPENED = re.compile(rb'0\{"sid":"([A-Za-z0-9_-]{16,64})"')
+
 _HIDDEN = Literals((b"hidden", b"HIDDEN"))
 MOST_BEFORE = 4096  # bytes of a field's tag before it says that it is hidden
 _INPUT = re.compile(rb"<[iI](?:nput|NPUT)\b(?:[^>\"']|\"[^\"]*\"|'[^']*'){1,4096}>")

@@ -245,6 +245,8 @@ class Redactor:
                 self.learn(value)
         for value in credentials.held_by_forms(body):
             self.learn(value)
+        if opened := credentials.OPENED.match(body):
+            self.learn(opened[1].decode())
         self._learn_formats(body)
         return body
 

@@ -249,6 +249,18 @@ def test_what_a_page_says_of_keys_is_kept(redactor: Redactor) -> None:
     assert redactor.response(page) is page
 
 
+def test_the_name_that_engine_io_gives_a_client_is_learned_where_it_is_given(redactor: Redactor) -> None:
+    """The client says it in each address from then on; known only then, it would stand in the first answer."""
+    sid = "lv_VI97HAXpY6yYWAAAB"
+    opened = b'0{"sid":"' + sid.encode() + b'","upgrades":["websocket"],"pingInterval":25000}'
+    seen = redactor.response(answer(opened, ("Content-Type", "text/plain; charset=UTF-8")))
+    assert sid.encode() not in seen.body
+    url = redactor.url(f"http://a/socket.io/?EIO=4&transport=polling&sid={sid}")
+    assert url.rpartition("=")[2].encode() in seen.body
+    elsewhere = b'{"sid":"' + sid.replace("_", "-").encode() + b'"}'
+    assert redactor.response(answer(elsewhere, ("Content-Type", "text/plain"))).body == elsewhere
+
+
 @pytest.mark.parametrize(
     ("field", "secret"),
     [

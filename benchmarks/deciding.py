@@ -21,6 +21,7 @@ DECIDING = {
     "snapshots/states/beside.py": None,
     "snapshots/states/fitting.py": None,
     "snapshots/states/trails.py": None,
+    "snapshots/states/untried.py": None,
     "snapshots/states/slots.py": None,
     "snapshots/states/suspicion.py": None,
     "snapshots/http/weighted.py": None,

@@ -34,6 +34,7 @@ CA_VARIABLES = {
     "NIX_SSL_CERT_FILE": "Nix's builds of OpenSSL",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "gRPC",
 }
+_ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # Those that would bring other certificates or a bypass back.
 CLEARED = ("SSL_CERT_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "GIT_SSL_NO_VERIFY", "GIT_PROXY_SSL_CAINFO")
 # ftp_proxy and the like are left alone: an HTTP proxy can't be theirs.
@@ -80,16 +81,19 @@ def run_command(command: Sequence[str], environment: Mapping[str, str]) -> int:
     Ctrl-C reaches the command by itself (same terminal); we wait for it to finish. A command that isn't there
     or can't be run is a UsageError.
     """
+    child: subprocess.Popen[bytes] | None = None
     with _interrupts_left_to_the_command():
         try:
-            child = subprocess.Popen(list(command), env=dict(environment))
-        except OSError as e:
-            raise UsageError(f"{command[0]}: can't be run ({e.strerror})") from e
-        try:
+            with _ends_held_back():
+                try:
+                    child = subprocess.Popen(list(command), env=dict(environment))
+                except OSError as e:
+                    raise UsageError(f"{command[0]}: can't be run ({e.strerror})") from e
             code = child.wait()
         except BaseException:
-            child.send_signal(signal.SIGTERM)
-            child.wait()
+            if child is not None:
+                child.send_signal(signal.SIGTERM)
+                child.wait()
             raise
     return code if code >= 0 else 128 - code
 
@@ -105,6 +109,26 @@ def _interrupts_left_to_the_command() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _ends_held_back() -> Iterator[None]:
+    """What ends us (SIGTERM, SIGHUP) comes a moment later: a command that is just being started would be left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in _ENDS}
+    held = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in held:  # not SIG_IGN, nor blocked, which the command would inherit
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+    for number in came:
+        signal.raise_signal(number)
 
 
 def _node_options(present: str) -> str:

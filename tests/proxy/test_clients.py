@@ -266,6 +266,33 @@ def test_exit_codes() -> None:
         run_command(["/no/such/program"], {})
 
 
+LATE = """
+import os, signal, subprocess, sys
+from proxy import clients
+
+def end(number, frame):
+    raise SystemExit(143)
+
+class Told(subprocess.Popen):
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        print(self.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)  # as if it came while the command was being started
+
+signal.signal(signal.SIGTERM, end)
+subprocess.Popen = Told
+clients.run_command([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
+"""
+
+
+def test_a_command_ends_with_us_even_while_it_is_started(tmp_path: Path) -> None:
+    with (tmp_path / "said").open("wb") as said:  # no pipe: what is left behind would hold it
+        done = subprocess.run([sys.executable, "-c", LATE], stdout=said, timeout=STARTS, check=False)
+    assert done.returncode == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "said").read_text()), 0)
+
+
 def test_an_interrupted_command_keeps_its_exit_code() -> None:
     """The signal comes while the command ends of it: neither is lost, however the two fall together."""
     program = (

@@ -85,7 +85,7 @@ def test_what_ctrl_c_broke_off_is_looked_through_for_secrets(tmp_path: Path) -> 
     assert "a secret that became known only later, in the response body" in done.err
     sealed = stillweb("seal", path)
     assert sealed.code == 1
-    assert "say --keep-secrets if it may be known" in sealed.err
+    assert "if it may be known, seal it with --keep-secrets" in sealed.err
     assert not (tmp_path / "s.wacz").exists()
 
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from proxy.signals import heard_signals, hearing
 from snapshots.errors import UsageError
 
 NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
@@ -34,7 +35,6 @@ CA_VARIABLES = {
     "NIX_SSL_CERT_FILE": "Nix's builds of OpenSSL",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "gRPC",
 }
-_ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # Those that would bring other certificates or a bypass back.
 CLEARED = ("SSL_CERT_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "GIT_SSL_NO_VERIFY", "GIT_PROXY_SSL_CAINFO")
 # ftp_proxy and the like are left alone: an HTTP proxy can't be theirs.
@@ -84,7 +84,7 @@ def run_command(command: Sequence[str], environment: Mapping[str, str]) -> int:
     child: subprocess.Popen[bytes] | None = None
     with _interrupts_left_to_the_command():
         try:
-            with _ends_held_back():
+            with _signals_held_back():
                 try:
                     child = subprocess.Popen(list(command), env=dict(environment))
                 except OSError as e:
@@ -112,21 +112,12 @@ def _interrupts_left_to_the_command() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ends_held_back() -> Iterator[None]:
-    """What ends us (SIGTERM, SIGHUP) comes a moment later: a command that is just being started would be left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _signals_held_back() -> Iterator[None]:
+    """What ends us comes a moment later: a command that is just being started would be left behind."""
     came: list[int] = []
-    before = {number: signal.getsignal(number) for number in _ENDS}
-    held = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in held:  # not SIG_IGN, nor blocked, which the command would inherit
-        signal.signal(number, lambda number, _: came.append(number))
-    try:
+    # neither ignored nor blocked, which the command would inherit
+    with hearing(heard_signals(), lambda number, _: came.append(number)):
         yield
-    finally:
-        for number, handler in held.items():
-            signal.signal(number, handler)
     for number in came:
         signal.raise_signal(number)
 

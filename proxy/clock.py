@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from snapshots.dates import parse_timestamp
 from snapshots.errors import MissingCapability, UsageError
-from snapshots.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
 
 RECORDED = "recorded"
 NEAR = timedelta(minutes=1)  # of what it is to be, in which a clock is held

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
+from proxy.signals import heard_signals, hearing
+
 
 class Until:
     """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one,
@@ -29,15 +31,10 @@ class Until:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """While the signals count."""
-        from proxy.pages.running import heard_signals  # loads asyncio
 
         def end(number: int, _: object) -> None:
             self._code = 0 if number == signal.SIGTERM else 128 + number
             self._ended.put(None)
 
-        before = {name: signal.signal(name, end) for name in heard_signals()}
-        try:
+        with hearing(heard_signals(), end):
             yield
-        finally:
-            for name, handler in before.items():
-                signal.signal(name, handler)

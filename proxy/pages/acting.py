@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 SAVED = "Download is starting"  # Playwright's words for an address that the browser saves as a file
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
-# From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
 _INSIDE = "(e, end) => { e.scrollTop = end ? e.scrollHeight : 0; }"
+# From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
 _SCROLL = """async ([y, end]) => {
   const held = globalThis[Symbol.for("stillweb")];
   const began = held ? held.status().started : 0;

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from proxy.signals import heard_signals, hearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 T = TypeVar("T")
 
-# how a person, another program and a terminal that closes end this one; the last is not everywhere
-SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 PATIENCE = 3  # signals that only hasten; the next ends the loop wherever it is
-
-
-def heard_signals() -> dict[signal.Signals, Any]:
-    """Those of `SIGNALS` that a handler in Python hears, and their handlers: `nohup` wants one of them unheard."""
-    return {name: now for name in SIGNALS if callable(now := signal.getsignal(name))}
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -53,9 +47,7 @@ async def _outcome(task: asyncio.Task[T]) -> T:
 @contextmanager
 def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Iterator[None]:
     """Signals with a handler in Python cancel the task; what their handlers would have done is put into `heard`."""
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = heard_signals()
+    before = heard_signals()
 
     def hear(number: int, frame: Any) -> None:
         heard.append(lambda: before[signal.Signals(number)](number, None))
@@ -63,10 +55,5 @@ def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Ite
             heard[-1]()
         task.get_loop().call_soon_threadsafe(task.cancel)
 
-    for number in before:
-        signal.signal(number, hear)
-    try:
+    with hearing(before, hear):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

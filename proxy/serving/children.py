@@ -15,10 +15,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from proxy.signals import SIGNALS
 from snapshots.machine.forks import can_fork
-
-# the parent hears them and ends its children itself
-OURS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
 class Child(Protocol):
@@ -97,15 +95,15 @@ def spawn(module: str, settings: dict[str, Any], fds: Sequence[int]) -> Child:
 def leave_signals_to_the_parent() -> None:
     """What a terminal or a service manager sends to all processes ends the parent, and it ends us."""
     signal.set_wakeup_fd(-1)
-    for number in OURS:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, OURS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 @contextlib.contextmanager
 def _unheard() -> Iterator[None]:
     """A child begins with our signals blocked, until it has said what they mean to it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:

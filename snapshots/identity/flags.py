@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from snapshots.http.bodies import Body
 from snapshots.identity.keys import Parsed
-from snapshots.secrets.credentials import PSEUDONYM_TEXT, surely_drawn
+from snapshots.secrets.credentials import drawn
 
 # GrowthBook's remote evaluation: https://docs.growthbook.io/self-host/proxy
 _ASKED = re.compile(r"/api/eval/[^/?]+\Z")
@@ -22,11 +22,11 @@ def without_whom(parsed: Parsed) -> Parsed:
     whom = value.get("attributes")
     if not isinstance(whom, dict):
         return parsed
-    kept = {name: item for name, item in whom.items() if not (_NAMES.fullmatch(name) and _drawn(item))}
+    kept = {
+        name: item
+        for name, item in whom.items()
+        if not (_NAMES.fullmatch(name) and isinstance(item, str) and drawn(item))
+    }
     if len(kept) == len(whom):
         return parsed
     return replace(parsed, body=Body(parsed.body.kind, value | {"attributes": kept}, parsed.body.label))
-
-
-def _drawn(item: object) -> bool:
-    return isinstance(item, str) and (surely_drawn(item) or PSEUDONYM_TEXT.fullmatch(item) is not None)

@@ -20,7 +20,7 @@ from snapshots.identity.model_calls import without_sender
 from snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
 from snapshots.identity.told_moments import without_told_moments
 from snapshots.request import Request
-from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, surely_drawn
+from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, drawn
 from snapshots.secrets.redact import MASK, mask
 
 PLACES = ("query", "form", "json", "part", "path")
@@ -44,7 +44,7 @@ class Field:
         """Whether it is this value."""
         if self.name.fullmatch(name) is None or (self.value and self.value.fullmatch(value) is None):
             return False
-        return not self.drawn or surely_drawn(value) or PSEUDONYM_TEXT.fullmatch(value) is not None
+        return not self.drawn or drawn(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class Rule:
 
 Issued = frozenset[str]  # "place:name" of values that the site issued
 NOTHING: Issued = frozenset()
+Kind = Callable[[Rule, Parsed, Issued], Parsed]
 
 
 def _fields(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
@@ -84,48 +85,28 @@ def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return _edit(parsed, (), blank) if blank else parsed
 
 
-def _encoding(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    return with_one_escape(parsed)
-
-
-def _json_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    return with_one_json(parsed)
-
-
-def _empty_query(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+def _full_query(parsed: Parsed) -> Parsed:
     """Takes away pairs that are nothing, and a query that has none left."""
     if parsed.query is None or "" not in parsed.query:
         return parsed
     return replace(parsed, query=tuple(p for p in parsed.query if p) or None)
 
 
-def _told_moments(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    return without_told_moments(parsed)
+def _bare(edit: Callable[[Parsed], Parsed]) -> Kind:
+    """A kind of rules that looks at the request alone."""
+    return lambda rule, parsed, issued: edit(parsed)
 
 
-def _model_sender(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    return without_sender(parsed)
-
-
-def _flags(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    return without_whom(parsed)
-
-
-def _nothing(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    """For rules that work on the request before it is taken apart."""
-    return parsed
-
-
-KINDS: dict[str, Callable[[Rule, Parsed, Issued], Parsed]] = {
+KINDS: dict[str, Kind] = {
     "fields": _fields,
     "issued": _issued,
-    "encoding": _encoding,
-    "json-query": _json_query,
-    "empty-query": _empty_query,
-    "told-moments": _told_moments,
-    "model-sender": _model_sender,
-    "flags": _flags,
-    "redacted": _nothing,
+    "encoding": _bare(with_one_escape),
+    "json-query": _bare(with_one_json),
+    "empty-query": _bare(_full_query),
+    "told-moments": _bare(without_told_moments),
+    "model-sender": _bare(without_sender),
+    "flags": _bare(without_whom),
+    "redacted": _bare(lambda parsed: parsed),  # works on the request before it is taken apart
 }
 
 

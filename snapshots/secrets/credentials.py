@@ -149,6 +149,11 @@ def surely_drawn(value: str) -> bool:
     return _UUID.fullmatch(value) is not None or 5 * len(_CHANGES.findall(plain)) >= len(plain)
 
 
+def drawn(value: str) -> bool:
+    """Whether a value was surely drawn, or stands for a secret."""
+    return surely_drawn(value) or PSEUDONYM_TEXT.fullmatch(value) is not None
+
+
 def secret_field(name: str, value: str) -> bool:
     """Whether a query, form or JSON member of this name and value holds a secret."""
     if value.lower() in _TRIVIAL or _NEVER.search(name) or PSEUDONYM_TEXT.fullmatch(value):

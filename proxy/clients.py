@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from proxy.signals import heard_signals, hearing
 from snapshots.errors import UsageError
+from snapshots.machine.signals import heard_signals, hearing
 
 NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
 

@@ -37,9 +37,9 @@ from harness.scoring.judging import failure, unjudged
 from harness.task import Task, TaskSet
 from harness.trace import Trace, TraceWriter, read_trace
 from proxy.pages import running
-from proxy.signals import SIGNALS
 from snapshots import Snapshot
 from snapshots.errors import StillwebError, UsageError
+from snapshots.machine.signals import SIGNALS
 
 SCORING = ("evaluator", "scorers")  # what run.json says of who scored
 _BY_SIGNAL = {128 + number for number in SIGNALS}  # the codes with which the command line then ends

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxy.signals import heard_signals, hearing
+from snapshots.machine.signals import heard_signals, hearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -317,8 +317,6 @@ def _sent(how: str, value: str | None) -> str:
 def _told(lookup: Lookup, site: str, capture: Capture) -> str:
     """What had been done before a capture was recorded, in words."""
     conditions = read(capture.state)
-    if conditions.never:
-        return "while a change was under way"
     wanted = [(slot, value) for slot, value in conditions.held]
     wanted += [(slot, "|".join(sorted(v - {UNSET}))) for slot, v in conditions.one_of if v - {UNSET}]
     if not wanted:

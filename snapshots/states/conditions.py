@@ -24,7 +24,7 @@ that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are
     &*K|L.2   likewise, but before they were, since anything was written
     $P:N      the value named N in place P (query, form, json, part) was issued by the site and changes at every visit
     ?         recorded while a change was under way
-    any       the same in every state;    never   it can't be told in which state this was recorded
+    any       the same in every state;    never   this is an answer in no state
     literal   only to the very same text: the order of the pairs mattered
     k         the server knows its clients by a cookie: without it nothing has been changed
     n         this answer gave a client without such a cookie one

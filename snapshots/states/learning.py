@@ -22,6 +22,7 @@ from itertools import groupby, islice, pairwise
 
 from snapshots.capture import Capture
 from snapshots.states.conditions import UNSET, added
+from snapshots.states.in_turn import InTurn
 from snapshots.states.senders import NOBODY, Sender
 from snapshots.states.slots import APPEND, READ, SET, STRONG, WEAK, Touch
 
@@ -63,8 +64,8 @@ class Item:
         return self.sender.choices
 
 
-# of a slot: places among the events, values, hashes of all so far
-Trace = tuple[list[int], list[str], list[str]]
+# of a slot: places among the events, values, and after each of those the value that was sent last and a hash of all
+Trace = tuple[list[int], list[str], list[str], list[str]]
 
 
 def path_name(url: str) -> str:
@@ -114,6 +115,10 @@ class Model:
     def brought(self, item: Item) -> State:
         """The cookies of a request that decide its answer, as a part of the state."""
         return tuple([(f"c.{name}", item.choices.get(name, UNSET)) for name in sorted(self.cookies)])
+
+
+def _written(before: tuple[str, str], event: Item) -> tuple[str, str]:
+    return event.value, added(before[1], event.value)
 
 
 class Recording:
@@ -175,31 +180,35 @@ class Recording:
     @staticmethod
     def _trace(events: list[Item]) -> dict[str, Trace]:
         traces: dict[str, Trace] = {}
+        sent: dict[str, InTurn[Item, tuple[str, str]]] = {}
         for index, event in enumerate(events):
-            trace = traces.setdefault(event.slot, ([], [], []))
+            trace = traces.setdefault(event.slot, ([], [], [], []))
+            turns = sent.setdefault(event.slot, InTurn((UNSET, UNSET), _written))
+            last, told = turns.add(event)
             trace[0].append(index)
             trace[1].append(event.value)
-            trace[2].append(added(trace[2][-1] if trace[2] else UNSET, event.value))
+            trace[2].append(last)
+            trace[3].append(told)
         return traces
 
     def written(self, item: Item) -> dict[str, tuple[str, str]]:
         """For each slot written before an exchange: the last value, and a hash of all values in order."""
         found = {}
-        for slot, (indexes, values, hashes) in self.traces[item.line].items():
+        for slot, (indexes, _, lasts, hashes) in self.traces[item.line].items():
             count = bisect_left(indexes, item.before)
             if count:
-                found[slot] = (values[count - 1], hashes[count - 1])
+                found[slot] = (lasts[count - 1], hashes[count - 1])
         return found
 
     def turns(self, item: Item, slot: str) -> str:
         """A hash of the different values that were written to a slot in turn: one that was written again is one."""
-        indexes, values, _ = self.traces[item.line].get(slot, ([], [], []))
+        indexes, values, _, _ = self.traces[item.line].get(slot, ([], [], [], []))
         told = [value for value, _ in groupby(values[: bisect_left(indexes, item.before)])]
         return reduce(added, told, UNSET) if told else ""
 
     def last(self, item: Item, slot: str) -> tuple[str, bool] | None:
         """The value that was written to a slot before an exchange, and whether it was there already; None for none."""
-        indexes, values, _ = self.traces[item.line].get(slot, ([], [], []))
+        indexes, values, _, _ = self.traces[item.line].get(slot, ([], [], [], []))
         count = bisect_left(indexes, item.before)
         return (values[count - 1], count > 1 and values[count - 2] == values[count - 1]) if count else None
 
@@ -227,12 +236,8 @@ class Recording:
             if known is not None and slot not in self.traces[line]:
                 found[line] = known[line]
                 continue
-            state: State = ()
-            states = [state]
-            for event in events:
-                state = model.step(state, event)
-                states.append(state)
-            found[line] = states
+            turns = InTurn[Item, State]((), model.step)
+            found[line] = [(), *map(turns.add, events)]
         return found
 
     def between(self, one: Item, other: Item) -> list[Item]:

@@ -31,6 +31,7 @@ from snapshots.states.parting import Parting
 from snapshots.states.pasts import Pasts
 from snapshots.states.slots import APPEND, cookies_of, is_choice
 from snapshots.states.suspicion import Suspicion
+from snapshots.states.under_way import UnderWay
 
 NOTHING = "-"  # begins the order of answers anew: it goes on whatever is written
 
@@ -99,6 +100,7 @@ class _Site:
         self.suspicion = Suspicion(self.recording, set(self.model.modes))
         self.parts = self._parts()
         self.states = self.recording.states(self.model)
+        self.under_way = UnderWay(self.recording, self.model, self.states)
         begun = {key for key, (since, _) in self.orders.items() if since not in (ANY_WRITE, NOTHING)}
         self.pasts = Pasts(self.recording, self.model, self.states, self._effect, begun)
         for key in (self.pasts.keys | self.pasts.alone) & self.orders.keys():
@@ -162,7 +164,6 @@ class _Site:
             {n for m in members for n in m.choices} if ordered else self._indifferent_cookies(members)
         )
         alike = len({m.label for m in members}) == 1
-        constant = alike and key not in self.recording.volatile
         decided = self.model.cookies | indifferent
         parted = by_values(dropped)
         chosen = tuple(
@@ -179,6 +180,10 @@ class _Site:
         for item, state, sequence, asked in zip(members, states, sequences, beside, strict=True):
             effect = self._effect(item)
             one_of, mostly, free = (values.copy() for values in parted)
+            beside_writing = not clean(item, self.model)
+            # it shows nothing of what makes no difference, and was answered all the same with what was held then
+            untested = self.under_way.untested(item, one_of) if beside_writing else {}
+            one_of |= untested
             mostly |= needed
             held = [(s, v) for s, v in self._as_sent(item, state) if s not in dropped]
             cookies = [(s[2:], v) for s, v in state if s not in dropped and s.startswith("c.")]
@@ -195,7 +200,7 @@ class _Site:
                         held_before[own] = self._held_before(own, members)
                     mostly[own] = held_before[own]
             for slot in item.during & set(self.model.modes) - set(dropped) - mostly.keys() - free.keys():
-                one_of[slot] = self._held_during(item, slot)
+                one_of[slot] = self.under_way.held(item, slot)
                 held = [(s, v) for s, v in held if s != slot]
             for slot in self.doubted:
                 if any(s == slot for s, _ in held):
@@ -207,9 +212,8 @@ class _Site:
             came = {n for n, v in kept if (n, v) in self.evidence.carried.get(item.capture.session, ())}
             if sequence is None and item.slot in self.suspicion.once:
                 sequence = Sequence(short(key), 0, ONCE)
-            during = not clean(item, self.model)
             named = {s for s, _ in held} | set(one_of)
-            relevant = during and any(s in self.model.modes and s not in dropped for s in item.during)
+            writing = self.model.modes.keys() - dropped.keys()
             out.append(
                 Conditions(
                     held=tuple(held),
@@ -235,8 +239,7 @@ class _Site:
                     past=self.pasts.of(item),
                     asked=asked,
                     issued=self.evidence.issued.get(item.place, frozenset()),
-                    during=relevant,
-                    never=relevant and not constant and len(members) > 1,
+                    during=beside_writing and (bool(untested) or not writing.isdisjoint(item.during)),
                     keyed=self.keyed,
                     begins=item.place in self.evidence.begins,
                     brought=self.parting.brought.get(item.place),
@@ -278,11 +281,6 @@ class _Site:
         """What slots held, in the order in which their writing was sent: how quick its answer was is chance."""
         sent = {e.slot: e.begin for e in self._before(item) if (e.slot, e.label) not in self.model.void}
         return sorted([(s, v) for s, v in state if not s.startswith("c.")], key=lambda one: sent[one[0]])
-
-    def _held_during(self, item: Item, slot: str) -> frozenset[str]:
-        """What a slot held when an exchange began, and what was written to it until that was over."""
-        states = self.states[item.line][item.before : item.late + 1]
-        return frozenset(dict(state).get(slot, UNSET) for state in states)
 
     def _held_before(self, slot: str, members: list[Item]) -> frozenset[str]:
         return frozenset(dict(self.states[m.line][m.before]).get(slot, UNSET) for m in members)

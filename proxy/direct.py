@@ -40,8 +40,8 @@ def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
         at = urlsplit(f"//{host}")
         if not on_this_machine(at.hostname or ""):
             raise UsageError(
-                f"--isolate leaves no way to {host}: of what is asked directly only this machine can be let in, "
-                "as `stillweb replay --direct 127.0.0.1:11434` does"
+                f"--isolate leaves no way to {host}: of what is asked directly only a port of this machine "
+                "can be let in (127.0.0.1:11434)"
             )
         try:
             port = at.port

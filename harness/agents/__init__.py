@@ -12,7 +12,7 @@ import json
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from harness.inputs.import_path import load_module
 from harness.inputs.yaml_file import read_yaml
@@ -33,6 +33,16 @@ class Agent(Protocol):
 
     async def run(self, attempt: Attempt) -> str | None:
         """The answer, or None where there is none. LimitReached may pass through."""
+        ...
+
+
+_KINDS = ("script", "openai", "command")
+
+
+@runtime_checkable
+class _LetIn(Protocol):
+    def let_in(self) -> list[tuple[str, int]]:
+        """Host and port of what it asks on this machine."""
         ...
 
 
@@ -62,6 +72,30 @@ def load_agent(spec: str, **options: Any) -> Agent:
             f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
         )
     return _from_import(kind, rest, options)
+
+
+def let_in_for(spec: str) -> list[tuple[str, int]]:
+    """Ports of this machine that the agent asks itself, so that isolation must let them in: its model's, say.
+
+    Of an agent of one's own there are none: its code is not to run before it is isolated. Raises as `load_agent`.
+    """
+    if not _is_ours(spec):
+        return []
+    agent = load_agent(spec)
+    return agent.let_in() if isinstance(agent, _LetIn) else []
+
+
+def _is_ours(spec: str) -> bool:
+    """Whether loading an agent runs no code but ours."""
+    kind, _, rest = spec.partition(":")
+    if rest and kind in _KINDS:
+        return True
+    path = Path(spec)
+    return (
+        path.suffix in (".yaml", ".yml")
+        and path.exists()
+        and read_yaml(path).get("agent", "script") in _KINDS
+    )
 
 
 def identity_of(agent: Agent) -> dict[str, Any]:

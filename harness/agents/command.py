@@ -34,7 +34,7 @@ from harness.agents.attempt import Attempt
 from harness.agents.begun import MARK, end_begun
 from harness.trace import digest
 from proxy.clock import moment_of, with_clock
-from proxy.direct import direct_hosts, let_past
+from proxy.direct import direct_hosts, let_in, let_past
 from snapshots.dates import iso_date
 from snapshots.errors import UsageError
 
@@ -137,6 +137,10 @@ class CommandAgent:
             **({"direct": list(self.direct)} if self.direct else {}),
             **({"clock": iso_date(self.clock)} if self.clock else {}),
         }
+
+    def let_in(self) -> list[tuple[str, int]]:
+        """Host and port of what the program asks itself on this machine. UsageError for what is elsewhere."""
+        return let_in(self.direct)
 
     def _files(self) -> dict[str, str]:
         """File name -> SHA-256 (hex). The program itself only if it is a script, whose first line names a place."""

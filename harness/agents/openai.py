@@ -25,13 +25,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness.agents.attempt import Attempt, LimitReached
 from harness.agents.tool_event import describe
 from harness.trace import digest
+from proxy.wire.addresses import on_this_machine
 from snapshots.errors import UsageError
 
 _OPENAI = "https://api.openai.com/v1"
+_PORTS = {"http": 80, "https": 443}
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "model": str,
     "api": str,
@@ -97,6 +100,13 @@ class OpenAIAgent:
             "timeout": float(self.timeout),
             "retry": Retry(tries=self.tries),
         }
+
+    def let_in(self) -> list[tuple[str, int]]:
+        """Host and port of its endpoint, where that is on this machine."""
+        at = urlsplit(self.model_options({})["base_url"])
+        if not on_this_machine(at.hostname or ""):
+            return []
+        return [(at.hostname or "", at.port or _PORTS.get(at.scheme, 80))]
 
     def identity(self) -> dict[str, Any]:
         """Kind, model, api, parameters and the digest of the system prompt (and of the last call's, if there is one)."""

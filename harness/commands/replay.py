@@ -98,16 +98,12 @@ def command(
     if clock is not None and not program:
         raise click.UsageError("--clock is for a program after '--'")
     if isolate:
-        from proxy.isolation import canary, enter_isolation
-        from proxy.wire.addresses import host_port
+        from harness.commands.isolating import isolate_program
+        from proxy.isolation import canary
 
-        ports = let_in(past)
-        enter_isolation(ports)
+        isolate_program(let_in(past))
         proof = canary()
         say(proof.line())
-        if ports:
-            let = ", ".join(host_port(*port) for port in ports)
-            say(f"let in from this machine, and nothing else: {let}")
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
     with Snapshot.open(*snapshots) as snapshot:

@@ -165,11 +165,12 @@ def command(
     stillweb run --tasks goal.jsonl --agent openai:gpt-5 --snapshot site.wacz -o run1 --contract fetch
     stillweb run --tasks tasks.jsonl --agent script:agent.yaml --snapshot site.wacz -o run1 --isolate
     """
-    if isolate:
-        from proxy.isolation import enter_isolation
+    from harness.agents import let_in_for, load_agent
 
-        enter_isolation()
-    from harness.agents import load_agent
+    if isolate:
+        from harness.commands.isolating import isolate_program
+
+        isolate_program(let_in_for(agent))
     from harness.agents.attempt import Limits
     from harness.commands.search_ready import make_search_ready
     from harness.datasets import load_tasks
@@ -180,8 +181,6 @@ def command(
     from harness.runs.display import make_display
     from harness.runs.run_files import Settings
     from harness.runs.runner import run_attempts, start_run
-    from proxy.direct import let_in
-    from proxy.wire.addresses import host_port
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
     from snapshots.matching.ladder import check_accept
@@ -192,10 +191,6 @@ def command(
     for notice in tasks.notices:
         say(f"not read: {notice}")
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
-    past: tuple[str, ...] = getattr(made_agent, "direct", ())
-    if isolate and (ports := let_in(past)):  # who is isolated before the agent is read can't be let to them
-        asked = ", ".join(host_port(*port) for port in ports)
-        raise click.UsageError(f"--isolate leaves no way to what the agent asks directly: {asked}")
     if not snapshots and getattr(made_agent, "needs_gateway", False):
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"

@@ -137,8 +137,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
             except httpx.ConnectError as error:
                 if isolated():
                     raise MissingCapability(
-                        f"{call.url}: this call is not on the tape, and --isolate leaves no way to an endpoint, "
-                        "on this machine neither; run it without, or replay a tape that has every call"
+                        f"{call.url}: this call is not on the tape, and --isolate leaves a way to no endpoint "
+                        "but the agent's own on this machine; run it without, or replay a tape that has every call"
                     ) from error
                 problem = f"{type(error).__name__}: {error}"
             except (httpx.TransportError, httpx.DecodingError) as error:

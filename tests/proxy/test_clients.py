@@ -89,7 +89,27 @@ NODE = {
         ".then(m => m.default.get(a, r => { let n = 0; r.on('data', d => n += d.length);"
         " r.on('end', () => { console.log(n); done(); }); }).on('error', fail)));"
     ),
+    "agents of its own": (
+        "for (const a of urls) { const m = (await import(a.split(':')[0])).default, agent = new m.Agent({ keepAlive: true });"
+        " await new Promise((done, fail) => m.get(a, { agent }, r => { let n = 0; r.on('data', d => n += d.length);"
+        " r.on('end', () => { console.log(n); done(); }); }).on('error', fail)); agent.destroy(); }"
+    ),
+    # as the library `ws` does it
+    "connections of its own": (
+        "const open = o => (o.servername ??= o.host, o.path = undefined, require(o.tls ? 'tls' : 'net').connect(o));"
+        "for (const a of urls) await new Promise((done, fail) => { const secure = a.startsWith('https');"
+        " const port = secure ? 443 : 80, more = { createConnection: open, tls: secure, port, defaultPort: port };"
+        " require(a.split(':')[0]).get(a, more, r => { let n = 0;"
+        " r.on('data', d => n += d.length); r.on('end', () => { console.log(n); done(); }); }).on('error', fail); });"
+    ),
 }
+NODE_H2 = """
+const session = require('node:http2').connect('https://demo.example');
+session.on('error', (error) => console.log(error.message));
+const stream = session.request({ ':path': '/a' });
+let size = 0;
+stream.on('data', (piece) => size += piece.length).on('end', () => { console.log(size); session.close(); }).end();
+"""
 URLS = ("https://demo.example/a", "http://plain.example/b")
 
 
@@ -134,6 +154,38 @@ def test_node(setting: Setting, name: str) -> None:
     assert setting.run("node", "-e", program, "--", *URLS, session="node ü").split() == [str(size)] * 2
     assert [c.url for c in setting.recorder.captures_of("node ü")] == list(URLS)
     assert recorded(setting.path / "snapshot")[0].body == (PACKED if name == "fetch" else PAGE)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
+def test_node_speaks_http2_of_its_own(setting: Setting) -> None:
+    assert setting.run("node", "-e", NODE_H2) == f"{len(PAGE)}\n"
+    (one,) = setting.recorder.captures_of()
+    assert (one.protocol, one.status) == ("h2", 200)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
+@pytest.mark.parametrize("module", ["net", "tls"])
+def test_what_is_no_http_in_node_is_left_as_it_is(module: str) -> None:
+    """A database, say: nothing that is asked of it is the web's."""
+    program = """
+    const [module, port] = process.argv.slice(1);
+    const socket = require(module).connect({ host: '127.0.0.1', port: Number(port) });
+    socket.on('error', () => 0);
+    if (module === 'net') socket.write('SELECT');
+    """
+    with socket.create_server(("127.0.0.1", 0)) as database, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # a proxy that does not listen
+        environment = client_environment(
+            f"http://127.0.0.1:{nobody.getsockname()[1]}", "/dev/null", dict(os.environ)
+        )
+        words = ["node", "-e", program, "--", module, str(database.getsockname()[1])]
+        with subprocess.Popen(words, env=environment) as node:
+            database.settimeout(STARTS)
+            connection, _ = database.accept()
+            with connection:
+                first = connection.recv(6)
+            node.wait(STARTS)
+    assert first == b"SELECT" if module == "net" else first[:1] == b"\x16"  # a client's first message of TLS
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no Node")

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from proxy.java import java_past, java_proxy, java_trust, with_properties
+from proxy.wire.told import java_store, php_settings, wget_settings
 from snapshots.errors import UsageError
 from snapshots.machine.signals import heard_signals, hearing
 
@@ -21,7 +23,7 @@ NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
 
 # variable -> who reads it
 CA_VARIABLES = {
-    "SSL_CERT_FILE": "OpenSSL: Python's ssl, httpx, Ruby, Go, wget, PHP, Rust's native-tls",
+    "SSL_CERT_FILE": "OpenSSL: Python's ssl, httpx, Ruby, wget, Rust's native-tls; Go",
     "REQUESTS_CA_BUNDLE": "requests",
     "CURL_CA_BUNDLE": "curl, and requests as second choice",
     "GIT_SSL_CAINFO": "Git",
@@ -37,6 +39,12 @@ CA_VARIABLES = {
 }
 # Those that would bring other certificates or a bypass back.
 CLEARED = ("SSL_CERT_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "GIT_SSL_NO_VERIFY", "GIT_PROXY_SSL_CAINFO")
+# Runtimes and package managers that look now and then whether there is a newer one of them: a miss on some days only.
+QUIET = {
+    "DENO_NO_UPDATE_CHECK": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "npm_config_update_notifier": "false",
+}
 # ftp_proxy and the like are left alone: an HTTP proxy can't be theirs.
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "WS_PROXY", "WSS_PROXY")
 
@@ -54,25 +62,42 @@ def client_environment(
         environment.pop(name, None)
     for name in PROXY_VARIABLES:
         environment[name] = environment[name.lower()] = proxy_url
-    environment["NO_PROXY"] = environment["no_proxy"] = ""
-    for name in CA_VARIABLES:
-        environment[name] = str(ca_path)
-    if (settings := _wget_settings(Path(ca_path), environment)) is not None:
-        environment["WGETRC"] = str(settings)
     environment["NODE_USE_ENV_PROXY"] = "1"
     environment["NODE_OPTIONS"] = _node_options(environment.get("NODE_OPTIONS", ""))
-    return environment
+    environment |= QUIET
+    return past(trusting(with_properties(environment, java_proxy(proxy_url)), Path(ca_path)), ())
 
 
-def _wget_settings(ca_path: Path, environment: Mapping[str, str]) -> Path | None:
-    """Settings of wget that trust our authority; None where they would take the place of the user's own."""
-    from proxy.wire.certificates import WGETRC_FILE  # loads cryptography
+def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
+    """An environment that trusts the authorities in `ca_path`, in each way in which a client can be told (`wire.told`)."""
+    before = Path(environment.get("SSL_CERT_FILE") or os.devnull)  # ours, where it was told of others of ours
+    changed = {**environment, **dict.fromkeys(CA_VARIABLES, str(ca_path))}
+    if wget_settings(ca_path).exists() and not _has_wget_settings(environment, before):
+        changed["WGETRC"] = str(wget_settings(ca_path))
+    if php_settings(ca_path).exists():
+        # an empty part stands for the directory that PHP was built with
+        parts = environment.get("PHP_INI_SCAN_DIR", "").split(os.pathsep)
+        parts = [
+            part for part in parts if part not in (str(php_settings(before)), str(php_settings(ca_path)))
+        ]
+        changed["PHP_INI_SCAN_DIR"] = os.pathsep.join([*parts, str(php_settings(ca_path))])
+    if java_store(ca_path).exists():
+        changed = with_properties(changed, java_trust(java_store(ca_path)))
+    return changed
 
+
+def past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+    """An environment in which these hosts alone are asked directly."""
+    return with_properties(
+        {**environment, **dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))}, java_past(hosts)
+    )
+
+
+def _has_wget_settings(environment: Mapping[str, str], before: Path) -> bool:
+    """Whether the user has settings, whose place ours would take."""
     home = environment.get("HOME") or os.path.expanduser("~")
-    if "WGETRC" in environment or "WGETRC" in os.environ or Path(home, ".wgetrc").exists():
-        return None
-    settings = ca_path.with_name(WGETRC_FILE)
-    return settings if settings.exists() else None
+    named = environment.get("WGETRC") or os.environ.get("WGETRC")
+    return Path(home, ".wgetrc").exists() or named not in (None, "", str(wget_settings(before)))
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -12,8 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from proxy.clients import CA_VARIABLES
+from proxy.clients import past, trusting
 from proxy.wire.addresses import on_this_machine
+from proxy.wire.told import told_files
 from snapshots.archives.appending import write_whole
 from snapshots.errors import UsageError
 
@@ -60,9 +61,8 @@ def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, 
     changed = dict(environment)
     if not hosts or "SSL_CERT_FILE" not in changed:  # or it has no proxy of ours
         return changed
-    past = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
-    changed["NO_PROXY"] = changed["no_proxy"] = ",".join(past)
-    return changed | dict.fromkeys(CA_VARIABLES, str(_bundle(Path(changed["SSL_CERT_FILE"]))))
+    hosts = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
+    return trusting(past(changed, hosts), _bundle(Path(changed["SSL_CERT_FILE"])))
 
 
 def _bundle(ours: Path) -> Path:
@@ -74,5 +74,7 @@ def _bundle(ours: Path) -> Path:
     data = usual_authorities(ours)
     bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
     if not bundle.exists():
-        write_whole(bundle, [data])
+        for path, content in {**told_files(bundle, data), bundle: data}.items():  # itself last
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, [content])
     return bundle

@@ -127,6 +127,7 @@ def command(
             forks=True,
         ) as gateway:
             if program:
+                gateway.nameless_are(session)
                 environment = {
                     **os.environ,
                     **client_environment(gateway.proxy_url(session), gateway.ca_path),

@@ -39,7 +39,7 @@ async def program_access(
     from harness.servers.program import serve_program
     from harness.tools import Toolset, http_hosts
     from harness.tools.store import Store
-    from proxy.clients import client_environment
+    from proxy.clients import client_environment, past
     from proxy.serving.gateway import Gateway
     from proxy.serving.ledger import Ledger
 
@@ -50,6 +50,7 @@ async def program_access(
         gateway = Gateway(snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts)
         await asyncio.to_thread(gateway.start)
         try:
+            gateway.nameless_are(session)
             address = gateway.proxy_url(session)
             environment = client_environment(address, gateway.ca_path, base={})
             if not isinstance(toolset, Toolset) or tools is None:
@@ -57,7 +58,7 @@ async def program_access(
                 return
             async with serve_program(toolset, tools) as server:
                 environment["STILLWEB_MCP_URL"] = server.url
-                environment["NO_PROXY"] = environment["no_proxy"] = server.no_proxy
+                environment = past(environment, server.no_proxy.split(","))
                 yield (
                     environment,
                     lambda: [*request_events(ledger.entries(), given, given.evidence), *server.calls()],

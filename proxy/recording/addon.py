@@ -59,6 +59,7 @@ class RecordingAddon:
         authority_pem: bytes,
         status: Callable[[], dict[str, object]],
     ) -> None:
+        self.nameless = DEFAULT_SESSION  # the session of clients that give no name
         self.challenge = False  # whether clients without a user name are asked for one
         self.requests = 0
         self._archivist = archivist
@@ -84,7 +85,7 @@ class RecordingAddon:
 
     def session_of(self, client: str) -> str:
         """The session of a client's connection, by its id."""
-        return self._names.get(client, DEFAULT_SESSION)
+        return self._names.get(client, self.nameless)
 
     # Connections
 
@@ -170,7 +171,7 @@ class RecordingAddon:
                 503, f"stillweb: recording has stopped: {self._archivist.error}\n"
             )
             return
-        session = name or DEFAULT_SESSION
+        session = name or self.nameless
         site = site_of(request, tunnelled=client in self._tunnels)
         if (doubt := self._places.doubt(site, (request.host, request.port))) is not None:
             self._failed(f"{site}{path_of(request)}", doubt)

@@ -195,6 +195,11 @@ class Recorder(Proxied):
     def _ask_for_names(self) -> None:
         self._addon.challenge = True
 
+    def nameless_are(self, session: str) -> None:
+        """See `Proxied`."""
+        self._challenge = False
+        self._addon.nameless = session
+
     def environment(
         self, session: str = DEFAULT_SESSION, base: Mapping[str, str] | None = None
     ) -> dict[str, str]:
@@ -356,6 +361,7 @@ def record_command(
 
     `direct` are hosts that it asks itself, of which nothing is recorded.
     """
+    recorder.nameless_are(session)
     code = run_command(command, let_past(recorder.environment(session), direct))
     recorder.wait_quiet(session, seconds=0.0, timeout=30.0)
     return code

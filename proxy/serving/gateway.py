@@ -25,7 +25,7 @@ from proxy.serving.ledger import Ledger
 from proxy.serving.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from proxy.serving.misses import Missed
 from proxy.serving.reception import Reception
-from proxy.wire.addresses import DEFAULT_SESSION
+from proxy.wire.addresses import DEFAULT_SESSION, with_session
 from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
 from proxy.wire.proxied import Proxied
@@ -267,6 +267,13 @@ class Gateway(Proxied):
             self._on_loop(self._hub.challenge_all)
             if self._workers is not None:
                 self._workers.ask_all("challenge")
+
+    def nameless_are(self, session: str) -> None:
+        """See `Proxied`."""
+        with_session(self.url, session)  # which refuses what can't be a name
+        self._challenge = False
+        if session != DEFAULT_SESSION:
+            self.rename(DEFAULT_SESSION, session)
 
     # What goes on
 

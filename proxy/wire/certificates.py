@@ -2,8 +2,8 @@
 
 The authority lives in the user's state directory: `mitmproxy-ca.pem` (key and certificate, mode 0600; the
 name is what mitmproxy looks for in its confdir, so that recorder and gateway show the same authority) and
-`stillweb-ca.pem` (the certificate alone, which is what clients are told to trust). `wgetrc` tells wget so, which reads
-no variable for it where it is built with GnuTLS.
+`stillweb-ca.pem` (the certificate alone, which is what clients are told to trust), with that in other forms beside it
+(proxy.wire.told).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from proxy.wire.told import told_files
 from snapshots.errors import DamagedInput, MissingCapability, UsageError
 from snapshots.secrets.redaction_key import state_dir
 
 KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"
-WGETRC_FILE = "wgetrc"
 CA_DAYS = 3650
 LEAF_DAYS = 90
 # So that a program whose clock is held at the time of the recording takes a leaf. Apple's clients refuse one that is valid
@@ -84,9 +84,9 @@ class Authority:
                 key, certificate = _read(path)
             public = certificate.public_bytes(serialization.Encoding.PEM)
             public_path = directory / CERTIFICATE_FILE
-            settings = b"ca_certificate = " + os.fsencode(public_path.absolute()) + b"\n"
-            for kept, content in ((public_path, public), (directory / WGETRC_FILE, settings)):
+            for kept, content in {public_path: public, **told_files(public_path, public)}.items():
                 if not kept.exists() or kept.read_bytes() != content:
+                    kept.parent.mkdir(exist_ok=True)
                     _replace(kept, content)
         except OSError as e:
             raise MissingCapability(

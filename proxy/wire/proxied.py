@@ -25,6 +25,13 @@ class Proxied:
         """From now on clients that don't name their session are asked for it. May be called again."""
         raise NotImplementedError
 
+    def nameless_are(self, session: str) -> None:
+        """Clients that give no name, which many can't, are that session's, and are asked for none: one program's proxy.
+
+        To be called once, before anything was asked.
+        """
+        raise NotImplementedError
+
     @property
     def port(self) -> int:
         """The port that is listened on."""

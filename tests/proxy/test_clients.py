@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
-from proxy.recording.recorder import Recorder
+from proxy.recording.recorder import Recorder, record_command
 from proxy.wire.certificates import Authority
 from snapshots.errors import UsageError
 from snapshots.writer import Writer
@@ -123,6 +123,30 @@ def test_wget(setting: Setting) -> None:
     assert "WGETRC" not in setting.recorder.environment(base={"HOME": str(setting.path)})
     kept = setting.recorder.environment(base={"WGETRC": "mine"})
     assert kept["WGETRC"] == "mine"
+
+
+def test_settings_of_php_stand_beside_those_that_there_are(setting: Setting) -> None:
+    """An empty name is the directory that PHP was built with."""
+    (ours,) = setting.recorder.ca_path.parent.glob("*.php")
+    assert setting.recorder.environment(base={})["PHP_INI_SCAN_DIR"] == f":{ours}"
+    mine = {"PHP_INI_SCAN_DIR": "/etc/mine"}
+    twice = setting.recorder.environment(base=setting.recorder.environment(base=mine))
+    assert twice["PHP_INI_SCAN_DIR"] == f"/etc/mine:{ours}"
+
+
+NAMELESS = """
+import os, sys, urllib.request as u
+at = "http://" + os.environ["HTTPS_PROXY"].rpartition("@")[2]
+opener = u.build_opener(u.ProxyHandler({"http": at, "https": at}))
+for a in sys.argv[1:]: print(len(opener.open(a).read()))
+"""
+
+
+def test_a_client_that_gives_no_name_is_of_its_programs_session(setting: Setting) -> None:
+    """Java, and a browser that a program starts: they were asked for a name that they don't know of, or another session."""
+    command = [sys.executable, "-c", NAMELESS, *URLS]
+    assert record_command(command, setting.recorder, "north") == 0
+    assert [capture.url for capture in setting.recorder.captures_of("north")] == list(URLS)
 
 
 @pytest.mark.parametrize("name", sorted(PYTHON))
@@ -304,6 +328,9 @@ def test_the_environment_is_complete_and_nothing_goes_round() -> None:
         "npm_config_cafile",
     } <= set(CA_VARIABLES)
     assert not {"SSL_CERT_DIR", "NODE_TLS_REJECT_UNAUTHORIZED"} & set(made)
+    assert {"DENO_NO_UPDATE_CHECK", "PIP_DISABLE_PIP_VERSION_CHECK", "npm_config_update_notifier"} <= set(
+        made
+    )
     assert made["NODE_USE_ENV_PROXY"] == "1"
     assert made["NODE_OPTIONS"] == f'--max-old-space-size=99 --require "{NODE_SCRIPT}"'
     assert client_environment("http://s:x@127.0.0.1:1", "/ca.pem", made) == made

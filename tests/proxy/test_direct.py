@@ -65,12 +65,18 @@ def test_a_direct_host_answers_under_its_own_certificate(
 
 def test_only_what_was_named_is_past(tmp_path: Path) -> None:
     ours = Authority.load_or_create(tmp_path)
-    before = client_environment("http://127.0.0.1:9", ours.certificate_path, {})
+    before = client_environment("http://127.0.0.1:9", ours.certificate_path, {"HOME": str(tmp_path)})
     after = let_past(before, ["api.openai.com", "127.0.0.1:11434"])
     assert after["NO_PROXY"] == after["no_proxy"] == "api.openai.com,127.0.0.1:11434"
-    assert {n: v for n, v in after.items() if n not in ("NO_PROXY", "no_proxy", *CA_VARIABLES)} == {
-        n: v for n, v in before.items() if n not in ("NO_PROXY", "no_proxy", *CA_VARIABLES)
+    ours_alone = {n for n, v in before.items() if "stillweb-ca." in v}
+    assert {*CA_VARIABLES, "WGETRC", "PHP_INI_SCAN_DIR", "JAVA_TOOL_OPTIONS"} == ours_alone
+    changed = {*ours_alone, "NO_PROXY", "no_proxy"}
+    assert {n: v for n, v in after.items() if n not in changed} == {
+        n: v for n, v in before.items() if n not in changed
     }
+    for name in ours_alone:
+        assert "stillweb-ca-and-usual-" in after[name]
+        assert "stillweb-ca." not in after[name]
     assert ours.certificate_path.read_bytes().strip() in Path(after["SSL_CERT_FILE"]).read_bytes()
     assert let_past(before, []) == before
     assert let_past({"PATH": "/bin"}, ["api.openai.com"]) == {"PATH": "/bin"}

@@ -53,6 +53,7 @@ ROUND = f"""
 import os, urllib.request
 bypassed = os.environ["NO_PROXY"]
 assert bypassed and bypassed in os.environ["STILLWEB_MCP_URL"], bypassed
+assert f"nonProxyHosts={{bypassed.partition(':')[0]}}" in os.environ["JAVA_TOOL_OPTIONS"]
 page = urllib.request.urlopen({BIRDS!r}).read()
 print("7|3900\\n9|3700")
 """

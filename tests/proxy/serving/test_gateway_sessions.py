@@ -37,6 +37,24 @@ def test_thirty_two_sessions_at_once(gateway: Gateway) -> None:
         assert [e["status"] for e in mine] == [200, 504, 200] * 5
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_clients_without_a_name_are_a_programs(tmp_path: Path, workers: int) -> None:
+    site = Site(tmp_path / "s")
+    site.add("http://a.test/", b"a")
+    with site.open() as snapshot, Gateway(snapshot, workers=workers) as gateway:
+        gateway.nameless_are("north")
+        assert "north" in gateway.proxy_url("north")  # after which others are asked for their names
+        for proxy in (gateway.url, gateway.proxy_url("north")):
+            with httpx.Client(proxy=proxy) as c:
+                assert c.get("http://a.test/").status_code == 200
+        assert gateway.stats.sessions == {"north": 2}
+
+
+def test_a_name_that_can_be_none_is_refused_for_them(gateway: Gateway) -> None:
+    with pytest.raises(UsageError, match="can't be a session's name"):
+        gateway.nameless_are("a:b")
+
+
 def test_a_repeated_request_has_the_same_ledger_entry_but_for_its_number(gateway: Gateway) -> None:
     with client(gateway, "twice") as c:
         for _ in range(3):

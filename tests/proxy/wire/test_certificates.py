@@ -74,8 +74,10 @@ def test_key_is_private_and_kept(tmp_path: Path) -> None:
     assert Authority.load_or_create(tmp_path / "state").certificate == first.certificate
     assert sorted(p.name for p in (tmp_path / "state").iterdir()) == [
         "mitmproxy-ca.pem",
+        "stillweb-ca.jks",
         "stillweb-ca.pem",
-        "wgetrc",
+        "stillweb-ca.php",
+        "stillweb-ca.wgetrc",
     ]
 
 

@@ -14,6 +14,7 @@ from itertools import combinations
 from snapshots.capture import Capture, Stated, with_state
 from snapshots.http.bodies import JSON
 from snapshots.identity.sites import site_of
+from snapshots.states.aside import Aside
 from snapshots.states.coarsening import MANY, Coarsener, Listed, by_values, free_slots
 from snapshots.states.conditions import (
     ANY_WRITE,
@@ -100,6 +101,7 @@ class _Site:
         self.suspicion = Suspicion(self.recording, set(self.model.modes))
         self.parts = self._parts()
         self.states = self.recording.states(self.model)
+        self.aside = Aside(self.recording, self.model, self._pinned())
         self.under_way = UnderWay(self.recording, self.model, self.states)
         begun = {key for key, (since, _) in self.orders.items() if since not in (ANY_WRITE, NOTHING)}
         self.pasts = Pasts(self.recording, self.model, self.states, self._effect, begun)
@@ -176,6 +178,8 @@ class _Site:
         held_at = [[(s, v) for s, v in state if s not in dropped] for state in states]
         beside = self.pasts.beside(key, [tuple(sorted(held)) for held in held_at])
         held_before: dict[str, frozenset[str]] = {}
+        aside = self.aside.of(members[0])
+        writing = self.model.modes.keys() - dropped.keys() - aside
         out = []
         for item, state, sequence, asked in zip(members, states, sequences, beside, strict=True):
             effect = self._effect(item)
@@ -202,6 +206,9 @@ class _Site:
             for slot in item.during & set(self.model.modes) - set(dropped) - mostly.keys() - free.keys():
                 one_of[slot] = self.under_way.held(item, slot)
                 held = [(s, v) for s, v in held if s != slot]
+            for slot in aside - mostly.keys() - free.keys():
+                mostly[slot] = one_of.pop(slot, frozenset()) or self.under_way.held(item, slot)
+                held = [(s, v) for s, v in held if s != slot]
             for slot in self.doubted:
                 if any(s == slot for s, _ in held):
                     mostly[slot] = frozenset({v for s, v in held if s == slot})
@@ -213,7 +220,6 @@ class _Site:
             if sequence is None and item.slot in self.suspicion.once:
                 sequence = Sequence(short(key), 0, ONCE)
             named = {s for s, _ in held} | set(one_of)
-            writing = self.model.modes.keys() - dropped.keys()
             out.append(
                 Conditions(
                     held=tuple(held),

@@ -8,7 +8,7 @@ and a short one, which may say no more than that, after others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Set
 
 from snapshots.states.conditions import UNSET
 from snapshots.states.learning import Item, Model, Recording
@@ -27,12 +27,16 @@ class Suspicion:
         self.once = weak - self.slots - _repeated(recording)  # cleared, but for answers to themselves
         # those of them with short answers
         self.own = self.once - {item.slot for item in recording.items if not item.brief}
+        self._beside = _beside(recording, weak - self.slots)
+        self.own |= frozenset().union(*self._beside.values())
         self._states = recording.states(Model(dict.fromkeys(self.slots | self.own, SET)))
 
     def around(self, item: Item) -> dict[str, frozenset[str]]:
         """What the slots held before an exchange: of one that was being written just then, either."""
         held = dict(self._states[item.line][item.before])
         found = {slot: {value} for slot, value in held.items() if slot in self.slots or slot == item.slot}
+        for slot in self._beside.get(item.key, ()):
+            found.setdefault(slot, {held.get(slot, UNSET)})
         if item.slot in self.own:
             found.setdefault(item.slot, {UNSET})
         if not self.slots.isdisjoint(item.during):
@@ -40,6 +44,33 @@ class Suspicion:
                 if event.begin < item.end and event is not item and event.slot in self.slots:
                     found.setdefault(event.slot, {UNSET}).add(event.value)
         return {slot: frozenset(values) for slot, values in found.items()}
+
+
+def _beside(recording: Recording, slots: Set[str]) -> dict[str, set[str]]:
+    """By key, the slots that were written each time that its answer changed, and never where it did not."""
+    found: dict[str, set[str]] = {}
+    for key, items in recording.telling.items() if slots else ():
+        changed: set[str] = set()
+        kept: set[str] = set()
+        by_line: dict[str, Item] = {}
+        for item in items:
+            one = by_line.get(item.line)
+            if one is not None:
+                written = slots & {event.slot for event in recording.between(one, item)}
+                if one.label != item.label:
+                    changed |= written
+                else:
+                    kept |= {s for s in written if _renewed(recording, s, one, item)}
+            by_line[item.line] = item
+        if changed - kept:
+            found[key] = changed - kept
+    return found
+
+
+def _renewed(recording: Recording, slot: str, one: Item, other: Item) -> bool:
+    """Whether a slot held another value before the one than before the other."""
+    before, after = (recording.last(item, slot) for item in (one, other))
+    return (before and before[0]) != (after and after[0])
 
 
 def _repeated(recording: Recording) -> set[str]:

@@ -228,7 +228,8 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
             due = [c for c in due if c.session in agreeing]
             found = own
     if due:
-        now.unsure = now.unsure or all(_out_of_turn(c, captures, now) for c in due)
+        in_turn = {now.said(c) for c in due if not _out_of_turn(c, captures, now)}
+        now.unsure = now.unsure or any(now.said(c) not in in_turn for c in due)
         return due
     passed = [place for place, _ in found if place < 0]
     if not passed:  # what was recorded comes later in the order: a beginning that nobody saw
@@ -240,7 +241,7 @@ def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def _past_tells(captures: list[Capture], now: Situation) -> bool:
     """Whether they are what was said after just what this session has asked, however often that was."""
-    if now.unsure or any((past := read(c.state).past) is None or past.only for c in captures):
+    if any((past := read(c.state).past) is None or past.only for c in captures):
         return False
     return len({now.said(c) for c in captures}) == 1
 
@@ -249,12 +250,14 @@ def _out_of_turn(capture: Capture, captures: list[Capture], now: Situation) -> b
     """Whether an answer of an order that was seen once came after other exchanges than in this replay: they may be why
     it changed, though nothing tells.
     """
-    own = read(capture.state).sequence
-    if own is None or own.since != ANY_WRITE:
+    orders = [
+        (c, order) for c in captures if (order := read(c.state).sequence) and c.session == capture.session
+    ]
+    own = next(order for c, order in orders if c is capture)
+    if own.since != ANY_WRITE:
         return False
-    for other in captures:
-        order = read(other.state).sequence
-        apart = order.place - own.place if order is not None and other.session == capture.session else 0
+    for other, order in orders:
+        apart = order.place - own.place
         if abs(apart) != 1 or now.said(other) == now.said(capture):
             continue
         first, last = (capture, other) if apart > 0 else (other, capture)
@@ -269,7 +272,7 @@ def page_in_view(captures: list[Capture], now: Situation) -> list[Capture]:
     if len(captures) < 2:
         return captures
     now.shared = len({c.session for c in captures}) > 1
-    if len({(c.status, now.said(c)) for c in captures}) > 1:
+    if len(set(map(now.said, captures))) > 1:
         return captures
     mine, since = now.own(captures), now.page.timestamp if now.page is not None else ""
     own = [c for c in captures if c.session == mine] or captures
@@ -279,8 +282,6 @@ def page_in_view(captures: list[Capture], now: Situation) -> list[Capture]:
 
 def own_session(captures: list[Capture], now: Situation) -> list[Capture]:
     """Those of the recorded session that this one follows."""
-    if len(captures) < 2 or now.followed is None:
-        return captures
     mine = now.own(captures)
     return [c for c in captures if c.session == mine] or captures
 

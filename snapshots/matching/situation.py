@@ -55,9 +55,10 @@ class Situation:
     _cookies: dict[str, str] | None = None
 
     def said(self, capture: Capture) -> str:
-        """What tells an answer from another one: its body, or where a redirect leads, or what a HEAD or 304 is of."""
+        """What tells an answer from another one: status and body, or where a redirect leads, or what a HEAD or 304 is of."""
         if not by_head(capture):
-            return capture.digest
+            # a part that is all of a file says as much as the whole
+            return f"{200 if capture.status == 206 else capture.status} {capture.digest}"
         answer = self.read_response(capture)
         return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
 

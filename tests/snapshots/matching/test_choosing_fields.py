@@ -36,6 +36,25 @@ def test_a_stranger_is_none_of_those_who_were_answered_differently(
     assert replay.last.why == ("header",)
 
 
+@pytest.mark.parametrize("vary", [(), (("Vary", "X-Tenant"),)])
+@pytest.mark.parametrize(("status", "told"), [(200, "page"), (403, "miss"), (404, "miss")])
+def test_the_same_text_with_another_status_is_another_answer(
+    vary: tuple[tuple[str, str], ...], status: int, told: str
+) -> None:
+    """As with an empty body: one tenant was let in, the other was not, and nobody knows about a third."""
+    over = matcher(
+        *[
+            (get(URL, x_tenant=name), html("page", code, *vary))
+            for name, code in (("one", 200), ("two", status))
+        ]
+    )
+    for name, code in (("one", 200), ("two", status)):
+        found = over.lookup(get(URL, x_tenant=name))
+        assert found.capture is not None
+        assert (found.capture.status, found.ambiguous) == (code, False)
+    assert Replay(over).ask(get(URL, x_tenant="three")) == told
+
+
 def test_what_differs_in_fewer_fields_stands_in() -> None:
     over = matcher(
         (asked("en", "curl/8"), html("page", 200, BOTH)), (asked("fr", "wget/1"), html("page", 200, BOTH))

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from snapshots.identity.rules import builtin
 from snapshots.matching.ladder import Matcher
@@ -12,6 +17,7 @@ from snapshots.states.groups import check_rules
 from tests.support.memory_store import (
     MemoryStore,
     Recorded,
+    Replay,
     answers,
     get,
     html,
@@ -198,3 +204,92 @@ def test_what_was_asked_for_before_its_order_can_begin_is_no_turn_of_it() -> Non
     walk: list[Said] = [(job, "made"), *said("running", "halfway", "done")]
     over = sessions(walk, walk)
     assert answers(over, PAGE, PAGE, job, PAGE) == ["running?", "running?", "made", "running"]
+
+
+def also(number: int) -> Request:
+    return get(f"{A}/also/{number}")
+
+
+@given(
+    st.lists(st.integers(0, 2), max_size=4),
+    st.lists(st.integers(-1, 7), max_size=12),
+    st.sampled_from(["s", ""]),
+)
+def test_a_poll_is_sure_where_as_much_was_asked_around_it_as_when_it_was_recorded(
+    gaps: list[int], asked: list[int], session: str
+) -> None:
+    """`gaps`: what else was asked after each answer; -1 asks for the next one. Archives of others name no session."""
+    gaps = [0, *gaps]  # it goes on by itself
+    names = iter(range(100))
+    between = [[next(names) for _ in range(gap)] for gap in gaps]
+    recorded: list[Said] = [(PAGE, "0")]
+    for place, gap in enumerate(between, 1):
+        recorded += [*((also(number), "also") for number in gap), (PAGE, str(place))]
+    recorded += [(also(number), "also") for number in range(sum(gaps), 8)]
+    over = matcher(*[Recorded(request, plain(text), session) for request, text in recorded])
+    expected, seen, place = [], set[int](), 0
+    for number in asked:
+        if number >= 0:
+            expected.append("also")
+            seen.add(number)
+            continue
+        held = place == len(gaps) + 1
+        before = between[place - 1] if 0 < place <= len(gaps) else []
+        after = between[place] if place < len(gaps) else []
+        sure = not held and (not before or seen & {*before}) and not seen & {*after}
+        place -= held
+        expected.append(f"{place}{'' if sure else '?'}")
+        place += 1
+    assert answers(over, *[PAGE if number < 0 else also(number) for number in asked]) == expected
+
+
+def poll(*sessions: str) -> Matcher:
+    """A poll as several sessions saw it: a digit is its answer, `o` something else that was asked."""
+    return matcher(
+        *[
+            Recorded(*((OTHER, plain("o")) if one == "o" else (PAGE, plain(one))), f"s{number}")
+            for number, said in enumerate(sessions)
+            for one in said
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "unsure"),
+    [
+        (["12o3"], True),
+        (["12o3", "12o3"], False),  # it goes on alike in both
+        (["12o3", "1234", "1235"], False),  # it was seen to go on so without
+        (["12o3", "129"], True),  # it was seen to go on otherwise
+    ],
+)
+def test_what_was_said_after_something_else_is_sure_without_it_where_the_same_was_said_so(
+    recorded: list[str], unsure: bool
+) -> None:
+    replay = Replay(poll(*recorded), "s0")
+    assert [replay.ask(PAGE) for _ in range(3)] == ["1", "2", "3"]
+    assert replay.last.ambiguous is unsure
+
+
+def test_several_that_were_told_the_same_with_another_status_were_told_different_things() -> None:
+    """A job that one found accepted, and another one not at all."""
+    over = matcher(
+        *[
+            Recorded(PAGE, replace(plain(""), status=status), session)
+            for session, each in (("s0", (202, 200)), ("s1", (404, 200)))
+            for status in each
+        ]
+    )
+    assert answers(over, PAGE) == ["?"]
+
+
+def test_what_only_another_session_asked_is_nothing_that_came_between() -> None:
+    other = also(1)
+    recorded = [(PAGE, "1", "s0"), (PAGE, "2", "s0"), (OTHER, "o", "s0"), (PAGE, "3", "s0")]
+    recorded += [
+        (also(0), "x", "s1"),
+        (also(0), "x", "s1"),
+        (other, "x", "s1"),
+    ]  # the third of its session, too
+    over = matcher(*[Recorded(request, plain(text), session) for request, text, session in recorded])
+    assert answers(over, PAGE, PAGE, other, PAGE) == ["1", "2", "x", "3?"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from snapshots.archives.reading import Archives
 from snapshots.archives.warc import Record
 from snapshots.capture import Capture, Response
+from snapshots.contents import failures
 from snapshots.contents.conversions import conversions
 from snapshots.contents.conversions import frozen_text as frozen_text
 from snapshots.contents.package import (
@@ -37,6 +38,7 @@ from snapshots.request import Request
 from snapshots.view import View, id_in
 
 if TYPE_CHECKING:
+    from snapshots.contents.failures import Failure
     from snapshots.identity.rules import RuleSet
     from snapshots.index.on_disk import OnDisk
     from snapshots.matching.ladder import Matcher
@@ -270,6 +272,26 @@ class Snapshot:
         """What was said over the web sockets of an address, in recorded order."""
         found = self.all_metadata(uri)
         return [one for one in found if isinstance(one, dict) and isinstance(one.get("messages"), list)]
+
+    def failures(self, address: str | None = None) -> Iterator[Failure]:
+        """The requests that came to no answer while they were recorded; only those of an address (without a query).
+
+        In the order of their addresses. Raises DamagedInput.
+        """
+        wanted = other_key("metadata", failures.START + (address or ""))
+        for layer in self._layers:
+            for line in layer.index.lines(wanted, prefix=True):
+                _, timestamp, entry = parse_line(line)
+                named = target_of(entry).removeprefix(failures.START)
+                if entry["mime"] == failures.MEDIA and address in (None, named.partition("?")[0]):
+                    block = self._entry_record(layer, entry).block
+                    yield failures.failure_of(block, timestamp, f"{entry['filename']}: {entry['offset']}")
+
+    def count_failures(self) -> int:
+        """How many different ones there are, by the index alone: the same request may have been tried again and again."""
+        lines = (one for layer in self._layers for one in layer.index.lines(failures.START, prefix=True))
+        entries = (parse_line(line)[2] for line in lines)
+        return len({(target_of(e), e["digest"]) for e in entries if e["mime"] == failures.MEDIA})
 
     def record_of(self, kind: str, uri: str) -> Record | None:
         """The last record of a kind ("resource", "metadata", "conversion") with a target URI."""

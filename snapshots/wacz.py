@@ -11,6 +11,7 @@ from typing import Any
 
 from snapshots.archives.appending import FULL_DISK, full_disk
 from snapshots.archives.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
+from snapshots.contents.failures import failed_line
 from snapshots.errors import GateFailed, UsageError
 from snapshots.machine.places import Place, chunks
 from snapshots.texts.text import doubts
@@ -28,6 +29,7 @@ class SealReport:
     path: Path
     id: str
     captures: int = 0
+    failures: int = 0  # requests that came to no answer
     views: int = 0
     texts: int = 0  # in the snapshot
     frozen: int = 0  # of them now
@@ -49,6 +51,8 @@ class SealReport:
             f" {self.size / 1e6:.1f} MB",
             f"id {self.id}",
         ]
+        if self.failures:
+            lines.append(failed_line(self.failures))
         if self.secrets:
             lines.append(f"sealed in spite of this: {self.secrets}")
         lines += [f"repaired: {repair}" for repair in self.repairs]
@@ -114,7 +118,7 @@ def seal(
         report.repairs = writer.repairs
         with Snapshot.open(root) as recorded:
             kept = recorded.views() or recorded.count_texts() or any(recorded.captures())
-            if not (kept or any(recorded.conversations())):
+            if not (kept or any(recorded.conversations()) or recorded.count_failures()):
                 raise UsageError(f"{root}: nothing was recorded; there is nothing to seal")
             if writer.keep_text:
                 frozen = freeze(recorded, writer, workers=workers, progress=progress)
@@ -126,6 +130,7 @@ def seal(
         report.id = snapshot.id
         report.rules = snapshot.rules.to_json()
         report.captures = sum(1 for _ in snapshot.captures())
+        report.failures = snapshot.count_failures()
         report.views = len(snapshot.views())
         report.texts = snapshot.count_texts() - len(report.missing)  # they have a record that says why
     container = open_directory(root)

@@ -283,10 +283,10 @@ class Writer:
         with contextlib.closing(AppendFile(self.path / PAGES)) as pages:
             pages.append(b"" if pages.size else PAGES_HEADER, line)
 
-    def metadata(self, uri: str, value: Any) -> None:
-        """Stores a JSON value as a metadata record."""
-        block = json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
-        self._other("metadata", uri, iso_date(None), "application/json", block, [])
+    def metadata(self, uri: str, value: Any, media: str = "application/json", date: str = "") -> None:
+        """Stores a JSON value as a metadata record, of now without a date."""
+        block = json.dumps(value, sort_keys=True, ensure_ascii=False).encode(errors="surrogatepass")
+        self._other("metadata", uri, date or iso_date(None), media, block, [])
 
     def conversion(
         self,

@@ -32,7 +32,9 @@ def command(
     accept: str,
     as_json: bool,
 ) -> int:
-    """Say what would be served for URL, by which verdict, and why not the others. Exit code 1 for a miss.
+    """Say what would be served for URL, by which verdict, and why not the others.
+
+    Exit code 1 for a miss, and for what failed while recording.
 
     \b
     stillweb lookup site.wacz 'https://example.com/list?page=2'
@@ -96,7 +98,7 @@ def command(
                 click.echo(f"    {line}")
             if near["rule"]:
                 click.echo(f"    rule {near['rule']} would join them")
-    return 0 if answer["verdict"] != "miss" else 1
+    return 1 if answer["verdict"] == "miss" or answer["verdict"].startswith("failed:") else 0
 
 
 def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:

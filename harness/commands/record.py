@@ -15,6 +15,7 @@ from harness.commands.finite import FiniteRange
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, status_line, table
 from harness.inputs.lines import read_lines
+from snapshots.contents.failures import failed_line
 from snapshots.errors import StillwebError
 from snapshots.words import counted
 
@@ -236,6 +237,8 @@ def command(
             code = max(code, 1)
         if any("certificate" in reason.lower() for _, reason in recorder.failures):
             say("to record an origin in spite of its certificate: --trust FILE (its authority) or --insecure")
+        if recorder.unanswered:
+            say(f"{out}: {failed_line(recorder.unanswered)}")
         say(f"{out}: {recorder.stats.line()}")
     if again and writer.captures:
         _say_changed(out, since)

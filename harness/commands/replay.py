@@ -148,6 +148,7 @@ def command(
                     click.echo(gateway.url)
                     code = until.wait()
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
+        failed = [one for one in book if one["verdict"].startswith("failed:") and not one["irrelevant"]]
         # a browser that goes past the proxy with its page still asks it for what it needs itself
         unasked = bool(program) and all(entry.get("irrelevant") for entry in book)
     if unasked:
@@ -155,6 +156,11 @@ def command(
             f"{program[0]} asked the snapshot nothing: it made no requests, they went past the proxy, or it does "
             "not trust our certificate "
             '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
+        )
+    if failed:
+        say(
+            f"{counted(len(failed), 'request')} failed as while recording, which {'is' if len(failed) == 1 else 'are'} no "
+            f"miss; first: {failed[0]['method']} {failed[0]['url']} ({failed[0]['verdict'].partition(':')[2]})"
         )
     if misses:
         say(

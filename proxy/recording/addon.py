@@ -13,10 +13,12 @@ from mitmproxy import http, tcp
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 
-from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool, byte_fields, text_headers
+from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool
 from proxy.recording.flows import (
+    REFUSED,
     challenge,
     client_left,
+    fill,
     for_a_picture,
     is_event_stream,
     leads_on,
@@ -30,9 +32,9 @@ from proxy.recording.outliving import SECONDS, outlive
 from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
+from proxy.recording.unanswered import Unanswered
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from proxy.wire.silence import Said
-from proxy.wire.trailers import merged
 
 POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -42,8 +44,8 @@ class RecordingAddon:
     """Watches flows, keeps their bodies and hands complete exchanges to the archivist.
 
     `event` gives the next event number of a session; `failed(url, reason)` is told of everything that did
-    not become a capture, `given_up(url)` where it was the client's doing; `metadata(uri, object)` archives what a web
-    socket said.
+    not become a capture, `given_up(url)` where it was the client's doing; `unanswered` keeps what came to no answer, and
+    `metadata(uri, object)` what a web socket said.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class RecordingAddon:
         event: Callable[[str], int],
         failed: Callable[[str, str], None],
         given_up: Callable[[str], None],
+        unanswered: Unanswered,
         metadata: Callable[[str, dict[str, object]], object] | None,
         secrets: ExchangeRedactor | None,
         spool_directory: Path | None,
@@ -66,6 +69,7 @@ class RecordingAddon:
         self._event = event
         self._failed = failed
         self._given_up = given_up
+        self._unanswered = unanswered
         self._metadata = metadata
         self._secrets = secrets
         self._spool_directory = spool_directory
@@ -107,7 +111,11 @@ class RecordingAddon:
         if flow.response is not None and flow.response.status_code == 502:
             host, port = flow.request.host, flow.request.port
             place = host_port(host, port).removesuffix(":443")
-            self._failed(f"https://{place}/", flow.server_conn.error or "can't connect")
+            reason = flow.server_conn.error or "can't connect"
+            self._failed(f"https://{place}/", reason)
+            if not client_left(flow, reason):
+                session = self.session_of(flow.client_conn.id)
+                self._archivist.put(self._unanswered.tunnel(flow, session, reason))
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
@@ -216,7 +224,7 @@ class RecordingAddon:
             response.stream = spool.tee
             # it may never end, and is kept as far as it came when nobody reads it any more
             if left_early or not draft.counted:
-                _fill(draft, flow)
+                fill(draft, flow)
 
         if left_early and draft.counted and not never_whole(response):
             hold(flow, stream)
@@ -255,7 +263,7 @@ class RecordingAddon:
         if client_left(flow, reason):
             self._left(draft, reason)
         else:
-            self._give_up(draft, reason)
+            self._give_up(draft, reason, flow)
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """A web socket is closed: what was said is kept, to be said again."""
@@ -313,7 +321,7 @@ class RecordingAddon:
                 self._give_up(draft, "the recorder was stopped before the answer was complete")
 
     def _complete(self, draft: Draft, flow: http.HTTPFlow) -> None:
-        _fill(draft, flow)
+        fill(draft, flow)
         if draft.response_spool is not None and draft.response_spool.cut:
             draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
         draft.end = self._event(draft.session)
@@ -346,8 +354,14 @@ class RecordingAddon:
         self._archivist.put(draft)
         self._touch(draft)
 
-    def _give_up(self, draft: Draft, reason: str, *, by_client: bool = False) -> None:
-        draft.discard()
+    def _give_up(
+        self, draft: Draft, reason: str, failed: http.HTTPFlow | None = None, *, by_client: bool = False
+    ) -> None:
+        """There will be no answer; `failed` is the flow of a request that the origin left without one."""
+        if failed is not None and not reason.startswith(REFUSED):
+            self._archivist.put(self._unanswered.request(draft, failed, reason))
+        else:
+            draft.discard()
         if by_client:
             self._given_up(draft.url)
         else:
@@ -374,27 +388,3 @@ class RecordingAddon:
                 200, json.dumps(self._status(), indent=1) + "\n", {"Content-Type": "application/json"}
             )
         return http.Response.make(404, f"{OWN_HOST} has / (status) and /ca.pem\n")
-
-
-def _fill(draft: Draft, flow: http.HTTPFlow) -> None:
-    """Takes over all parts of a flow that has an answer."""
-    request, response = flow.request, flow.response
-    assert response is not None
-    draft.request_fields = request.headers.fields
-    if draft.request_spool is None:
-        draft.request_content = request.raw_content or b""
-    elif draft.request_spool.size == 0:
-        draft.request_spool = None
-    draft.status = response.status_code
-    draft.reason = response.reason
-    draft.fields = response.headers.fields
-    if response.trailers:
-        head = text_headers(draft.fields)
-        draft.fields = byte_fields(merged(head, text_headers(response.trailers.fields)))
-    if draft.response_spool is None:
-        draft.content = response.raw_content or b""
-    draft.protocol = {"HTTP/2.0": "h2", "HTTP/3": "h3"}.get(
-        response.http_version, response.http_version.lower()
-    )
-    peer = flow.server_conn.peername
-    draft.ip = peer[0] if peer else None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from mitmproxy import http
 from mitmproxy.connection import ConnectionState
 
+from proxy.recording.archiving import Draft, byte_fields, text_headers
 from proxy.recording.half_closed import listens
 from proxy.wire.addresses import named_by_host, target_text
+from proxy.wire.trailers import merged
 
 REFUSED = "the request was refused: "  # and why
 
@@ -77,3 +79,27 @@ def client_left(flow: http.HTTPFlow, reason: str) -> bool:
         return not listens(flow.client_conn)
     # an origin's reset has other words (proxy.recording.mended_h2)
     return reason.startswith(("Client disconnected", "stream reset by client"))
+
+
+def fill(draft: Draft, flow: http.HTTPFlow) -> None:
+    """Takes over all parts of a flow that has an answer."""
+    request, response = flow.request, flow.response
+    assert response is not None
+    draft.request_fields = request.headers.fields
+    if draft.request_spool is None:
+        draft.request_content = request.raw_content or b""
+    elif draft.request_spool.size == 0:
+        draft.request_spool = None
+    draft.status = response.status_code
+    draft.reason = response.reason
+    draft.fields = response.headers.fields
+    if response.trailers:
+        head = text_headers(draft.fields)
+        draft.fields = byte_fields(merged(head, text_headers(response.trailers.fields)))
+    if draft.response_spool is None:
+        draft.content = response.raw_content or b""
+    draft.protocol = {"HTTP/2.0": "h2", "HTTP/3": "h3"}.get(
+        response.http_version, response.http_version.lower()
+    )
+    peer = flow.server_conn.peername
+    draft.ip = peer[0] if peer else None

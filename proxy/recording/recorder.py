@@ -41,6 +41,7 @@ from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.resolving import Place, new_loop
 from proxy.recording.retrying import retrying
 from proxy.recording.stats import RecorderStats
+from proxy.recording.unanswered import Unanswered
 from proxy.wire.addresses import DEFAULT_SESSION
 from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
@@ -48,6 +49,7 @@ from proxy.wire.proxied import Proxied
 from proxy.wire.silence import Said
 from proxy.wire.trust import system_directory, usual_authorities
 from snapshots.capture import Capture
+from snapshots.contents.failures import Keeps
 from snapshots.errors import MissingCapability, UsageError
 from snapshots.secrets.redact import Redactor
 
@@ -123,11 +125,13 @@ class Recorder(Proxied):
             failed=self._failed,
             on_status=(lambda: on_status(self.stats)) if on_status else None,
         )
+        self._unanswered = Unanswered(cast(Keeps, writer) if hasattr(writer, "metadata") else None, secrets)
         self._addon = RecordingAddon(
             self._archivist,
             event=writer.event,
             failed=self._failed,
             given_up=self._lost.leave,
+            unanswered=self._unanswered,
             metadata=getattr(writer, "metadata", None),
             secrets=secrets,
             spool_directory=directory,
@@ -225,6 +229,11 @@ class Recorder(Proxied):
             aborted=len(self.given_up),
             bytes=self._archivist.bytes,
         )
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests are in the snapshot as having come to no answer."""
+        return self._unanswered.count
 
     def wait_quiet(
         self, session: str = DEFAULT_SESSION, seconds: float = 0.5, timeout: float = 30.0, hanging: int = 0

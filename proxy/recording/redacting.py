@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from snapshots.capture import Exchange, Response
+from snapshots.contents.failures import Failure
 from snapshots.request import Request
 from snapshots.secrets.redact import LIMIT, Redactor, altered
 
@@ -50,6 +51,14 @@ class ExchangeRedactor:
         else:
             data = self._redactor.response(Response(200, "OK", JSON, data)).body
         return data.decode("utf-8", "surrogateescape")
+
+    def failure(self, failure: Failure) -> Failure:
+        """What is kept of a request that came to no answer, without its secrets."""
+        request = self._redactor.request(failure.request)
+        given = failure.given
+        if given is not None:
+            given = replace(given, body=self._redactor.body(given.body.encode()).decode())
+        return replace(failure, request=request, told=self._redactor.url(failure.told), given=given)
 
     @property
     def count(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.serving import codings, responses
 from proxy.serving.cookies import AGED, with_ages
+from proxy.serving.failing import failed_reply
 from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
 from proxy.serving.ledger import Ledger
@@ -20,6 +21,7 @@ from proxy.serving.permissions import is_preflight, permission
 from proxy.serving.pieces import cut, read_head, stored_pieces
 from proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
 from proxy.serving.tails import Tails
+from proxy.wire.addresses import host_of
 from snapshots.capture import Capture, Response
 from snapshots.errors import DamagedInput
 from snapshots.http import encodings
@@ -123,7 +125,7 @@ class Answerer:
 
     def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
         lookup = self.matcher.lookup(request, line.session, accept=self.accept)
-        if lookup.capture is None and opens_socket(request):
+        if lookup.capture is None and lookup.failed is None and opens_socket(request):
             return self._miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:
             return self._derived(request, line, lookup)
@@ -282,7 +284,24 @@ class Answerer:
         if len(line.missed) < MISSES_KEPT:
             line.missed.append(missed_of(request, bool(lookup is not None and lookup.irrelevant)))
 
+    def tunnel(self, authority: str, line: Line) -> Reply | None:
+        """The refusal of a tunnel to where none came about while recording; None where one is to be opened."""
+        url = f"https://{authority}/"
+        failed = self.matcher.failing.tunnel(url) if host_of(url) not in self.virtual_hosts else None
+        if failed is None:
+            return None
+        request = Request(failed.failure.request.method, url)
+        reply = failed_reply(request, failed)
+        more = {"irrelevant": irrelevant_url(url) or errand(url), "why": failed.why}
+        self.note(line, self.tail(request, None, failed.failure.verdict, "", reply.status, more=more))
+        return reply
+
     def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
+        if lookup is not None and lookup.failed is not None:  # as it did while recording
+            reply = failed_reply(request, lookup.failed)
+            more = {"why": lookup.failed.why}
+            self.note(line, self.tail(request, lookup, lookup.verdict, "", reply.status, more=more))
+            return reply
         self.count(request, line, lookup)
         url = masked_url(request.url)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"

@@ -160,8 +160,13 @@ class Connection(Arrivals):
             return
         if self.hub.mine is not None and self._anothers(message, f"https://{match[1]}/", name):
             return
-        self.line = self.hub.answerer.line(name or DEFAULT_SESSION)
         self._authority = match[1] if match[2] in (None, "443") else target
+        line = self.hub.answerer.line(name or DEFAULT_SESSION)
+        ours = self.hub.only_own or match[1].lower() == OWN_HOST
+        if not ours and (refusal := self.hub.answerer.tunnel(self._authority, line)) is not None:
+            self._send(refusal, message)
+            return
+        self.line = line
         self.base = f"?://{self._authority}"
         self._sniffing = True
         self.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

@@ -39,7 +39,7 @@ class Tails:
         if capture is None and lookup is not None and verdict != "miss":
             capture = lookup.capture
         key = keyed.key.canonical if keyed is not None else None
-        if key is not None and (verdict == "miss" or "redacted" in verdict):
+        if key is not None and (capture is None or "redacted" in verdict):
             key = masked_key(request) or key
         known = None
         if more is None and capture is not None and lookup is not None:

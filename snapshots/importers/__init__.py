@@ -29,6 +29,7 @@ class ImportReport:
     """What was taken, and what was left out and why."""
 
     captures: int = 0
+    failures: int = 0  # requests that came to no answer
     views: int = 0
     notes: list[str] = field(default_factory=list)
     # those of the notes that are of damage

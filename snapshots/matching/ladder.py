@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from snapshots.capture import Capture, Response
+from snapshots.contents.failures import Failure
 from snapshots.errors import UsageError
 from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.identity.rules import RuleSet, joining
@@ -16,6 +17,7 @@ from snapshots.identity.sites import site_of
 from snapshots.matching.changers import Changers
 from snapshots.matching.choosing import choose
 from snapshots.matching.evident import evident
+from snapshots.matching.failing import Failing
 from snapshots.matching.layers import layer_of
 from snapshots.matching.lookup import MISS, Lookup, Near
 from snapshots.matching.peeking import Peek
@@ -46,6 +48,7 @@ class Store(Protocol):
     def captures(self) -> Iterator[Capture]: ...
     def changing(self, site: str | None = None, /) -> Iterator[Capture]: ...
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
+    def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
     def read(self, capture: Capture, /) -> Response: ...
     def head(self, capture: Capture, /) -> Response: ...
@@ -90,6 +93,7 @@ class Matcher:
         self._changers: dict[str, Changers] = {}
         self._changing: dict[str, bool] = {}
         self.peek = Peek(snapshot.read_request, snapshot.head)
+        self.failing = Failing(snapshot, self.group)
 
     def session(self, name: str = "default") -> Session:
         """A fresh session, before any change."""
@@ -175,11 +179,12 @@ class Matcher:
             now.why.append("ambiguous")
         told = str(state) if state is not None else ""
         if capture is None:
+            failed = None if candidates else self.failing.find(request, key, accepted.level)
             missed = Lookup(
-                MISS, None, None, False, told, key, request,
+                failed.failure.verdict if failed else MISS, None, None, False, told, key, request, failed=failed,
                 why=tuple(now.why), matcher=self, session=session, before=state.copy() if state is not None else None,
             )  # fmt: skip
-            if session is not None and not missed.irrelevant:
+            if session is not None and failed is None and not missed.irrelevant:
                 session.strayed(site, request, key.canonical)
                 note_change(request, session, site, self.group(request.url), self.snapshot.prefix)
             return missed

@@ -12,6 +12,7 @@ from snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from snapshots.identity.keys import Key
 from snapshots.identity.sites import site_of
 from snapshots.matching.changers import Changers
+from snapshots.matching.failing import Failed
 from snapshots.matching.peeking import Peek
 from snapshots.matching.sessions import Session
 from snapshots.request import Request
@@ -46,8 +47,8 @@ class Explainer(Protocol):
 class Lookup:
     """What a request is answered with, and why.
 
-    `verdict` is `exact`, `canonical`, `varies:<header>`, `rule:<ids>` or `miss`, with `capture` None. `rule`
-    holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
+    `verdict` is `exact`, `canonical`, `varies:<header>`, `rule:<ids>`, or, with `capture` None, `failed:<reason>` (then
+    `failed` says of what) or `miss`. `rule` holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
     session's state at the site, "" where none can matter.
     """
 
@@ -66,6 +67,7 @@ class Lookup:
     matcher: Explainer | None = field(default=None, repr=False)
     session: Session | None = field(default=None, repr=False)
     before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in
+    failed: Failed | None = None
     _nearest: list[Near] | None = field(default=None, repr=False)
 
     @property

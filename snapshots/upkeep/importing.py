@@ -133,6 +133,10 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
                 copy_conversations(source, uri, writer, shifts)
+        with noting_damage(report, f"{path}: requests that failed"):
+            for failure in source.failures():
+                failure.write(writer)
+                report.failures += 1
         views: list[View] = []
         with noting_damage(report, f"{path}: views"):
             views = source.views()

@@ -44,7 +44,8 @@ class Late:
 
 
 def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
-    """Records that hold a secret which the redactor knows by now, in recorded order; then views and web sockets."""
+    """Records that hold a secret which the redactor knows by now, in recorded order; then views, web sockets and requests
+    that failed."""
     if not redactor.count:
         return []
     found: list[Late] = []
@@ -61,6 +62,13 @@ def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
     for address, value in snapshot.conversations():
         if redactor.knows([b"\n".join(data for _, data in said(value))]):
             found.append(Late(shown(address), f"metadata of {shown(address)}", "web socket's messages"))
+    for failure in snapshot.failures():
+        request, given = failure.request, failure.given
+        told = [request.url, failure.told, given.body if given is not None else ""]
+        texts = [text.encode("utf-8", "surrogatepass") for text in told]
+        if redactor.knows([b"\n".join([*texts, _text(request.headers), request.body])]):
+            where = shown(request.url)
+            found.append(Late(where, f"metadata of {where}", "request that failed"))
     return list(dict.fromkeys(found))
 
 

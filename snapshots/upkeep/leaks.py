@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from snapshots.http import encodings
-from snapshots.request import Headers
+from snapshots.request import Headers, Request
 from snapshots.secrets import credentials
 from snapshots.secrets.redact import COOKIES, PART, TEXTUAL
 
@@ -48,8 +48,8 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
     """Every secret that a snapshot seems to hold, by file and offset; empty when the gate may open.
 
     Private keys, well-known key and token formats anywhere; credentials in headers, session cookies, named query
-    values and form fields that are no pseudonyms. What a view shows and what web sockets said is looked through, too;
-    there `file` names the record.
+    values and form fields that are no pseudonyms. What a view shows, what web sockets said and
+    requests that failed are looked through, too; there `file` names the record.
     """
     found: list[Leak] = []
     for number, capture in enumerate(snapshot.captures(), 1):
@@ -78,6 +78,12 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                 found.append(
                     Leak(what, shown(address), place, 0, f"web socket message {number}", sample(secret))
                 )
+    for failure in snapshot.failures():
+        where, given = shown(failure.request.url), failure.given
+        for part, kind, value in _in_request(failure.request):
+            found.append(Leak(kind, where, f"metadata of {where}", 0, part, sample(value)))
+        for kind, value in in_bytes([f"{failure.told}\n{given.body if given else ''}".encode()]):
+            found.append(Leak(kind, where, f"metadata of {where}", 0, "reason of its failure", sample(value)))
     unique = {(leak.kind, leak.file, leak.offset, leak.part, leak.sample): leak for leak in found}
     return sorted(
         unique.values(), key=lambda leak: (leak.file, leak.offset, leak.part, leak.kind, leak.sample)
@@ -88,23 +94,29 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
     def leak(kind: str, part: str, value: str) -> Leak:
         return Leak(kind, shown(capture.url), capture.filename, capture.offset, part, sample(value))
 
-    for kind, value in in_url(capture.url):
-        yield leak(kind, "url", value)
+    request = Request(capture.method, capture.url)
     if capture.request_offset >= 0:
-        request = snapshot.read_request(capture)
-        for name, kind, value in in_headers(request.headers):
-            yield leak(kind, f"request header {name}", value)
-        media = request.header("content-type") or ""
-        for kind, value in in_fields(request.body, media):
-            yield leak(kind, "request body", value)
-        for kind, value in in_bytes([request.body]):
-            yield leak(kind, "request body", value)
+        request = replace(snapshot.read_request(capture), url=capture.url)
+    for part, kind, value in _in_request(request):
+        yield leak(kind, part, value)
     response_headers = snapshot.head(capture).headers
     for name, kind, value in in_headers(response_headers):
         yield leak(kind, f"response header {name}", value)
     if TEXTUAL.search(capture.mime or "text/"):
         for kind, value in in_bytes(body_pieces(snapshot, capture, response_headers)):
             yield leak(kind, "response body", value)
+
+
+def _in_request(request: Request) -> Iterator[tuple[str, str, str]]:
+    """Part, kind and value of what looks secret in a request."""
+    for kind, value in in_url(request.url):
+        yield "url", kind, value
+    for name, kind, value in in_headers(request.headers):
+        yield f"request header {name}", kind, value
+    for kind, value in in_fields(request.body, request.header("content-type") or ""):
+        yield "request body", kind, value
+    for kind, value in in_bytes([request.body]):
+        yield "request body", kind, value
 
 
 def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Iterator[bytes]:

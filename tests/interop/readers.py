@@ -69,6 +69,14 @@ def with_pywb(archive: Path) -> tuple[Digests, Digests]:
     return read, {(row["filename"], row["offset"]): row["indexed"].partition(":")[2] for row in rows}
 
 
+def lines_of(archive: Path) -> list[str]:
+    """The index lines that cdxj-indexer and pywb's own indexer write for WARC files."""
+    files = sorted(archive.glob("*.warc.gz"))
+    words = ([PEERS / "cdxj-indexer", *files], [PEERS / "cdx-indexer", "-j", *files])
+    runs = [subprocess.run(one, capture_output=True, text=True, check=True, timeout=STARTS) for one in words]
+    return [line for run in runs for line in run.stdout.splitlines()]
+
+
 def disagreements(sealed: Path, folder: Path) -> list[str]:
     """Where warcio, FastWARC, pywb and Stillweb do not read the same payload; empty when all agree."""
     from snapshots import Snapshot

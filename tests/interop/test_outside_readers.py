@@ -13,8 +13,10 @@ import zstandard
 from warcio.exceptions import ArchiveLoadFailed
 
 from snapshots import Exchange, Request, Writer, seal
-from tests.interop.readers import disagreements, wacz_validate
+from snapshots.contents.failures import TUNNEL, Failure, Given
+from tests.interop.readers import disagreements, lines_of, unpack, wacz_validate
 
+FAILED = "https://gone.example/page"
 HTML = b"<!doctype html><title>T\xc3\xbc</title><p>" + b"words " * 500
 ENCODED = {
     "gzip": gzip.compress(HTML, mtime=0),
@@ -53,6 +55,9 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             begin, end = writer.event("s"), writer.event("s")
             started = moment + timedelta(seconds=number)
             writer.exchange(Exchange(request, status, "", fields, body, started, "s", begin, end))
+        for request in (Request("GET", FAILED), Request(TUNNEL, FAILED)):
+            given = Given(502, "text/html", "<h1>502 Bad Gateway</h1>")
+            Failure(request, "refused", "Connection refused", moment, "s", given).write(writer)
     return seal(site).path
 
 
@@ -62,6 +67,12 @@ def test_every_reader_reads_the_same_payloads(sealed: Path, tmp_path: Path) -> N
 
 def test_the_reference_validator_is_content(sealed: Path) -> None:
     assert wacz_validate(sealed) == ""
+
+
+def test_what_failed_is_no_capture_for_any_reader(sealed: Path, tmp_path: Path) -> None:
+    """Indexers name it by its own URI, so that nobody finds it who asks for the page."""
+    lines = [line for line in lines_of(unpack(sealed, tmp_path)) if "gone.example" in line]
+    assert [line.partition(" ")[0] for line in lines] == [f"urn:failed:{FAILED}"] * 4
 
 
 def test_the_comparison_sees_a_changed_payload(sealed: Path, tmp_path: Path) -> None:

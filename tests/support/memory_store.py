@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from snapshots.archives.messages import vary_of, vary_values
 from snapshots.capture import Capture, Response
+from snapshots.contents.failures import Failure
 from snapshots.identity.keys import request_key
 from snapshots.identity.rules import RuleSet, builtin
 from snapshots.identity.sites import site_of
@@ -107,6 +108,9 @@ class MemoryStore:
 
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]:
         return tuple(c for c in self._captures if c.urlkey == urlkey)
+
+    def failures(self, address: str | None = None, /) -> tuple[Failure, ...]:
+        return ()
 
     def prefix(self, start: str, /) -> Iterator[Capture]:
         return (c for c in self._captures if c.urlkey.startswith(start))

@@ -1,0 +1,147 @@
+"""Requests that came to no answer while they were recorded: a `metadata` record each, which is no capture.
+
+No standard and no other tool has a record for them. Its URI is a `urn:`, so that no indexer takes it for the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from snapshots.dates import iso_date, parse_timestamp
+from snapshots.errors import DamagedInput
+from snapshots.identity.keys import request_key, split_url
+from snapshots.request import Request
+from snapshots.words import counted
+
+MEDIA = "application/vnd.stillweb.failed+json"
+START = "urn:failed:"  # and the address
+TUNNEL = "CONNECT"  # the method of a tunnel that never came about: what was to be asked in it is not known
+KEPT = 1 << 16  # bytes of a request's body; of a longer one its digest and the request's key
+OTHER = "other"
+
+# Why, in the words of systems, mitmproxy and browsers; the first that fits.
+_REASONS = {
+    "dns": r"name or service not known|nodename nor servname|name resolution|no address associated|ERR_NAME_|ERR_DNS_|UNKNOWN_HOST",
+    "refused": r"connection.refused|connect call failed|ECONNREFUSED|ERR_CONNECTION_REFUSED",
+    "unreachable": r"unreachable|no route to host|cannot assign|UNREACH|ERR_INTERNET_DISCONNECTED",
+    "timeout": r"timed.?out|time-?out",
+    "tls": r"certificate|\btls\b|\bssl\b|handshake|ERR_CERT_|ERR_SSL_|SEC_ERROR",
+    "incomplete": r"complete message body|incomplete|received [0-9]+ bytes, expected|ERR_CONTENT_LENGTH_MISMATCH",
+    "reset": r"reset|closed|broken pipe|disconnect|ERR_EMPTY_RESPONSE|NET_INTERRUPT|INTERNAL_ERROR|REFUSED_STREAM",
+    "protocol": r"protocol|\bHTTP/|status line|\bhead of its answer|transfer coding|length of its body|lengths of its body|ERR_INVALID_",
+}
+_PATTERNS = {reason: re.compile(pattern, re.I) for reason, pattern in _REASONS.items()}
+REASONS = (*_REASONS, OTHER)
+
+
+def reason_of(told: str) -> str:
+    """The kind of a failure, from what was said of it."""
+    return next((reason for reason, pattern in _PATTERNS.items() if pattern.search(told)), OTHER)
+
+
+class Keeps(Protocol):
+    """What is needed of a writer."""
+
+    def metadata(self, uri: str, value: Any, media: str = ..., date: str = ..., /) -> None:
+        """Stores a JSON value as a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the client was told in place of an answer; `media` "" for no Content-Type."""
+
+    status: int
+    media: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request without its secrets, why there was no answer (`reason`, one of REASONS, and in words), and when it was made.
+
+    `whole`: all of the request is known. Of one with a longer body that is not in the record `left_out` has its size, and
+    `key` the request's canonical key.
+    """
+
+    request: Request
+    reason: str
+    told: str
+    moment: datetime | None
+    session: str = "default"
+    given: Given | None = None
+    whole: bool = True
+    left_out: int = 0
+    key: str = ""
+
+    def write(self, writer: Keeps) -> None:
+        """Stores its record, dated as the request."""
+        uri = START + address_of(self.request.url)
+        writer.metadata(uri, self.to_json(), MEDIA, iso_date(self.moment) if self.moment else "")
+
+    @property
+    def verdict(self) -> str:
+        """Of what fails as it did then."""
+        return f"failed:{self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """What its record holds."""
+        request = self.request
+        found: dict[str, Any] = {
+            "method": request.method,
+            "url": request.url,
+            "headers": [list(field) for field in request.headers],
+            "key": self.key or request_key(request).canonical,
+            "session": self.session,
+            "reason": self.reason,
+            "told": self.told,
+            "whole": self.whole,
+        }
+        if self.given is not None:
+            given = self.given
+            found["given"] = {"status": given.status, "type": given.media, "body": given.body}
+        if self.left_out:
+            found["body_size"] = self.left_out
+        elif body := request.body:
+            found["body_size"] = len(body)
+            if len(body) <= KEPT:
+                found["body_base64"] = base64.b64encode(body).decode("ascii")
+        return found
+
+
+def failed_line(count: int) -> str:
+    """A line for people on how many such requests a snapshot has."""
+    return f"{counted(count, 'request')} that failed while recording: to fail again in replay, as no miss"
+
+
+def address_of(url: str) -> str:
+    """A URL as WHATWG parses it, without fragment, its query as it was written."""
+    base, query = split_url(url)
+    return base if query is None else f"{base}?{'&'.join(query)}"
+
+
+def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
+    """The inverse of `to_json`, from the bytes of a record. Raises DamagedInput, naming `where`."""
+    try:
+        value: Any = json.loads(block)
+        given = value.get("given")
+        body = base64.b64decode(value.get("body_base64", ""), validate=True)
+        return Failure(
+            Request(
+                value["method"], value["url"], tuple((str(n), str(v)) for n, v in value["headers"]), body
+            ),
+            str(value["reason"]),
+            str(value["told"]),
+            parse_timestamp(timestamp),
+            str(value["session"]),
+            Given(int(given["status"]), str(given["type"]), str(given["body"])) if given else None,
+            bool(value["whole"]),
+            0 if body else int(value.get("body_size", 0)),
+            str(value["key"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedInput(f"{where}: is no record of a failed request: {error!r}") from error

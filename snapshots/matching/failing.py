@@ -1,0 +1,115 @@
+"""What the recording says of a request that no capture answers: that it came to no answer then, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+import ada_url
+
+from snapshots.capture import Capture
+from snapshots.contents.failures import TUNNEL, Failure
+from snapshots.identity.keys import Key, request_key, split_url
+from snapshots.identity.rules import joining
+from snapshots.identity.urlkeys import surt
+from snapshots.request import Request
+from snapshots.states.groups import Group
+
+REMEMBERED = 1 << 11  # addresses
+_PORTS = {"http:": 80, "ws:": 80, "https:": 443, "wss:": 443}
+
+
+class Store(Protocol):
+    """What is needed of a snapshot."""
+
+    def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
+    def prefix(self, start: str, /) -> Iterator[Capture]: ...
+
+
+class Failed(NamedTuple):
+    """A recorded failure, and what it is known of: the very request, or (`tunnel`) only where it was to be asked."""
+
+    failure: Failure
+    tunnel: str = ""
+
+    @property
+    def why(self) -> str:
+        """In words."""
+        told = f"{self.failure.reason}: {self.failure.told}"
+        if self.tunnel:
+            return f"while recording, no tunnel to {self.tunnel} came about, either: {told}"
+        return f"while recording, it came to no answer, either: {told}"
+
+
+class Failing:
+    """Finds it; `group` gives the captures of a path, with the rules in force there."""
+
+    def __init__(self, snapshot: Store, group: Callable[[str], Group]) -> None:
+        self._snapshot = snapshot
+        self._group = group
+        self._at: dict[str, tuple[Failure, ...]] = {}
+        self._captured: dict[str, bool] = {}
+
+    def find(self, request: Request, key: Key, level: int) -> Failed | None:
+        """The failure of a request of which nothing was captured; `level`: that of the lowest verdict accepted."""
+        found = [f for f in self._of(split_url(request.url)[0]) if f.request.method == request.method]
+        failure = self._same(request, key, level, found) if found else None
+        return Failed(failure) if failure is not None else self.tunnel(request.url)
+
+    def tunnel(self, url: str) -> Failed | None:
+        """The failure of a tunnel to where a URL is asked for, if nothing whatever was captured from there."""
+        place = _place(url)
+        if place is None:
+            return None
+        host, port = place
+        authority = host if port == 443 else f"{host}:{port}"
+        found = next((f for f in self._of(f"https://{authority}/") if f.request.method == TUNNEL), None)
+        if found is None or self._answered(host, port):
+            return None
+        return Failed(found, f"{host}:{port}")
+
+    def _same(self, request: Request, key: Key, level: int, found: list[Failure]) -> Failure | None:
+        known = [f for f in found if f.whole]
+        for failure in known:
+            if level == 0:
+                same = not failure.left_out and request_key(failure.request).exact == key.exact
+            else:
+                same = failure.key == key.canonical
+            if same:
+                return failure
+        if level < 3:  # rules
+            return None
+        group = self._group(request.url)
+        rules, issued = group.rules(request.method), group.issued(request.method)
+        for failure in known:
+            if not failure.left_out and joining(request, failure.request, rules, issued) is not None:
+                return failure
+        return None
+
+    def _of(self, address: str) -> tuple[Failure, ...]:
+        found = self._at.get(address)
+        if found is None:
+            if len(self._at) >= REMEMBERED:
+                self._at.clear()
+            found = self._at[address] = tuple(self._snapshot.failures(address))
+        return found
+
+    def _answered(self, host: str, port: int) -> bool:
+        """Whether anything was captured from there."""
+        name = f"{host}:{port}"
+        known = self._captured.get(name)
+        if known is None:
+            starts = {surt(f"{scheme}://{name}/") for scheme in ("http", "https")}
+            captures = (c for start in starts for c in self._snapshot.prefix(start))
+            known = self._captured[name] = any(_place(c.url) == (host, port) for c in captures)
+        return known
+
+
+def _place(url: str) -> tuple[str, int] | None:
+    """Host and port of a URL; None where it has none."""
+    try:
+        parsed = ada_url.URL(url)
+        port = int(parsed.port) if parsed.port else _PORTS.get(parsed.protocol)
+    except ValueError:
+        return None
+    return (str(parsed.hostname), port) if port and parsed.hostname else None

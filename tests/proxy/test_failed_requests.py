@@ -1,0 +1,210 @@
+"""Requests that come to no answer: what the snapshot keeps of them, and what a replay makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.recording.recorder import Recorder
+from proxy.serving.gateway import Gateway
+from snapshots.contents.failures import Failure
+from snapshots.snapshot import Snapshot
+from snapshots.upkeep import leaks
+from snapshots.writer import Writer
+from tests.proxy import gateways
+from tests.proxy.dead import closed_port, resetting
+from tests.proxy.lab import Lab, client
+from tests.proxy.origin import Answer, Asked, Origin
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def dead() -> Iterator[str]:
+    with closed_port() as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def recording(lab: Lab, path: Path, **options: Any) -> Iterator[tuple[Recorder, httpx.Client]]:
+    with Writer.open(path) as writer, lab.recorder(writer, **options) as recorder, client(recorder) as c:
+        yield recorder, c
+
+
+@contextmanager
+def replaying(lab: Lab, *paths: Path, **options: Any) -> Iterator[tuple[Gateway, httpx.Client]]:
+    with (
+        Snapshot.open(*paths) as snapshot,
+        Gateway(snapshot, authority=lab.ours, **options) as gateway,
+        gateways.client(gateway, None) as c,
+    ):
+        yield gateway, c
+
+
+def verdicts(gateway: Gateway) -> list[str]:
+    return [line["verdict"] for line in gateway.ledger.entries()]
+
+
+def failures(path: Path) -> list[Failure]:
+    with Snapshot.open(path) as snapshot:
+        found = list(snapshot.failures())
+        assert list(snapshot.captures()) == []
+        return found
+
+
+def test_the_request_is_kept_as_it_was_sent(lab: Lab, dead: str, tmp_path: Path) -> None:
+    with recording(lab, tmp_path / "s") as (recorder, c):
+        told = c.post(
+            f"{dead}/a?b=1", content=b"x=1&y=%C3%BC", headers={**FORM, "X-Own": "caf\xe9".encode("latin-1")}
+        )
+    (failure,) = failures(tmp_path / "s")
+    request = failure.request
+    assert (request.method, request.url, request.body) == ("POST", f"{dead}/a?b=1", b"x=1&y=%C3%BC")
+    assert request.header("x-own") == "caf\xe9"
+    assert (failure.reason, failure.session, failure.whole) == ("refused", "default", True)
+    assert failure.given is not None
+    assert (failure.given.status, failure.given.body) == (told.status_code, told.text)
+    assert recorder.unanswered == 1
+
+
+def test_the_client_hears_the_same_again(lab: Lab, dead: str, tmp_path: Path) -> None:
+    with recording(lab, tmp_path / "s") as (_, c):
+        told = c.post(f"{dead}/a", content=b"x=1", headers=FORM)
+        with pytest.raises(httpx.ProxyError) as refused:
+            c.get(dead.replace("http:", "https:"))
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        again = c.post(f"{dead}/a", content=b"x=1", headers=FORM)
+        with pytest.raises(httpx.ProxyError) as refused_again:
+            c.get(dead.replace("http:", "https:"))
+        assert gateway.stats.misses == 0
+        assert verdicts(gateway) == ["failed:refused"] * 2
+    assert (again.status_code, again.headers["content-type"], again.content) == (
+        told.status_code, told.headers["content-type"], told.content,
+    )  # fmt: skip
+    assert again.headers["stillweb-verdict"] == "failed:refused"
+    assert repr(refused_again.value) == repr(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"), [("GET", "/a?x=2", ""), ("GET", "/b?x=1", ""), ("POST", "/a?x=1", "y=2"), ("PUT", "/a?x=1", "y=1")]
+)  # fmt: skip
+def test_another_request_to_the_same_place_is_a_miss(
+    lab: Lab, dead: str, tmp_path: Path, method: str, path: str, body: str
+) -> None:
+    with recording(lab, tmp_path / "s") as (_, c):
+        c.get(f"{dead}/a?x=1")
+        c.post(f"{dead}/a?x=1", content=b"y=1", headers=FORM)
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        assert c.get(f"{dead}/a?x=1").status_code == 502
+        assert c.request(method, f"{dead}{path}", content=body, headers=FORM).status_code == 504
+        assert verdicts(gateway) == ["failed:refused", "miss"]
+        assert gateway.stats.misses == 1
+
+
+def test_rules_join_what_failed_where_they_are_accepted(lab: Lab, dead: str, tmp_path: Path) -> None:
+    """Parameters in another order are the same request; a cache buster is left out by a rule."""
+    with recording(lab, tmp_path / "s") as (_, c):
+        c.get(f"{dead}/x.js?v=3&_=1700000000001")
+    buster, order = f"{dead}/x.js?v=3&_=1700000000002", f"{dead}/x.js?_=1700000000001&v=3"
+    for accept, expected in (("exact", [504, 504]), ("canonical", [504, 502]), ("rule", [502, 502])):
+        with replaying(lab, tmp_path / "s", accept=accept) as (_, c):
+            assert [c.get(buster).status_code, c.get(order).status_code] == expected
+
+
+def test_what_was_recorded_in_the_end_is_its_capture(lab: Lab, tmp_path: Path) -> None:
+    with closed_port() as port:
+        url, place = f"http://late.example:{port}/", {"late.example": ("127.0.0.1", port)}
+        with recording(lab, tmp_path / "s", resolve=place) as (_, c):
+            assert c.get(url).status_code == 502
+    with recording(lab, tmp_path / "s", resolve={"late.example": ("127.0.0.1", lab.plain.port)}) as (_, c):
+        assert c.get(url).status_code == 200
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        assert c.get(url).status_code == 200
+        assert verdicts(gateway) == ["exact"]
+
+
+def test_a_tunnel_speaks_for_all_that_was_to_be_asked_in_it_unless_one_came_about(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Before a capture of that host and port there is nothing that a request in it could have been answered with."""
+    asked, nowhere = f"https://demo.example:{lab.secure.port}", {"demo.example": ("127.0.0.1", 9)}
+    with recording(lab, tmp_path / "s") as (_, c), pytest.raises(httpx.ProxyError):
+        c.get("https://closed.example/a")
+    with recording(lab, tmp_path / "s", resolve=nowhere) as (_, c), pytest.raises(httpx.ProxyError):
+        c.get(f"{asked}/a")
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        for url in ("https://closed.example/never", f"{asked}/never", "https://closed.example/a"):
+            with pytest.raises(httpx.ProxyError):
+                c.get(url)
+        assert c.get("http://closed.example/a").status_code == 504  # another port
+        lines = gateway.ledger.entries()
+    assert [(one["method"], one["verdict"]) for one in lines[:3]] == [("CONNECT", "failed:refused")] * 3
+    assert "no tunnel to closed.example:443 came about" in lines[0]["why"]
+    with recording(lab, tmp_path / "s") as (_, c):
+        assert c.get(f"{asked}/b").status_code == 200
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        assert [c.get(f"{asked}/b").status_code, c.get(f"{asked}/a").status_code] == [200, 504]
+        assert verdicts(gateway) == ["exact", "miss"]
+
+
+def test_secrets_are_replaced_and_another_one_fails_as_well(lab: Lab, dead: str, tmp_path: Path) -> None:
+    key, other = "0123456789abcdef01234567", "76543210fedcba9876543210"
+    with recording(lab, tmp_path / "s") as (_, c):
+        c.post(f"{dead}/in?api_key={key}", content=b"user=ann&password=Very-Secret-1", headers=FORM)
+    (failure,) = failures(tmp_path / "s")
+    assert key not in failure.request.url
+    assert b"Very-Secret-1" not in failure.request.body
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        c.post(f"{dead}/in?api_key={other}", content=b"user=ann&password=Other-Secret-2", headers=FORM)
+        c.post(f"{dead}/in?api_key={other}", content=b"user=bob&password=Other-Secret-2", headers=FORM)
+        assert verdicts(gateway) == ["failed:refused", "miss"]
+        assert b"Other-Secret-2" not in gateway.ledger.text()
+
+
+def test_secrets_of_what_failed_are_found(lab: Lab, dead: str, tmp_path: Path) -> None:
+    with recording(lab, tmp_path / "s", redact=False) as (_, c):
+        c.get(
+            f"{dead}/?api_key=0123456789abcdef01234567", headers={"Authorization": "Bearer 0123456789abcdef"}
+        )
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert {leak.part for leak in leaks.scan(snapshot)} == {"url", "request header Authorization"}
+
+
+def test_what_was_not_said_whole_is_known_by_nothing(lab: Lab, tmp_path: Path) -> None:
+    """A long body is known by its key alone; one that was broken off is kept, and speaks for no request."""
+    with resetting() as port, recording(lab, tmp_path / "s") as (_, c):
+        url, long = f"http://127.0.0.1:{port}/up", b"0123456789" * 10_000
+        assert c.post(url, content=long).status_code == 502
+    (failure,) = failures(tmp_path / "s")
+    assert (failure.request.body, failure.left_out) == (b"", len(long))
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        c.post(url, content=long)
+        c.post(url, content=long[1:])
+        assert verdicts(gateway) == ["failed:reset", "miss"]
+
+
+def test_it_changes_nothing_of_what_its_site_answers(lab: Lab, tmp_path: Path) -> None:
+    """What came after it was recorded all the same, so in replay it is found."""
+
+    def fickle(asked: Asked) -> Answer:
+        if asked.path == "/save":
+            return Answer(headers=[("Content-Length", "5000")], body=b"x", cut=1)
+        return Answer(headers=[("Content-Type", "text/html")], body=b"<p>list</p>")
+
+    def visit(c: httpx.Client) -> None:
+        assert c.post(f"{origin.url}/save", content=b"a=1", headers=FORM).status_code == 502
+        assert c.get(f"{origin.url}/list").status_code == 200
+
+    with Origin(fickle) as origin:
+        with recording(lab, tmp_path / "s") as (_, c):
+            visit(c)
+        with replaying(lab, tmp_path / "s") as (gateway, c):
+            visit(c)
+            lines = gateway.ledger.entries()
+    assert [line["verdict"] for line in lines] == ["failed:incomplete", "exact"]
+    assert not lines[1]["ambiguous"]

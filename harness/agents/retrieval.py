@@ -121,7 +121,7 @@ class Standing:
         """Members of the `state` event that a tool call (its members) leads to; None where it changes nothing."""
         seen = (call.get("meta") or {}).get("state")
         url = (seen or {}).get("url") or call.get("address")
-        if not url or "://" not in url or call["verdict"] == "miss":
+        if not url or "://" not in url or str(call["verdict"]).partition(":")[0] in ("miss", "failed"):
             return None
         before, self._state = self._state, state_of(url, seen)
         changed = changes(before, self._state)

@@ -89,6 +89,9 @@ def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None
             f"{_SIGNS[capture.kind]} {capture.method} {capture.url}{state}{status}{lines(capture.text)}{same}"
         )
         show(capture.text)
+    for failure in found.failures:
+        reasons = " to ".join(" and ".join(side) for side in (failure.before, failure.after) if side)
+        click.echo(f"{_SIGNS[failure.kind]} failed {failure.method} {failure.url}  {reasons}")
     for view in found.views:
         parts = f"  {', '.join(view.parts)}" if view.parts else ""
         now = f"  now {view.now}" if view.now else ""
@@ -122,6 +125,8 @@ def _total(found: Diff) -> str:
         f"{what}: " + ", ".join(f"{found.count(what, kind)} {kind}" for kind in kinds)
         for what in ("captures", "views", "texts")
     ]
+    if found.failures:
+        parts.append(f"{counted(len(found.failures), 'request')} failed in one only, or otherwise")
     if found.restated:
         parts.append(f"{counted(found.restated, 'capture')} only with another name for the state")
     return "; ".join(parts) if not found.same else f"the same: {found.a}" if found.a == found.b else (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.console import progress, say
+from snapshots.contents.failures import failed_line
 from snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def command(files: tuple[Path, ...], out: Path) -> int:
             f"answered otherwise on another day: {len(other)} of its requests, such as {early.url} "
             f"({early.timestamp[:8]}, {late.timestamp[:8]}); to have the site of one day, take its files alone"
         )
+    if report.failures:
+        say(f"{out}: {failed_line(report.failures)}")
     click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}")
     return 3 if report.damaged else 0
 

@@ -63,6 +63,8 @@ def command(
             return 0
         rows = [[c.method, str(c.status), c.mime, c.timestamp, c.url] for c in captures]
         click.echo(table(["method", "status", "type", "time", "URL"], rows))
+        for one in snapshot.failures():
+            click.echo(f"failed: {one.request.method} {one.request.url}: {one.reason} ({one.told})")
         click.echo(
             f"{counted(len(captures), 'capture')}, {counted(len(snapshot.views()), 'view')}, snapshot {snapshot.id}"
         )

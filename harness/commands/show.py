@@ -51,6 +51,11 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
     click.echo(
         f"{counted(summary.owed, 'attempt')}: {statuses}; {counted(summary.tool_calls, 'tool call')}, "
         f"{counted(summary.misses, 'miss')}"
+        + (
+            f", {counted(summary.failures, 'call')} that failed as while recording"
+            if summary.failures
+            else ""
+        )
     )
     for sentence in left_out(RunFiles(run), summary):
         click.echo(sentence)

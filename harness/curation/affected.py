@@ -77,7 +77,7 @@ def affected_by_run(path: Path, found: Diff) -> list[Affected]:
                 here.append(by_text[address])
             if event["verdict"] == "synthetic" and by_text:
                 here.append("a search over the frozen texts, of which some changed")
-            if event["verdict"] in ("rendered", "miss"):
+            if str(event["verdict"]).partition(":")[0] in ("rendered", "failed", "miss"):
                 here += [by_address[a] for a in map(_place, filter(None, (view, address))) if a in by_address]
     return [Affected(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]
 

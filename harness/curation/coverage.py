@@ -42,7 +42,7 @@ class Covered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something a task names. `verdict` is that of a lookup, "view", "synthetic" or "miss"; `notes` say what may be wrong
+    """Something a task names. `verdict` is that of a lookup (so of what failed while recording), "view", "synthetic" or "miss"; `notes` say what may be wrong
     with an answer that is there (an error status, no text, a block page)."""
 
     task_id: str
@@ -54,7 +54,7 @@ class Need:
     @property
     def answered(self) -> bool:
         """Whether the snapshot has it."""
-        return self.verdict != "miss"
+        return self.verdict.partition(":")[0] not in ("miss", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,8 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
             return Need("", "view", url, "view")
         where = f"redirects to {found.url}, which is not recorded" if found.url != page else ""
         where = "redirects without end" if found.redirects else where
-        return Need("", "url", url, "miss", (where,) if where else ())
+        verdict = found.verdict if found.verdict.startswith("failed:") else "miss"
+        return Need("", "url", url, verdict, (where,) if where else ())
     kind: Kind = "pdf" if capture.mime == "application/pdf" else "url"
     notes: list[str] = []
     if capture.status >= 400:

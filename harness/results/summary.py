@@ -45,7 +45,8 @@ class Summary:
     `supposed` are the rules of side-cars that no rubric says (a row key, the columns, the order), each with how many
     tasks stand on it; in no hash, as the side-cars say it. `part_of`: how many tasks the set has of which the run takes
     some only (`--only`, `--limit`), None for the whole; the certificate has it as a member of its own. `unjudged` are
-    the attempts of which a judge said something that can't be read, with what; their scores say so, too.
+    the attempts of which a judge said something that can't be read, with what; their scores say so, too. `failures` are
+    the tool calls that failed as they had while recording, which are no misses.
     """
 
     owed: int
@@ -61,6 +62,7 @@ class Summary:
     supposed: dict[str, int] = field(default_factory=dict)
     part_of: int | None = None
     unjudged: tuple[tuple[str, str], ...] = ()
+    failures: int = 0
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """A JSON object; without what was measured it is part of the certificate."""
@@ -75,6 +77,7 @@ class Summary:
             "metrics": means,
             "tool_calls": self.tool_calls,
             "misses": self.misses,
+            **({"failures": self.failures} if self.failures else {}),
             "tokens": self.tokens,
             "cost": self.cost,
             **(
@@ -92,7 +95,7 @@ class Summary:
 
 def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) -> Summary:
     """Reads every trace of a run once (one at a time); `on_trace` sees each."""
-    owed = misses = calls = tokens = 0
+    owed = misses = failures = calls = tokens = 0
     cost: float | None = 0.0
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
@@ -132,6 +135,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
             if event["event"] == "tool_call":
                 calls += 1
                 misses += event["verdict"] == "miss"
+                failures += str(event["verdict"]).startswith("failed:")
             elif event["event"] == "model":
                 tokens += event["usage"]["input"] + event["usage"]["output"]
                 price = event.get("cost")
@@ -158,6 +162,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         {rule: len(tasks) for rule, tasks in supposed.items()},
         files.manifest()[1].get("part_of"),
         tuple(unread),
+        failures,
     )
 
 

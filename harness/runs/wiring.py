@@ -106,7 +106,7 @@ def _request_event(entry: Mapping[str, Any], text: str, capture: Mapping[str, An
         "captures": [dict(capture)] if capture else [],
         "nearest": list(entry.get("nearest") or ()),
         "output": {"digest": str((capture or {}).get("digest") or ""), "text": text},
-        "error": entry["verdict"] == "miss",
+        "error": entry["verdict"].partition(":")[0] in ("miss", "failed"),
         "meta": {
             "status": entry["status"],
             "irrelevant": False,

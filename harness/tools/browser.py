@@ -22,6 +22,7 @@ from harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_text import Sections, argument_error, contract, said
 from harness.tools.contract import ToolResult
+from harness.tools.net_errors import of_verdict
 from harness.tools.store import worse
 from proxy.pages.browser import complete
 from proxy.pages.sight import state_of
@@ -62,7 +63,7 @@ class BrowserSession(Browsing):
             await self._tab_ready()
             assert self.traffic is not None
             since = self.told
-            reply, lacks = Reply(self), None
+            reply, lacks, failed = Reply(self), None, None
             try:
                 self._refuse_held(name)
                 await ACTIONS[name](self, arguments, reply)
@@ -72,7 +73,8 @@ class BrowserSession(Browsing):
                     errors=[str(problem_found)], modal=[] if problem_found.bare else self.modal()
                 )
                 reply.images.clear()
-                lacks = reply.address = problem_found.miss
+                lacks, failed = problem_found.miss, problem_found.failed
+                reply.address = lacks
             except PlaywrightTimeout:
                 reply.sections = Sections(errors=[said("timeout", ms=ACTION_MS)])
             except PlaywrightError as error:
@@ -81,13 +83,15 @@ class BrowserSession(Browsing):
                 await reply.finish()
             missed = self.new_misses()
             reply.missed(missed)
-            return await self._answer(reply, since, [one.url for one in missed], lacks)
+            return await self._answer(reply, since, [one.url for one in missed], lacks, failed)
 
     def _error(self, text: str) -> ToolResult:
         sections = Sections(errors=[text])
         return ToolResult([{"type": "text", "text": sections.text()}], True, {"contract": CONTRACT})
 
-    async def _answer(self, reply: Reply, since: int, missed: list[str], lacks: str | None) -> ToolResult:
+    async def _answer(
+        self, reply: Reply, since: int, missed: list[str], lacks: str | None, failed: str | None
+    ) -> ToolResult:
         assert self.traffic is not None
         answers = self.traffic.answers[since:]
         verdicts = [one.verdict.partition(":")[0] for one in answers if one.verdict]
@@ -95,7 +99,7 @@ class BrowserSession(Browsing):
         is_error = bool(reply.sections.errors)
         meta: dict[str, Any] = {
             "contract": CONTRACT,
-            "verdict": "miss" if lacks or (missed and is_error) else worst,
+            "verdict": failed or ("miss" if lacks or (missed and is_error) else worst),
             "captures": [place for one in answers if (place := self._place(one.capture))],
             "state": await self._state(),
         }
@@ -143,11 +147,14 @@ class BrowserSession(Browsing):
             raise Problem(said("modal", name=name))
 
     def _refuse_missed_page(self, since: int) -> None:
-        """A document that the snapshot lacks is the tool's own network error, never a page."""
+        """A document that the snapshot lacks, or that failed, is the tool's own network error, never a page."""
         assert self.traffic is not None
         for one in self.traffic.answers[since:]:
-            if one.verdict == "miss" and one.kind == "document" and _same(one.url, self.tab.url):
-                raise Problem(said("network", reason="net::ERR_INTERNET_DISCONNECTED", url=one.url))
+            reason = (
+                of_verdict(one.verdict) if one.kind == "document" and _same(one.url, self.tab.url) else ""
+            )
+            if reason:
+                raise Problem(said("network", reason=reason, url=one.url), verdict=one.verdict)
 
 
 def _plain(error: PlaywrightError) -> str:

@@ -19,6 +19,7 @@ from playwright.async_api import Error as PlaywrightError
 from harness.tools.browser_shared import SharedBrowser
 from harness.tools.browser_tabs import Tab
 from harness.tools.browser_text import code_of, said
+from harness.tools.net_errors import OFFLINE, of_verdict, verdict_in
 from proxy.pages.acting import Driver
 from proxy.pages.failures import Failed
 from proxy.pages.freeze import settle
@@ -42,11 +43,13 @@ NEVER_MISSED = {"ping", "beacon", "cspviolationreport", "manifest"}  # nothing o
 
 class Problem(Exception):
     """A tool failed; the text is the whole "Error" section. A `bare` one is told without what holds the page; a
-    `miss` is the address of what the snapshot lacks where nobody has asked the gateway for it."""
+    `miss` is the address of what the snapshot lacks where nobody has asked the gateway for it; `verdict` is that of a page
+    which failed while recording, too."""
 
-    def __init__(self, text: str, *, bare: bool = False, miss: str | None = None) -> None:
+    def __init__(self, text: str, *, bare: bool = False, miss: str | None = None, verdict: str = "") -> None:
         super().__init__(text)
         self.bare, self.miss = bare, miss
+        self.failed = verdict if verdict.startswith("failed:") else None
 
 
 class Serves(Renames, Protocol):
@@ -247,8 +250,7 @@ class Browsing:
         if self.snapshot is not None and id_in(url) is not None:
             view = self.snapshot.view(url)
             if view is None:  # the page without its steps is another view, and no answer
-                words = said("network", reason="net::ERR_INTERNET_DISCONNECTED", url=url)
-                raise Problem(words, miss=url)
+                raise Problem(said("network", reason=OFFLINE, url=url), miss=url)
         files = contents_of(self.snapshot, view) if self.snapshot is not None and view is not None else {}
         driver = Driver(
             self.context, patience=self.patience, traffic=self.traffic, page=self.page, files=files
@@ -268,10 +270,11 @@ class Browsing:
                 await self._file_kept()
                 self.tab.came_as_file()
                 return None
-            if "(miss)" in text:  # an answer that is no page stays unseen
+            verdict = verdict_in(text, url, self.snapshot)
+            if verdict:  # an answer that is no page stays unseen
                 with contextlib.suppress(PlaywrightError):
                     await self.page.set_content("")
-            reason = "net::ERR_INTERNET_DISCONNECTED" if "(miss)" in text else text.rpartition("net::")[2]
+            reason = of_verdict(verdict) or text.rpartition("net::")[2]
             reason = (
                 reason
                 if reason.startswith("net::")
@@ -279,7 +282,7 @@ class Browsing:
                 if "net::" in text
                 else text
             )
-            raise Problem(said("network", reason=reason, url=url)) from None
+            raise Problem(said("network", reason=reason, url=url), verdict=verdict) from None
         return None
 
 

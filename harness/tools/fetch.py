@@ -191,7 +191,7 @@ class FetchTool:
         response = jina.answer(Request("GET", url, ()), visit)
         verdict = response.header("stillweb-verdict")
         meta: dict[str, Any] = {"verdict": verdict, "captures": [], "address": url, "url": url}
-        if verdict == "miss":
+        if verdict is None or verdict.partition(":")[0] in ("miss", "failed"):
             return None
         if response.header("stillweb-ambiguous") is not None:
             meta["ambiguous"] = True
@@ -218,7 +218,8 @@ class FetchTool:
             return None
         found = visit.follow(robots)
         if found.capture is None or found.redirects:
-            return contract.say("robots_failed", robots=robots) if visit.live else None
+            failed = visit.live or found.verdict.startswith("failed:")
+            return contract.say("robots_failed", robots=robots) if failed else None
         if found.capture.status in (401, 403):
             return contract.say("robots_denied", robots=robots, status=found.capture.status)
         if 400 <= found.capture.status < 500:

@@ -24,14 +24,16 @@ def with_verdict(response: Response, verdict: str, doubted: bool = False) -> Res
 
 def missed(request: Request, found: Found) -> Response:
     """What the gateway itself says of a request that was not recorded."""
-    lines = [f"stillweb: not in the snapshot: {request.method} {request.url}"]
+    failed = found.verdict if found.verdict.startswith("failed:") else ""
+    what = f"{failed} (while recording, too)" if failed else "not in the snapshot"
+    lines = [f"stillweb: {what}: {request.method} {request.url}"]
     lines += [
         f"nearest: {n['method']} {n['url']} (differs: {', '.join(map(str, n['differs']))})"
         for n in found.nearest[:1]
     ]
     body = ("\n".join(lines) + "\n").encode("utf-8", "replace")
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))))
-    return with_verdict(Response(504, "Gateway Timeout", fields, body), "miss")
+    return with_verdict(Response(504, "Gateway Timeout", fields, body), failed or "miss")
 
 
 def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:

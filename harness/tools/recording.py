@@ -132,6 +132,10 @@ class LiveVisit(Visit):
                 request.method, request.url, headers=headers, content=request.body or None
             ) as got:
                 body = b"".join(got.iter_raw())
+        except (
+            httpx.ProxyError
+        ):  # the recorder's own refusal, of a tunnel to an origin that it could not reach
+            return Found(request.url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return Found(request.url, error=repr(error))
         recorder.wait_quiet(self._name, WAIT)

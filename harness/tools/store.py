@@ -28,12 +28,12 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30
 NEAREST = 3  # captures named in a miss
 KEPT = 64_000_000  # characters of texts kept in memory
-VERDICTS = ("exact", "canonical", "varies", "rule", "rendered", "synthetic", "miss")  # best first
+VERDICTS = ("exact", "canonical", "varies", "rule", "rendered", "synthetic", "failed", "miss")  # best first
 
 
 @dataclass(slots=True)
 class Found:
-    """What a snapshot has for a request: the last capture of a chain of redirects, or a miss (`capture` None)."""
+    """What a snapshot has for a request: the last capture of a chain of redirects, or (`capture` None) a miss or a failure."""
 
     url: str
     verdict: str = "miss"
@@ -184,6 +184,8 @@ class Visit:
                 verdict = "exact" if alone.exact == lookup.key.exact else "canonical"
                 return Found(request.url, verdict, alone, [alone], ambiguous=True)
             found = Found(request.url, lookup.verdict, lookup.capture)
+            if lookup.failed is not None:
+                return found
             if lookup.capture is None:
                 found.nearest = [
                     {

@@ -185,7 +185,8 @@ def compare_captures(
     ]
     told = [answer.url for answer in answers]
     result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
-    result.used = sum(answer.verdict not in ("", "miss") for answer in answers)
+    kinds = [answer.verdict.partition(":")[0] for answer in answers]
+    result.used = sum(kind not in ("", "miss", "failed") for kind in kinds)
     known = {answer.url for answer in answers}.union(asked)
     left = [capture for capture in view.captures if capture["url"] not in known]
     unread = unread_among(snapshot, left)

@@ -155,8 +155,9 @@ class Driver:
             raise Failed(f"{url}: no answer within {self.patience.real:g} s") from None
         except PlaywrightError as error:
             raise Failed(f"{url}: {first_line(error).partition(' at http')[0]}") from None
-        if response is not None and response.headers.get("stillweb-verdict") == "miss":
-            raise Failed(f"{url}: not in the snapshot (miss)")
+        verdict = response.headers.get("stillweb-verdict", "") if response is not None else ""
+        if verdict.partition(":")[0] in ("miss", "failed"):
+            raise Failed(f"{url}: not in the snapshot ({verdict})")
         return response, await self.rest()
 
     async def _answer(self, dialog: Any) -> None:

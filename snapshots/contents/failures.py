@@ -32,7 +32,7 @@ _REASONS = {
     "timeout": r"timed.?out|time-?out",
     "tls": r"certificate|\btls\b|\bssl\b|handshake|ERR_CERT_|ERR_SSL_|SEC_ERROR",
     "incomplete": r"complete message body|incomplete|received [0-9]+ bytes, expected|ERR_CONTENT_LENGTH_MISMATCH",
-    "reset": r"reset|closed|broken pipe|disconnect|ERR_EMPTY_RESPONSE|NET_INTERRUPT|INTERNAL_ERROR|REFUSED_STREAM",
+    "reset": r"reset(?! by client)|closed(?! by client)|broken pipe|(?<!client )disconnect|ERR_EMPTY_RESPONSE|NET_INTERRUPT|INTERNAL_ERROR|REFUSED_STREAM",
     "protocol": r"protocol|\bHTTP/|status line|\bhead of its answer|transfer coding|length of its body|lengths of its body|ERR_INVALID_",
 }
 _PATTERNS = {reason: re.compile(pattern, re.I) for reason, pattern in _REASONS.items()}
@@ -115,7 +115,8 @@ class Failure:
 
 def failed_line(count: int) -> str:
     """A line for people on how many such requests a snapshot has."""
-    return f"{counted(count, 'request')} that failed while recording: to fail again in replay, as no miss"
+    more = "it fails again, and is no miss" if count == 1 else "they fail again, and are no misses"
+    return f"{counted(count, 'request')} failed while recording; in replay {more}"
 
 
 def address_of(url: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from snapshots.capture import Exchange
+from snapshots.contents.failures import Failure
 from snapshots.errors import DamagedInput
 from snapshots.machine.cache import cache_dir
 from snapshots.machine.places import Place
@@ -41,8 +42,8 @@ Beside = Mapping[str, Place]  # the files of the zip that a file is in, by name
 
 def exchanges_in(
     place: Place, name: str, lead: bytes, beside: Beside | None = None
-) -> Iterable[Exchange | str] | None:
-    """The exchanges (and notes) in a file that is no archive; None if its format is unknown."""
+) -> Iterable[Exchange | Failure | str] | None:
+    """The exchanges (and requests that failed, and notes) in a file that is no archive; None if its format is unknown."""
     text = lead.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
         from snapshots.importers import har
@@ -60,7 +61,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted 6 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 7 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder
@@ -91,6 +92,9 @@ def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | No
                 report.notes.append(one)
                 if isinstance(one, Damaged):
                     report.damaged.append(one)
+            elif isinstance(one, Failure):
+                one.write(writer)
+                report.failures += 1
             else:
                 writer.exchange(one)
                 report.captures += 1

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from snapshots.capture import Exchange
+from snapshots.contents.failures import OTHER, Failure, reason_of
 from snapshots.errors import DamagedInput
 from snapshots.importers.har import numbered
 from snapshots.machine.places import Place
@@ -19,20 +20,23 @@ from snapshots.request import Headers, Request
 MAX_DIGITS = 12
 
 
-def exchanges(place: Place, name: str) -> Iterator[Exchange | str]:
-    """The exchanges in a flow file, by the time they began, and notes on flows left out. Raises DamagedInput."""
+def exchanges(place: Place, name: str) -> Iterator[Exchange | Failure | str]:
+    """The exchanges in a flow file, by the time they began, requests that failed, and notes on flows left out. Raises DamagedInput."""
     found: dict[str, list[tuple[datetime, datetime, Exchange]]] = {}
     for number, flow in enumerate(flows(place, name)):
         if isinstance(flow, str):
             yield flow
             continue
         try:
-            one = _exchange(flow)
+            one = _failure(flow) or _exchange(flow)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             yield f"{name}: flow {number}: can't be read: {error!r}"
             continue
         if isinstance(one, str):
             yield f"{name}: flow {number}: {one}"
+            continue
+        if isinstance(one, Failure):
+            yield one
             continue
         found.setdefault(one[2].session, []).append(one)
     for session in sorted(found):
@@ -105,6 +109,19 @@ def _value(data: bytes, kind: bytes) -> Any:
 
 def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _failure(flow: dict[str, Any]) -> Failure | None:
+    """A request that its origin left without an answer; None for others, such as what the client gave up."""
+    told = _text((flow.get("error") or {}).get("msg") or "")
+    if flow.get("response") or reason_of(told) == OTHER or _text(flow.get("type", "http")) != "http":
+        return None
+    asked = flow["request"]
+    sent, user = asked.get("content"), (flow.get("metadata") or {}).get("proxyauth")
+    request = Request(_text(asked["method"]).upper(), _url(asked), _headers(asked), bytes(sent or b""))
+    session = _text(user[0]) if user else "default"
+    moment = _time(asked["timestamp_start"])
+    return Failure(request, reason_of(told), told, moment, session, whole=sent is not None)
 
 
 def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange] | str:

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from snapshots.capture import Exchange
+from snapshots.contents.failures import OTHER, Failure, reason_of
 from snapshots.errors import DamagedInput
 from snapshots.http.charsets import codec, header_charset, meta_charset
 from snapshots.machine.places import Place
@@ -38,8 +39,10 @@ _MOMENT = timedelta(microseconds=1)
 Read = Callable[[str], bytes | str]  # the bytes of a file beside the HAR, or why they can't be had
 
 
-def exchanges(place: Place, name: str, beside: Mapping[str, Place] | None = None) -> Iterator[Exchange | str]:
-    """The exchanges in a HAR, by the time they began, and notes on entries left out. Raises DamagedInput.
+def exchanges(
+    place: Place, name: str, beside: Mapping[str, Place] | None = None
+) -> Iterator[Exchange | Failure | str]:
+    """The exchanges in a HAR, by the time they began, requests that failed, and notes on entries left out. Raises DamagedInput.
 
     Of one that is cut short, or damaged otherwise, the entries before are taken. `beside`: the files of the zip that it is in, by name.
     """
@@ -58,13 +61,16 @@ def exchanges(place: Place, name: str, beside: Mapping[str, Place] | None = None
     found: list[tuple[datetime, datetime, Exchange]] = []
     for number, entry in enumerate(entries):
         try:
-            one = _exchange(entry, read)
-            ended = None if isinstance(one, str) else _ended(one.started, entry.get("time"))
+            one = _failure(entry, read) or _exchange(entry, read)
+            ended = _ended(one.started, entry.get("time")) if isinstance(one, Exchange) else None
         except KeyError as error:
             yield f"{name}: entry {number}: can't be read: it has no member {error}"
             continue
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             yield f"{name}: entry {number}: can't be read: {error}"
+            continue
+        if isinstance(one, Failure):
+            yield one
             continue
         if isinstance(one, str) or ended is None:
             yield f"{name}: entry {number}: {one}"
@@ -107,6 +113,23 @@ def numbered(found: list[tuple[datetime, datetime, Exchange]]) -> list[Exchange]
         else:
             found[n][2].end = event
     return sorted((one for _, _, one in found), key=lambda one: one.begin)
+
+
+def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
+    """A request that the network failed, as Chromium's and Playwright's HARs tell; None for others.
+
+    What was blocked or given up has a status of 0, too.
+    """
+    asked, answer = entry["request"], entry["response"]
+    told = str(answer.get("_error") or answer.get("_failureText") or "")
+    url = str(asked["url"]).partition("#")[0]
+    if int(answer["status"]) > 0 or not url.startswith(("http://", "https://")) or reason_of(told) == OTHER:
+        return None
+    sent = _sent(asked, read)
+    if isinstance(sent, str):
+        return None
+    request = Request(str(asked["method"]).upper(), url, _headers(asked), sent)
+    return Failure(request, reason_of(told), told, _time(entry.get("startedDateTime")))
 
 
 def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:

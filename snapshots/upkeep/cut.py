@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from snapshots.capture import Capture
+from snapshots.contents import failures
 from snapshots.contents.package import VIEW_MEDIA
 from snapshots.contents.records import Packer
 from snapshots.dates import iso_date
@@ -61,6 +62,7 @@ class CutReport:
     captures: tuple[int, int] = (0, 0)
     views: tuple[int, int] = (0, 0)
     texts: tuple[int, int] = (0, 0)
+    failures: int = 0  # requests that came to no answer; all are kept
     size: tuple[int, int] = (0, 0)  # bytes of the archive files
     widened: list[str] = field(default_factory=list)
 
@@ -79,6 +81,8 @@ class CutReport:
             f"{self.path}: {', '.join(parts)}, {self.size[0] / 1e6:.1f} of {self.size[1] / 1e6:.1f} MB",
             f"id {self.id}, cut from {self.source}",
         ]
+        if self.failures:
+            lines.append(failures.failed_line(self.failures))
         lines += [f"more of {site} is kept, so that its states stay the same" for site in self.widened]
         return "\n".join(lines)
 
@@ -129,6 +133,7 @@ def cut(
             container.close()
         report.captures = len(kept), len(captures)
         report.views = len(views), len(snapshot.views())
+        report.failures = snapshot.count_failures()
     part = open_container(out)
     report.size = sum(p.size for p in part.archives.values()), whole
     part.close()
@@ -235,6 +240,8 @@ def _others(
             keep = uri.startswith("urn:") and uri.split(":", 2)[-1] in views
         elif entry["mime"] == VIEW_MEDIA:
             keep = uri in views
+        elif entry["mime"] == failures.MEDIA:  # a gate tells them from misses, whatever asks for them
+            keep = uri.startswith(failures.START)
         else:  # what was said over web sockets: it is no capture, and no run says which it needed
             keep = uri.startswith("http") and entry["mime"] == "application/json"
         if keep:

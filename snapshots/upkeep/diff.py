@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
 from snapshots.secrets.redact import MASK
 from snapshots.texts.freezing import text_address
+from snapshots.upkeep.failing_apart import FailureChange, failures_apart
 from snapshots.upkeep.same_form import same_forms
 from snapshots.view import RESOURCES, View
 
@@ -83,12 +84,13 @@ class TextChange:
 
 @dataclass(slots=True)
 class Diff:
-    """What differs from snapshot `a` to snapshot `b` (their ids)."""
+    """What differs from snapshot `a` to snapshot `b` (their ids). `failures`: requests that came to no answer."""
 
     a: str
     b: str
     captures: list[CaptureChange] = field(default_factory=list)
     restated: int = 0
+    failures: list[FailureChange] = field(default_factory=list)
     views: list[ViewChange] = field(default_factory=list)
     texts: list[TextChange] = field(default_factory=list)
     profile: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -97,10 +99,11 @@ class Diff:
     @property
     def same(self) -> bool:
         """Whether both answer alike: nothing but the names of states differs."""
-        return not (self.captures or self.views or self.texts or self.profile or self.rules)
+        differs = self.captures or self.failures or self.views or self.texts or self.profile or self.rules
+        return not differs
 
     def count(self, what: str, kind: str) -> int:
-        """How many captures, views or texts were added, removed or changed."""
+        """How many captures, failures, views or texts were added, removed or changed."""
         return sum(1 for change in getattr(self, what) if change.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
@@ -114,6 +117,7 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
     """Compares two snapshots; lists are sorted by address. Bodies are read only where digests can't be compared."""
     found = Diff(a.id, b.id)
     found.captures, found.restated = _captures(a, b)
+    found.failures = failures_apart(a, b)
     old, new = ({view.address: view for view in snapshot.views()} for snapshot in (a, b))
     moved = _moved(old, new)
     found.views = _views(a, old, b, new, moved)

@@ -37,12 +37,13 @@ def test_what_failed_fails_again_and_passes_the_gate(tmp_path: Path) -> None:
     stranger = Authority.load_or_create(tmp_path / "stranger").context_for("localhost", ("http/1.1",))
     with (
         closed_port() as dead,
+        closed_port() as gone,
         resetting() as broken,
         Origin(answer, stranger) as strange,
         Origin(answer) as origin,
     ):
         ask = (
-            "--", sys.executable, "-c", ASK, f"{origin.url}/page", f"http://127.0.0.1:{dead}/a?x=1", f"https://127.0.0.1:{dead}/b",
+            "--", sys.executable, "-c", ASK, f"{origin.url}/page", f"http://127.0.0.1:{dead}/a?x=1", f"https://127.0.0.1:{gone}/b",
             f"http://{UNKNOWN}/", f"https://{UNKNOWN}/", f"https://localhost:{strange.port}/", f"http://127.0.0.1:{broken}/",
         )  # fmt: skip
         first = stillweb("record", "-o", tmp_path / "s", *ask)

@@ -11,7 +11,12 @@ import pytest
 from snapshots.contents.failures import KEPT, MEDIA, START, TUNNEL, Failure, Given, address_of, reason_of
 from snapshots.errors import DamagedInput
 from snapshots.request import Request
+from snapshots.secrets.redact import Redactor
 from snapshots.snapshot import Snapshot
+from snapshots.upkeep import late
+from snapshots.upkeep.cut import Needs, cut
+from snapshots.upkeep.importing import import_files
+from snapshots.upkeep.upgrading import accept
 from snapshots.upkeep.verifying import verify
 from snapshots.wacz import seal
 from snapshots.writer import Writer
@@ -103,6 +108,39 @@ def test_failures_alone_can_be_sealed(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         FAILURE.write(writer)
     assert found(seal(tmp_path / "s").path) == [FAILURE]
+
+
+def test_they_go_along_with_an_import_a_cut_and_new_texts(tmp_path: Path) -> None:
+    sealed = seal(written(tmp_path / "s", FAILURE)).path
+    assert import_files([sealed], tmp_path / "imported").failures == 1
+    report = cut(sealed, Needs(), tmp_path / "part")
+    assert report.failures == 1
+    assert "1 request failed" in report.text()
+    accept(sealed, [], tmp_path / "texts")
+    accept(sealed, [], tmp_path / "layer", layer=True)
+    assert [found(tmp_path / name) for name in ("imported", "part", "texts", "layer")] == [[FAILURE]] * 3 + [
+        []
+    ]
+    with Snapshot.open(sealed, tmp_path / "layer") as layered:
+        assert layered.count_failures() == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        replace(FAILURE, told="no way to late-secret-1234"),
+        replace(FAILURE, request=Request("POST", URL, (), b"x=late-secret-1234")),
+        replace(FAILURE, request=Request("GET", URL, (("X", "late-secret-1234"),))),
+        replace(FAILURE, given=Given(502, "", "late-secret-1234")),
+    ],
+)
+def test_a_secret_that_became_known_late_is_found_in_it(tmp_path: Path, failure: Failure) -> None:
+    redactor = Redactor(b"k" * 32)
+    with Snapshot.open(written(tmp_path / "s", failure)) as snapshot:
+        assert late.find(snapshot, redactor) == []
+        redactor.learn("late-secret-1234")
+        (known,) = late.find(snapshot, redactor)
+    assert str(known).endswith("in the request that failed of http://dead.test/a")
 
 
 @pytest.mark.parametrize(

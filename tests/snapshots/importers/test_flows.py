@@ -1,10 +1,12 @@
 """mitmproxy flow files, written by mitmproxy itself."""
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from mitmproxy import http
+from mitmproxy.flow import Error
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow
 
@@ -77,6 +79,27 @@ def test_flows_without_answer_or_body_are_left_out_and_said(tmp_path: Path) -> N
     for part in ("got no answer", "a body is not in the file", "is of type tcp"):
         assert any(part in note for note in report.notes), report.notes
     assert verify(tmp_path / "s") == []
+
+
+def test_flows_that_failed_are_taken_as_that(tmp_path: Path) -> None:
+    said = (
+        "[Errno 111] Connect call failed ('127.0.0.1', 9)",
+        "Client disconnected.",
+        "stream reset by client (CANCEL)",
+    )
+    failed = [tflow.tflow(err=True) for _ in said]
+    for number, (one, told) in enumerate(zip(failed, said, strict=True)):
+        one.request = http.Request.make("POST", f"http://dead.test/{number}", b"sent")
+        one.request.timestamp_start = 1000.0
+        one.error = Error(told)
+        one.metadata["proxyauth"] = ("alice", "x")
+    with Snapshot.open(written(tmp_path / "x.flows", *failed, flow("http://a.test/", b"x", 1.0))) as snapshot:
+        (failure,) = snapshot.failures()
+        assert len(left_out(snapshot)) == 2
+    request = failure.request
+    assert (request.method, request.url, request.body) == ("POST", "http://dead.test/0", b"sent")
+    assert (failure.reason, failure.told, failure.session) == ("refused", said[0], "alice")
+    assert failure.moment == datetime(1970, 1, 1, 0, 16, 40, tzinfo=UTC)
 
 
 def test_a_cut_flow_file_keeps_what_is_whole(tmp_path: Path) -> None:

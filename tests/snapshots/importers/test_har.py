@@ -99,6 +99,24 @@ def test_bodies_in_base64_and_in_files(tmp_path: Path) -> None:
     assert "is missing" in report.notes[1]
 
 
+def test_what_the_network_failed_is_taken_as_that(tmp_path: Path) -> None:
+    """As Chromium exports it and as Playwright writes it; what was blocked, or given up, is no failure of the network."""
+    path = write(
+        tmp_path / "x.har",
+        entry("http://dead.test/a", response={"status": 0, "_error": "net::ERR_NAME_NOT_RESOLVED"}),
+        entry("http://dead.test/b", response={"status": -1, "_failureText": "net::ERR_CONNECTION_REFUSED"}),
+        entry("http://dead.test/c", response={"status": 0, "_error": "net::ERR_BLOCKED_BY_CLIENT"}),
+        entry("http://dead.test/d", response={"status": -1, "_failureText": "net::ERR_ABORTED"}),
+        entry("http://dead.test/e"),
+    )
+    with Snapshot.open(path) as snapshot:
+        found = [(one.request.url, one.reason) for one in snapshot.failures()]
+        assert found == [("http://dead.test/a", "dns"), ("http://dead.test/b", "refused")]
+        assert len(left_out(snapshot)) == 2
+    report = import_files([path], tmp_path / "s")
+    assert (report.captures, report.failures) == (1, 2)
+
+
 def test_what_has_no_body_is_left_out_and_said(tmp_path: Path) -> None:
     path = write(
         tmp_path / "x.har",

@@ -1,0 +1,40 @@
+"""What a browser says of a page that it can't have: of one that failed while recording, and of one that was never asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from snapshots.snapshot import Snapshot
+
+OFFLINE = "net::ERR_INTERNET_DISCONNECTED"  # of what the snapshot lacks
+_OF_REASONS = {
+    "dns": "net::ERR_NAME_NOT_RESOLVED",
+    "refused": "net::ERR_CONNECTION_REFUSED",
+    "unreachable": "net::ERR_ADDRESS_UNREACHABLE",
+    "timeout": "net::ERR_CONNECTION_TIMED_OUT",
+    "tls": "net::ERR_SSL_PROTOCOL_ERROR",
+    "reset": "net::ERR_CONNECTION_RESET",
+    "incomplete": "net::ERR_CONNECTION_CLOSED",
+    "protocol": "net::ERR_INVALID_HTTP_RESPONSE",
+}
+_VERDICT = re.compile(r"\((miss|failed:[a-z]+)\)")
+
+
+def of_verdict(verdict: str) -> str:
+    """Of a document with this verdict; "" where it was answered."""
+    kind, _, reason = verdict.partition(":")
+    if kind == "failed":
+        return _OF_REASONS.get(reason, "net::ERR_FAILED")
+    return OFFLINE if kind == "miss" else ""
+
+
+def verdict_in(text: str, url: str, snapshot: Snapshot | None) -> str:
+    """The verdict on an address, from what was said when it could not be opened; "" where that was no answer of ours."""
+    if found := _VERDICT.search(text):
+        return found[1]
+    if "ERR_TUNNEL_CONNECTION_FAILED" in text and snapshot is not None:  # as a replay refuses tunnels
+        failed = snapshot.matcher().failing.tunnel(url)
+        return failed.failure.verdict if failed is not None else ""
+    return ""

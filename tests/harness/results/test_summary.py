@@ -17,7 +17,11 @@ from harness.runs.display import SilentDisplay
 from harness.runs.run_files import RunFiles, Settings
 from harness.runs.runner import run_attempts, start_run
 from harness.scoring import BEST
+from snapshots.contents.failures import Failure
 from snapshots.errors import UsageError
+from snapshots.request import Request
+from snapshots.writer import Writer
+from tests.snapshots.making import START
 from tests.support.runs import SHELF, bird_task, write_script
 
 SCORERS = "tests.support.scorers"
@@ -83,3 +87,28 @@ def test_a_score_that_can_not_be_had_again_is_no_failed_scoring(tmp_path: Path) 
     files.write_manifest(replace(settings, env={"OPENAI_NO_JUDGE": "1"}), stands_on)
     with pytest.raises(UsageError, match="no judge"):
         score_run(files.path)
+
+
+def test_what_failed_while_recording_is_told_apart_from_misses(tmp_path: Path) -> None:
+    """In the sums, in the certificate where there is any, and in the report; other runs have the certificate they had."""
+    dead, lacking = "http://dead.test/", "http://lacking.test/"
+    with Writer.open(tmp_path / "s") as writer:
+        Failure(Request("GET", dead), "dns", "no such name", START).write(writer)
+    calls = [{"call": "fetch", "with": {"url": url}, "may_fail": True} for url in (dead, lacking)]
+    script = {"agent": "script", "default": {"steps": calls, "answer": "none"}}
+    settings = Settings(
+        agent=write_script(tmp_path, script), contracts=("fetch",), snapshots=(str(tmp_path / "s"),)
+    )
+    files = start_run(tmp_path / "run", settings, [bird_task("one")])
+    run_attempts(files.path, display=SilentDisplay())
+    summary = summarise(files.path)
+    assert (summary.misses, summary.failures) == (1, 1)
+    assert make_certificate(files.path)["scores"]["failures"] == 1
+    assert (
+        "1 miss, 1 call that failed as while recording"
+        in CliRunner().invoke(score_command, [str(files.path)]).output
+    )
+    assert '<span class="chip v-failed">failed:dns</span>' in write_report(files.path).read_text(
+        encoding="utf-8"
+    )
+    assert "failures" not in make_certificate(run(tmp_path / "other", "timed").path)["scores"]

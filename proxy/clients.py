@@ -100,10 +100,10 @@ def _has_wget_settings(environment: Mapping[str, str], before: Path) -> bool:
     return Path(home, ".wgetrc").exists() or named not in (None, "", str(wget_settings(before)))
 
 
-def run_command(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_command(command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()) -> int:
     """Runs a command to its end and gives its exit code (128 + n when signal n ended it).
 
-    Ctrl-C reaches the command by itself (same terminal); we wait for it to finish. A command that isn't there
+    It inherits the open `files`. Ctrl-C reaches the command by itself (same terminal); we wait for it to finish. A command that isn't there
     or can't be run is a UsageError.
     """
     child: subprocess.Popen[bytes] | None = None
@@ -111,7 +111,7 @@ def run_command(command: Sequence[str], environment: Mapping[str, str]) -> int:
         try:
             with _signals_held_back():
                 try:
-                    child = subprocess.Popen(list(command), env=dict(environment))
+                    child = subprocess.Popen(list(command), env=dict(environment), pass_fds=files)
                 except OSError as e:
                     raise UsageError(f"{command[0]}: can't be run ({e.strerror})") from e
             code = child.wait()

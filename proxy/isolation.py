@@ -18,10 +18,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from proxy.wire.addresses import host_port
 from snapshots.errors import MissingCapability
+
+if TYPE_CHECKING:
+    from proxy.relaying import Relay
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
@@ -87,10 +90,11 @@ def isolated() -> bool:
     return os.environ.get(MARKER) == _namespace()
 
 
-def enter_isolation(let_in: Sequence[tuple[str, int]] = ()) -> None:
+def enter_isolation(let_in: Sequence[tuple[str, int]] = (), relay: Relay | None = None) -> None:
     """Puts this process, and all that it starts, where only loopback exists. Does nothing the second time.
 
-    Of the loopback outside the ports in `let_in` are reached from within, and nothing else: see `proxy.relaying`.
+    Of the loopback outside the ports in `let_in` are reached from within, and nothing else: see `proxy.relaying`. By
+    `relay`, where its helper has been started before.
 
     Call it before threads are started. A process that has threads is started anew inside, with the same
     arguments, and this one becomes its shadow: it passes signals on and ends with its exit code.
@@ -102,7 +106,7 @@ def enter_isolation(let_in: Sequence[tuple[str, int]] = ()) -> None:
         raise MissingCapability(f"isolation needs Linux network namespaces; this is {sys.platform}")
     if _threads() > 1:
         _start_anew(let_in)
-    _enter(let_in)
+    _enter(let_in, relay)
 
 
 def canary() -> Canary:
@@ -146,11 +150,11 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _enter(let_in: Sequence[tuple[str, int]]) -> None:
+def _enter(let_in: Sequence[tuple[str, int]], relay: Relay | None = None) -> None:
     if let_in:
         from proxy.relaying import Relay
 
-        relay = Relay(let_in)
+        relay = relay or Relay(let_in)
         _unshare()
         relay.listen()
     else:

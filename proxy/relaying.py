@@ -28,16 +28,42 @@ _READY = b"+"
 
 
 class Relay:
-    """The helper's inside. Make it before the namespace is entered, call `listen` within."""
+    """The helper's inside. Make it before the namespace is entered, call `listen` within.
+
+    In a context the helper ends with that; otherwise with the process that started it, which waits for it nowhere.
+    """
 
     def __init__(self, ports: Sequence[Port]) -> None:
         self._ports = ports
         self._control, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "proxy.relaying", str(os.getpid()), str(theirs.fileno())]
+            # -I: what lies in the folder that we are in, or in Python's variables, is not ours
+            command = [sys.executable, "-I", "-m", "proxy.relaying", str(os.getpid()), str(theirs.fileno())]
             command += [part for host, port in ports for part in (host, str(port))]
-            # it lasts as long as this process, which waits for it nowhere
-            self._helper = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            self._helper: subprocess.Popen[bytes] | None = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+
+    @classmethod
+    def inherited(cls, control: int, ports: Sequence[Port]) -> Relay:
+        """That of the process that started this one, which gave it the file `control`."""
+        relay = cls.__new__(cls)
+        relay._ports, relay._control, relay._helper = ports, socket.socket(fileno=control), None
+        return relay
+
+    @property
+    def control(self) -> int:
+        """The file by which the helper is told of the listeners."""
+        return self._control.fileno()
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._control.close()
+        if self._helper is not None:
+            self._helper.kill()
+            self._helper.wait()
 
     def listen(self) -> None:
         """Raises MissingCapability where a port can't be had inside."""

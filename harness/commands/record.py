@@ -12,6 +12,7 @@ import click
 
 from harness.commands.driving import ADVICE, drove
 from harness.commands.finite import FiniteRange
+from harness.commands.mistrust import advice
 from harness.commands.program import WithProgram, program_of
 from harness.console import say, status_line, table
 from harness.inputs.lines import read_lines
@@ -112,6 +113,7 @@ MOST_LATE = 10  # records with late secrets that are named
     metavar="HOST",
     help="PROGRAM asks HOST itself, past the recorder: a model whose answers are not to be frozen, say.",
 )
+@click.option("--isolate", is_flag=True, help="Leave PROGRAM no way past the recorder.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -136,6 +138,7 @@ def command(
     trust: Path | None,
     insecure: bool,
     direct: tuple[str, ...],
+    isolate: bool,
 ) -> int:
     """Record URLS with a browser, or whatever PROGRAM fetches, into the snapshot directory OUT.
 
@@ -154,8 +157,9 @@ def command(
 
     program = program_of(ctx)
     past = direct_hosts(direct)
-    if past and not program:
-        raise click.UsageError("--direct is for a program after '--'")
+    for given, option in ((past, "--direct"), (isolate, "--isolate")):
+        if given and not program:
+            raise click.UsageError(f"{option} is for a program after '--'")
     wanted = _wanted(urls, url_file, tasks)
     flows = _flows(steps)
     if program and (wanted or flows):
@@ -200,7 +204,7 @@ def command(
             )
             with _looked_through(out, recorder), recorder:
                 if program:
-                    code = record_command(program, recorder, session, past)
+                    code = record_command(program, recorder, session, past, isolate)
                 elif entries is not None:
                     code = _record_misses(recorder, entries)
                 elif limits is not None and choices is not None:
@@ -226,7 +230,7 @@ def command(
             say(
                 f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
                 "trust our certificate "
-                '(see docs/recording.md, "What a client must be told")'
+                '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
             )
         if program and drove(out, recorder.captures_of(session)):
             say(
@@ -235,8 +239,8 @@ def command(
             )
         if _late(out, recorder):
             code = max(code, 1)
-        if any("certificate" in reason.lower() for _, reason in recorder.failures):
-            say("to record an origin in spite of its certificate: --trust FILE (its authority) or --insecure")
+        for line in advice(reason for _, reason in recorder.failures):
+            say(line)
         if recorder.unanswered:
             say(f"{out}: {failed_line(recorder.unanswered)}")
         say(f"{out}: {recorder.stats.line()}")

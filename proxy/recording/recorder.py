@@ -21,7 +21,8 @@ from typing import cast
 from mitmproxy import exceptions, options
 
 from proxy.clients import client_environment, run_command
-from proxy.direct import let_past
+from proxy.direct import let_in, let_past
+from proxy.isolated import run_isolated
 from proxy.recording.addon import RecordingAddon
 from proxy.recording.archiving import Archivist, Writes
 from proxy.recording.backlog import backlogs
@@ -364,14 +365,22 @@ class _Ready:
 
 
 def record_command(
-    command: Sequence[str], recorder: Recorder, session: str = DEFAULT_SESSION, direct: Sequence[str] = ()
+    command: Sequence[str],
+    recorder: Recorder,
+    session: str = DEFAULT_SESSION,
+    direct: Sequence[str] = (),
+    isolate: bool = False,
 ) -> int:
     """Runs a command through a started recorder; its exit code. Whatever it fetched is written when this returns.
 
-    `direct` are hosts that it asks itself, of which nothing is recorded.
+    `direct` are hosts that it asks itself, of which nothing is recorded; `isolate` leaves it no way past the recorder.
     """
     recorder.nameless_are(session)
-    code = run_command(command, let_past(recorder.environment(session), direct))
+    environment = let_past(recorder.environment(session), direct)
+    if isolate:
+        code = run_isolated(command, environment, [recorder.place, *let_in(direct)])
+    else:
+        code = run_command(command, environment)
     recorder.wait_quiet(session, seconds=0.0, timeout=30.0)
     return code
 

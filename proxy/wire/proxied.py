@@ -38,6 +38,11 @@ class Proxied:
         return self._port
 
     @property
+    def place(self) -> tuple[str, int]:
+        """Address and port."""
+        return self._host, self._port
+
+    @property
     def url(self) -> str:
         """The proxy's address, without a session."""
         return f"http://{host_port(self._host, self._port)}"

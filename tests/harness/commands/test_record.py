@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.commands.recorded_again import answered_otherwise
+from proxy.isolation import can_isolate
+from proxy.wire.certificates import Authority
 from snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site
@@ -93,6 +95,7 @@ def test_what_another_state_answers_is_no_change(tmp_path: Path) -> None:
         (["--explore", "3", "--seconds", "0", "http://a.test/"], "0.0 is not in the range x>0"),
         (["--explore", "3", "--delay", "-1", "http://a.test/"], "-1.0 is not in the range x>=0"),
         (["a.test/page", "--explore", "3"], "'a.test/page' is no http(s) URL"),
+        (["--isolate", "http://a.test/"], "--isolate is for a program after '--'"),
     ],
 )
 def test_what_would_be_left_out_is_wrong_usage_and_nothing_is_made(
@@ -194,3 +197,26 @@ def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
         )
     assert done.code == 0
     assert "no replay can start a browser so" not in done.err
+
+
+@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+def test_an_isolated_program_has_no_way_past(shop: Origin, tmp_path: Path) -> None:
+    past = f"curl -sS --noproxy '*' {shop.url}/past; curl -sS {shop.url}/through"
+    done = stillweb("record", "-o", tmp_path / "s", "--isolate", "--", "sh", "-c", past)
+    assert (done.code, done.out) == (0, "<h1>always</h1>")
+    assert [asked.path for asked in shop.asked] == ["/through"]
+    assert "canary: no way out" in done.err
+
+
+def test_whose_certificate_is_mistrusted_is_told(tmp_path: Path) -> None:
+    theirs, other = (Authority.load_or_create(tmp_path / name) for name in ("theirs", "other"))
+    with Origin(lambda asked: Answer(), theirs.context_for("127.0.0.1")) as origin:
+        words = ("record", "-o", tmp_path / "s")
+        curl = ("--", "curl", "-sS", f"https://127.0.0.1:{origin.port}/")
+        origins = stillweb(*words, *curl).err
+        clients = stillweb(
+            *words, "--trust", theirs.certificate_path, *curl, "--cacert", other.certificate_path
+        ).err
+    ours, an_origins = "mistrusts our certificate", "in spite of its certificate"
+    assert (ours in origins, an_origins in origins) == (False, True)
+    assert (ours in clients, an_origins in clients) == (True, False)

@@ -1,0 +1,56 @@
+"""A program alone in a namespace that has only loopback, while its proxy stays outside and reaches the network.
+
+What goes past the proxy fails then, where it would otherwise be answered and recorded nowhere. A launcher enters the
+namespace and becomes the program; the helper of `proxy.relaying` leads the proxy's port there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from proxy.clients import run_command
+from proxy.isolation import can_isolate, canary, enter_isolation
+from proxy.relaying import Port, Relay
+from snapshots.errors import MissingCapability, StillwebError, UsageError
+
+
+def run_isolated(command: Sequence[str], environment: Mapping[str, str], let_in: Sequence[Port]) -> int:
+    """As `clients.run_command`; of this machine the command reaches the ports in `let_in`, and nothing else.
+
+    Raises MissingCapability where the machine can't do it.
+    """
+    if (reason := can_isolate()) is not None:
+        raise MissingCapability(reason)
+    if shutil.which(command[0], path=environment.get("PATH")) is None:
+        raise UsageError(f"{command[0]}: can't be run (no such program)")
+    with Relay(let_in) as relay:
+        # -I: neither the program's variables nor its folder are for this Python
+        launcher = [sys.executable, "-I", "-m", "proxy.isolated", str(relay.control)]
+        launcher += [part for host, port in let_in for part in (host, str(port))]
+        return run_command([*launcher, "--", *command], environment, [relay.control])
+
+
+def _main(words: Sequence[str]) -> int:
+    end = words.index("--")
+    control, *places = words[:end]
+    ports = [(host, int(port)) for host, port in zip(places[::2], places[1::2], strict=True)]
+    try:
+        enter_isolation(ports, Relay.inherited(int(control), ports))
+        proof = canary()
+        sys.stderr.write(f"stillweb: {proof.line()}\n")
+        if proof.escaped:
+            raise MissingCapability("the namespace has a way out; this is no isolation")
+        os.execvp(words[end + 1], list(words[end + 1 :]))
+    except StillwebError as error:
+        sys.stderr.write(f"stillweb: {error}\n")
+        return 4
+    except OSError as error:
+        sys.stderr.write(f"stillweb: {words[end + 1]}: can't be run ({error.strerror})\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

@@ -62,10 +62,10 @@ def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, 
     if not hosts or "SSL_CERT_FILE" not in changed:  # or it has no proxy of ours
         return changed
     hosts = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
-    return trusting(past(changed, hosts), _bundle(Path(changed["SSL_CERT_FILE"])))
+    return trusting(past(changed, hosts), with_usual(Path(changed["SSL_CERT_FILE"])))
 
 
-def _bundle(ours: Path) -> Path:
+def with_usual(ours: Path) -> Path:
     """A file beside our authority with that and the usual ones; named by what is in it, so that none changes."""
     from proxy.wire.trust import (
         usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves

@@ -10,15 +10,17 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from proxy.clients import run_command
 from proxy.isolation import can_isolate, canary, enter_isolation
 from proxy.relaying import Port, Relay
+from proxy.system_trust import replace_system_list
 from snapshots.errors import MissingCapability, StillwebError, UsageError
 
 
 def run_isolated(command: Sequence[str], environment: Mapping[str, str], let_in: Sequence[Port]) -> int:
-    """As `clients.run_command`; of this machine the command reaches the ports in `let_in`, and nothing else.
+    """As `clients.run_command`, with its environment as `clients.client_environment` makes it; of this machine the command reaches the ports in `let_in`, and nothing else.
 
     Raises MissingCapability where the machine can't do it.
     """
@@ -43,6 +45,8 @@ def _main(words: Sequence[str]) -> int:
         sys.stderr.write(f"stillweb: {proof.line()}\n")
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
+        if (why := replace_system_list(Path(os.environ["SSL_CERT_FILE"]))) is not None:
+            sys.stderr.write(f"stillweb: {why}\n")
         os.execvp(words[end + 1], list(words[end + 1 :]))
     except StillwebError as error:
         sys.stderr.write(f"stillweb: {error}\n")

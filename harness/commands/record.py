@@ -13,7 +13,7 @@ import click
 from harness.commands.driving import ADVICE, drove
 from harness.commands.finite import FiniteRange
 from harness.commands.mistrust import advice
-from harness.commands.program import WithProgram, program_of
+from harness.commands.program import WithProgram, only_with_program, program_of
 from harness.console import say, status_line, table
 from harness.inputs.lines import read_lines
 from snapshots.contents.failures import failed_line
@@ -157,9 +157,7 @@ def command(
 
     program = program_of(ctx)
     past = direct_hosts(direct)
-    for given, option in ((past, "--direct"), (isolate, "--isolate")):
-        if given and not program:
-            raise click.UsageError(f"{option} is for a program after '--'")
+    only_with_program(program, {"--direct": past, "--isolate": isolate})
     wanted = _wanted(urls, url_file, tasks)
     flows = _flows(steps)
     if program and (wanted or flows):

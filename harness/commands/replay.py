@@ -13,7 +13,7 @@ import click
 from harness.commands.answering import accept_option
 from harness.commands.driving import ADVICE, drives
 from harness.commands.ending import Until
-from harness.commands.program import WithProgram, program_of
+from harness.commands.program import WithProgram, only_with_program, program_of
 from harness.console import say, say_damage
 from snapshots.words import counted
 
@@ -93,10 +93,7 @@ def command(
     program = program_of(ctx)
     _check(snapshots, program)
     past = direct_hosts(direct)
-    if past and not program:
-        raise click.UsageError("--direct is for a program after '--'")
-    if clock is not None and not program:
-        raise click.UsageError("--clock is for a program after '--'")
+    only_with_program(program, {"--direct": past, "--clock": clock is not None})
     if isolate:
         from harness.commands.isolating import isolate_program
         from proxy.isolation import canary

@@ -39,7 +39,7 @@ from proxy.recording.mended_h2 import mended_h2
 from proxy.recording.mended_ws import mended_ws
 from proxy.recording.outliving import outliving
 from proxy.recording.redacting import ExchangeRedactor
-from proxy.recording.resolving import Place, new_loop
+from proxy.recording.resolving import Place, cancel_all, new_loop
 from proxy.recording.retrying import retrying
 from proxy.recording.stats import RecorderStats
 from proxy.recording.unanswered import Unanswered
@@ -314,7 +314,7 @@ class Recorder(Proxied):
             self._start_error = _explain(e, self._host, self._port)
             self._archivist.error = self._archivist.error or self._start_error
         finally:
-            _cancel_all(loop)
+            cancel_all(loop)
             loop.close()
             self._started.set()
 
@@ -398,12 +398,3 @@ def _explain(error: Exception, host: str, port: int) -> Exception:
     if isinstance(error, exceptions.OptionsError):
         return UsageError(f"mitmproxy refuses its settings: {error}")
     return error
-
-
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    loop.set_exception_handler(lambda *_: None)  # what is cancelled complains of that, and of nothing else
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=2.0))

@@ -61,3 +61,13 @@ def new_loop(resolve: Mapping[str, Place] | None = None) -> asyncio.AbstractEven
             return await super().create_connection(protocol_factory, host, port, **options)  # type: ignore[arg-type]  # its stub knows no connection over a given socket
 
     return ResolvingLoop()
+
+
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends what a loop still has to do, in silence."""
+    loop.set_exception_handler(lambda *_: None)  # what is cancelled complains of that, and of nothing else
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=2.0))

@@ -78,7 +78,7 @@ def same_headers(captures: list[Capture], now: Situation) -> list[Capture]:
     equal = [c for c, apart in compared if not apart]
     if equal:
         return equal
-    near = [(c, apart) for c, apart in compared if not any(now.bars(c, *one) for one in apart)]
+    near = [(c, apart) for c, apart in compared if not any(now.bars(*one) for one in apart)]
     if not now.varies or not near:
         now.why.append("header")
         return []

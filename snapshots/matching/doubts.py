@@ -162,7 +162,7 @@ def _known_alike(asked: str, seen: Mapping[str, set[str]], *, other: bool = True
     """Whether a value is known to get what others got: all were answered alike, and it is one of them, or may be an
     `other` one where two were seen.
     """
-    if len(seen) < 2 or len({frozenset(answers) for answers in seen.values()}) > 1:
+    if len({frozenset(answers) for answers in seen.values()}) > 1:
         return False
     return asked in seen or (other and len(seen.keys() - {""}) > 1)
 

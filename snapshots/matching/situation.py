@@ -13,7 +13,6 @@ from snapshots.matching.peeking import Peek
 from snapshots.matching.sessions import Followed, Session
 from snapshots.request import Request
 from snapshots.secrets.credentials import PSEUDONYM_TEXT
-from snapshots.secrets.proofs import split
 from snapshots.secrets.redact import MASK
 from snapshots.states.answers import by_head, spoken_of
 from snapshots.states.conditions import Asked, SiteState, read, short
@@ -74,49 +73,46 @@ class Situation:
 
     def _asked(self, capture: Capture, told: Asked) -> bool:
         """Whether the session asked a site for what it must have, and for nothing that it must not."""
-        session, site = self.session, site_of(capture.url)
-        if told.before or told.never:
-            ever = session.asked(site) if session is not None else set[str]()
-            if ever is None or not (told.before <= ever and ever.isdisjoint(told.never)):
-                return False
-        since = session.asked(site, since=True) if session is not None and told.since else set[str]()
-        return since is not None and since.isdisjoint(told.since)
+        if self.session is None:
+            return not told.before
+        ever, since = (self.session.asked(site_of(capture.url), since=since) for since in (False, True))
+        if ever is None or since is None:
+            return False
+        return told.before <= ever and ever.isdisjoint(told.never) and since.isdisjoint(told.since)
 
     def stranger(self, capture: Capture) -> bool:
         """Whether the request's Authorization proves to be another one than a capture's."""
-        asked, recorded = self.request.header("authorization") or "", self.who(capture)
-        found = PSEUDONYM_TEXT.search(recorded)
-        if found is None:  # as it was sent: of an archive that another program made
-            return bool(asked and recorded) and asked != recorded
-        return MASK in asked and split(found[0]) is not None
+        asked, recorded = _who(self.request), self.who(capture)
+        # as it was sent in an archive that another program made; of ours a pseudonym, which may be a renewed one
+        return MASK in asked if PSEUDONYM_TEXT.search(recorded) else asked != recorded
 
     def who(self, capture: Capture) -> str:
         """The Authorization that a capture was asked for with."""
-        return self.read_request(capture).header("authorization") or ""
+        return _who(self.read_request(capture))
 
-    def bars(self, capture: Capture, name: str, recorded: str, asked: str) -> bool:
+    @staticmethod
+    def bars(name: str, recorded: str, asked: str) -> bool:
         """Whether a field that differs bars a capture from standing in: a fragment's, or another password."""
         return name in HARD or (
-            name == CREDENTIALS
-            and asked.startswith("basic ")
-            and recorded.startswith("basic")
-            and self.stranger(capture)
+            name == CREDENTIALS and asked.startswith("basic ") and recorded.startswith("basic")
         )
 
     def own(self, captures: list[Capture]) -> str:
         """The recorded session that this one follows among captures: of its own name, else of the last page or answer."""
         if any(c.session == self.name for c in captures):
             return self.name
-        followed = self.page or self.followed
-        return followed.session if followed is not None else self.name
+        return self._leader.session if self._leader is not None else self.name
+
+    @property
+    def _leader(self) -> Followed | None:
+        return self.page or self.followed
 
     @property
     def guessed(self) -> bool:
         """Whether it may follow another recorded session: it came to this one by an answer that was not sure, or several got."""
-        followed = self.page or self.followed
-        if followed is None or followed.session == self.name:
+        if self._leader is None or self._leader.session == self.name:
             return False
-        return bool(self.guesses) and (site_of(self.request.url), followed.session) in self.guesses
+        return (site_of(self.request.url), self._leader.session) in self.guesses
 
     @property
     def identified(self) -> bool:
@@ -137,3 +133,7 @@ class Situation:
             choices = choices_of(self.request.headers)
             self._cookies = {short(name): short(value) for name, value in choices.items()}
         return self._cookies
+
+
+def _who(request: Request) -> str:
+    return request.header("authorization") or ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from snapshots.capture import Response
 from snapshots.request import Request
 from tests.support.memory_store import Recorded, Replay, get, html, matcher
 
@@ -109,6 +110,18 @@ def test_that_any_origin_may_read_one_of_two_answers_is_not_sure_of_a_third() ->
         replay = Replay(over)
         assert replay.ask(get(URL, origin="https://three.test")) == "data"
         assert (replay.last.verdict, replay.last.ambiguous) == ("varies:origin", unsure)
+
+
+def test_which_origins_may_read_an_answer_matters_to_those_that_ask_from_one() -> None:
+    def recorded(agent: str, origin: str) -> tuple[Request, Response]:
+        reader = (("Access-Control-Allow-Origin", origin),) if origin else ()
+        sent = get(URL, user_agent=agent, **({"origin": origin} if origin else {}))
+        return sent, html("page", 200, ("Vary", "User-Agent"), *reader)
+
+    over = matcher(recorded("curl/8", "https://one.test"), recorded("wget/1", ""))
+    replay = Replay(over)
+    assert replay.ask(get(URL, user_agent="curl/9")) == "page"
+    assert (replay.last.verdict, replay.last.ambiguous) == ("varies:user-agent", False)
 
 
 @pytest.mark.parametrize(

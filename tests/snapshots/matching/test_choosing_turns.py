@@ -293,3 +293,16 @@ def test_what_only_another_session_asked_is_nothing_that_came_between() -> None:
     ]  # the third of its session, too
     over = matcher(*[Recorded(request, plain(text), session) for request, text, session in recorded])
     assert answers(over, PAGE, PAGE, other, PAGE) == ["1", "2", "x", "3?"]
+
+
+def test_what_was_recorded_before_the_page_in_view_alone_answers_it_too() -> None:
+    page = get(f"{A}/", accept="text/html")
+    over = matcher((OTHER, plain("o")), (OTHER, plain("o")), (page, html("page")))
+    assert answers(over, page, OTHER) == ["page", "o"]
+
+
+def test_who_was_followed_by_a_guess_is_forgotten_once_another_one_surely_is() -> None:
+    both, second = also(0), also(1)
+    over = sessions([(both, "b"), *said("1", "2")], [(both, "b"), (second, "s"), *said("5", "6")])
+    assert answers(over, both, PAGE) == ["b", "1?"]
+    assert answers(over, both, second, PAGE) == ["b", "s", "5"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from snapshots.capture import Response
@@ -127,6 +129,12 @@ def test_what_was_answered_alike_does_not_decide(recorded: list[str], asked: lis
         assert told(Replay(over), sent(value)) == ("same", unsure), value
 
 
+def test_what_was_stored_as_a_secret_is_one_whatever_its_name_says() -> None:
+    over = matcher(*((with_(("X-Thing", value)), html("same")) for value in (KEY, OTHER)))
+    assert told(Replay(over), with_(("X-Thing", KEY))) == ("same", False)
+    assert told(Replay(over), with_(("X-Thing", "abc"))) == ("same", True)
+
+
 def test_with_and_without_a_field_each_gets_its_own() -> None:
     over = matcher(
         (get(U, x_page="1"), html("one")), (get(U), html("none")), (post(f"{A}/f", "a=1"), redirect("/d")), (get(U, x_page="1"), html("one, after"))
@@ -215,6 +223,7 @@ def test_the_same_json_as_another_type_is_not_surely_the_same() -> None:
         ("", "", "http://a.test", False),  # its own page
         ("", "", "http://a.test.evil.test", True),
         ("", "http://y.test", "http://y.test", False),
+        ("http://x.test", "http://x.test", "", False),  # no page of another origin asks
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -313,6 +322,18 @@ def test_where_cookies_decide_the_one_that_this_replay_gave_is_known() -> None:
     assert told(replay, get(U, cookie=f"{SID}; theme=dark")) == ("open", True)
 
 
+def test_a_session_that_this_replay_gave_is_known_however_long_ago() -> None:
+    home, vary = get(f"{A}/"), ("Vary", "Cookie")
+    recorded = []
+    for sid, url in ((SID, f"{A}/e"), (ANOTHER, U)):
+        given = html("home", 200, vary, ("Set-Cookie", f"{sid}; Path=/"))
+        recorded += [(home, given, url), (get(url, cookie=sid), html("open", 200, vary), url)]
+    replay = Replay(matcher(*recorded))
+    replay.ask(home)
+    assert {told(replay, get(U, cookie=SID)) for _ in range(250)} == {("open", False)}
+    assert told(replay, get(U, cookie=f"{SID}; theme=dark")) == ("open", True)
+
+
 def test_a_cookie_that_this_replay_gave_is_known() -> None:
     gives = tuple(("Set-Cookie", f"{pair}; Path=/") for pair in (SID, "lang=en"))
     over = matcher((get(f"{A}/"), html("home", 200, *gives)), (get(U), html("open"), "another"))
@@ -361,14 +382,45 @@ def test_a_cookie_with_which_and_without_which_the_same_was_answered() -> None:
 
 # credentials as another program's archive has them
 
+BASIC = "Basic YTpi"
+SENT = (
+    "",
+    f"Bearer {'a' * 24}",
+    f"Bearer {'b' * 24}",
+    BASIC,
+    "Basic YTpj",
+    *(f'Digest nonce="{n}"' for n in "12"),
+)
 
-def test_the_credentials_of_another_in_an_archive_that_has_them_as_they_were_sent() -> None:
-    ann, bob = ("Bearer " + c * 24 for c in "ab")
-    over = matcher((get(U, authorization=ann), html("Ann's")))
-    for who, unsure in ((ann, False), (bob, True), (ann, False)):
-        assert told(Replay(over), get(U, authorization=who)) == ("Ann's", unsure)
-    basic = matcher((get(U, authorization="Basic YTpi"), html("Ann's")))
-    assert Replay(basic).ask(get(U, authorization="Basic YTpj")) == "miss"  # a password
+
+def of(who: str) -> Request:
+    return get(U, **({"authorization": who} if who else {}))
+
+
+@pytest.mark.parametrize("recorded", SENT)
+def test_the_credentials_of_another_are_not_surely_as_good_and_another_password_never(recorded: str) -> None:
+    over = matcher((of(recorded), html("page")))
+    for asked in (*SENT, *SENT):
+        text, unsure = told(Replay(over), of(asked))
+        if asked != recorded and asked.startswith("Basic") and recorded.startswith("Basic"):
+            assert text == "miss"
+        else:
+            assert (text, unsure) == ("page", asked != recorded), asked
+
+
+@pytest.mark.parametrize("recorded", [*itertools.combinations(SENT[:6], 2)])
+def test_of_those_who_were_answered_differently_each_gets_its_own_and_nobody_else_any(
+    recorded: tuple[str, str],
+) -> None:
+    over = matcher(*((of(who), html(who)) for who in recorded))
+    for asked in SENT[:6]:
+        known = asked if asked in recorded else "miss"
+        assert told(Replay(over), of(asked)) == (known, False), asked
+
+
+def test_a_field_of_another_name_is_no_password() -> None:
+    over = matcher((get(U, x_plan="basic"), html("page", 200, ("Vary", "X-Plan"))))
+    assert told(Replay(over), get(U, x_plan="basic plus")) == ("page", True)
 
 
 def test_of_two_values_that_vary_names_none_is_not_one() -> None:

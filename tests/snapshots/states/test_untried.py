@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from snapshots.capture import Response
 from tests.support.memory_store import Recorded, answers, get, html, matcher, post, redirect
 
@@ -153,3 +155,24 @@ def test_where_too_many_were_not_tried_none_is_named() -> None:
     many = [(get(f"{A}/n/{number}"), html(str(number))) for number in range(50)]
     over = matcher(*MAIL[:3], *many)
     assert answers(over, WRITE, many[0][0], PAGE) == ["", "0", "b"]
+
+
+def test_who_asks_in_no_session_has_asked_for_nothing_before() -> None:
+    over = matcher(*FORM)
+    first = over.lookup(PAGE)
+    assert first.capture is not None
+    assert over.snapshot.read(first.capture).body == b"form"
+    assert not first.ambiguous
+    twice = [REFUSED, (PAGE, html("form")), REFUSED, DONE, (PAGE, html("form x"))]
+    assert matcher(*twice).lookup(PAGE).ambiguous
+
+
+def test_after_more_visits_than_are_remembered_what_hangs_on_them_is_unsure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("snapshots.matching.sessions.VISITS", 3)
+    plain, others = get(f"{A}/plain", x_page="1"), [get(f"{A}/other/{number}") for number in range(3)]
+    recorded = [*((other, html("ok")) for other in others), (plain, html("plain")), *FORM]
+    over = matcher(*recorded)
+    assert answers(over, *others[:2], PAGE) == ["ok", "ok", "form"]
+    assert answers(over, *others, PAGE, plain) == ["ok", "ok", "ok", "form?", "plain"]

@@ -32,7 +32,7 @@ from proxy.recording.outliving import SECONDS, outlive
 from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
-from proxy.recording.unanswered import Unanswered
+from proxy.recording.unanswered import GAVE_UP, Unanswered, unreached
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from proxy.wire.silence import Said
 
@@ -76,6 +76,7 @@ class RecordingAddon:
         self._authority_pem = authority_pem
         self._status = status
         self._drafts: dict[str, Draft] = {}  # by flow id
+        self._flows: dict[str, http.HTTPFlow] = {}  # of these
         self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
         self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
@@ -113,9 +114,10 @@ class RecordingAddon:
             place = host_port(host, port).removesuffix(":443")
             reason = flow.server_conn.error or "can't connect"
             self._failed(f"https://{place}/", reason)
-            if not client_left(flow, reason):
+            left = client_left(flow, reason)
+            if not left or unreached(flow):
                 session = self.session_of(flow.client_conn.id)
-                self._archivist.put(self._unanswered.tunnel(flow, session, reason))
+                self._archivist.put(self._unanswered.tunnel(flow, session, GAVE_UP if left else reason))
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
@@ -194,7 +196,7 @@ class RecordingAddon:
             flow=flow.id,
         )
         self.requests += 1
-        self._drafts[flow.id] = draft
+        self._drafts[flow.id], self._flows[flow.id] = draft, flow
         log = self._archivist.session(session)
         log.open += 1
         log.changed = time.monotonic()
@@ -345,6 +347,8 @@ class RecordingAddon:
         """The client broke off: of what may have no end it has seen what there was to see."""
         if draft.status:
             self._keep_part(draft)
+        elif (flow := self._flows.get(draft.flow)) is not None and unreached(flow):
+            self._give_up(draft, GAVE_UP, flow, by_client=True)
         else:
             self._give_up(draft, reason, by_client=True)
 
@@ -371,6 +375,7 @@ class RecordingAddon:
     def _touch(self, draft: Draft) -> None:
         """The last of a draft: other threads must find it under way, queued or told of at every moment."""
         self._drafts.pop(draft.flow, None)
+        self._flows.pop(draft.flow, None)
         log = self._archivist.session(draft.session)
         log.changed = time.monotonic()
         self._uncount(draft)

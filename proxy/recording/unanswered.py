@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,8 +20,21 @@ if TYPE_CHECKING:
     from proxy.recording.redacting import ExchangeRedactor
     from snapshots.contents.failures import Keeps
 
+PATIENCE = (
+    3.0  # seconds that a client must have waited for a connection before its leaving says that there was none
+)
+GAVE_UP = "no connection came about until the client's time was out (timeout)"
 MOST = 1 << 24  # bytes of a request's body that are read for its key
 STATUS = 502
+
+
+def unreached(flow: http.HTTPFlow) -> bool:
+    """Whether the client of a request, or of a tunnel, has waited long enough, and no connection has come about."""
+    request = flow.request
+    since = request.timestamp_start if request.method == TUNNEL else request.timestamp_end
+    if since is None or flow.server_conn.timestamp_tcp_setup is not None:
+        return False
+    return time.time() - since >= PATIENCE
 
 
 class Unanswered:
@@ -34,7 +48,9 @@ class Unanswered:
     def request(self, draft: Draft, flow: http.HTTPFlow, told: str) -> Callable[[], None]:
         """A request, and why it came to no answer. The bodies of its draft are given back."""
         given = None
-        if draft.response_spool is None:  # else the client has a part of an answer
+        if (
+            draft.response_spool is None and told != GAVE_UP
+        ):  # else the client has a part of an answer, or has left
             given = Given(STATUS, "text/html", format_error(STATUS, told).decode())
         server = flow.server_conn
         reason = reason_of(told)
@@ -66,7 +82,7 @@ class Unanswered:
         url = f"https://{host_port(host, port).removesuffix(':443')}/"
         started = datetime.fromtimestamp(flow.request.timestamp_start, UTC)
         said = flow.response.text if flow.response is not None else None
-        given = Given(STATUS, "", said or "")
+        given = Given(STATUS, "", said or "") if told != GAVE_UP else None
         failure = Failure(Request(TUNNEL, url), reason_of(told), told, started, session, given)
         return lambda: self._keep(failure)
 

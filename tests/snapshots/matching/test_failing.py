@@ -1,0 +1,133 @@
+"""What failed while recording answers just the requests that are known to have failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from snapshots.contents.failures import TUNNEL, Failure
+from snapshots.matching.ladder import Matcher
+from snapshots.request import Headers, Request
+from snapshots.snapshot import Snapshot
+from snapshots.writer import Writer
+from tests.snapshots.making import START, record
+
+DEAD = "http://dead.test/a?b=1"
+FORM = (("Content-Type", "application/x-www-form-urlencoded"),)
+
+
+def failed(request: Request, **more: object) -> Failure:
+    return Failure(request, "refused", "Connection refused", START, **more)  # type: ignore[arg-type]
+
+
+@contextmanager
+def matching(path: Path, *failures: Failure, captured: tuple[str, ...] = ()) -> Iterator[Matcher]:
+    with Writer.open(path) as writer:
+        for url in captured:
+            record(writer, url, b"<p>page</p>")
+        for failure in failures:
+            failure.write(writer)
+    with Snapshot.open(path) as snapshot:
+        yield snapshot.matcher()
+
+
+def verdict(
+    matcher: Matcher, url: str, method: str = "GET", body: bytes = b"", headers: Headers = (), **more: str
+) -> str:
+    return matcher.lookup(Request(method, url, headers or (FORM if body else ()), body), **more).verdict
+
+
+def test_the_same_request_by_its_canonical_form(tmp_path: Path) -> None:
+    post = Request("POST", "http://dead.test/f", FORM, b"x=1&y=2")
+    with matching(tmp_path / "s", failed(Request("GET", DEAD)), failed(post)) as matcher:
+        for url in (DEAD, "HTTP://DEAD.test:80/./a?b=1", f"{DEAD}#part"):
+            assert verdict(matcher, url) == "failed:refused"
+        assert verdict(matcher, "http://dead.test/f", "POST", b"y=2&x=1") == "failed:refused"
+        assert verdict(matcher, "http://dead.test/f", "POST", b"y=2&x=1", accept="exact") == "miss"
+        assert verdict(matcher, "http://dead.test/f", "POST", b"x=1&y=2", accept="exact") == "failed:refused"
+        for url in (
+            "http://dead.test/a?b=2",
+            "http://dead.test/a",
+            "https://dead.test/a?b=1",
+            "http://dead.test:81/a?b=1",
+        ):
+            assert verdict(matcher, url) == "miss"
+        for method, body in (("POST", b""), ("HEAD", b""), ("POST", b"x=1")):
+            assert verdict(matcher, DEAD, method, body) == "miss"
+
+
+def test_what_was_broken_off_is_known_by_nothing(tmp_path: Path) -> None:
+    with matching(tmp_path / "s", failed(Request("GET", DEAD), whole=False)) as matcher:
+        assert verdict(matcher, DEAD) == "miss"
+
+
+def test_what_was_captured_is_its_capture_or_a_miss(tmp_path: Path) -> None:
+    """Where the capture is refused (it is one of two different ones), the recording does not say that it failed."""
+    with matching(tmp_path / "s", failed(Request("GET", DEAD)), captured=(DEAD,)) as matcher:
+        assert verdict(matcher, DEAD) == "exact"
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, DEAD, b"<p>another</p>", session="other")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert verdict(snapshot.matcher(), DEAD) == "exact"
+        assert verdict(snapshot.matcher(), DEAD, accept="rule+unambiguous") == "miss"
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "covered", "not_covered"),
+    [
+        ("https://dead.test/", "https://DEAD.test/any?thing", "http://dead.test/any"),
+        ("https://dead.test/", "http://dead.test:443/any", "https://dead.test:8443/any"),
+        ("https://dead.test:80/", "http://dead.test/any", "https://dead.test/any"),
+        ("https://[::1]:9/", "https://[::1]:9/any", "https://[::1]:8/any"),
+        ("https://dead.test/", "https://user@dead.test/any", "https://www.dead.test/any"),
+    ],
+)
+def test_a_tunnel_covers_its_host_and_port(
+    tmp_path: Path, tunnel: str, covered: str, not_covered: str
+) -> None:
+    with matching(
+        tmp_path / "s", failed(Request(TUNNEL, tunnel)), captured=("http://www.dead.test/",)
+    ) as matcher:
+        assert verdict(matcher, covered) == "failed:refused"
+        assert verdict(matcher, covered, "POST", b"x=1") == "failed:refused"
+        assert verdict(matcher, not_covered) == "miss"
+        assert verdict(matcher, "urn:nothing") == "miss"
+
+
+@pytest.mark.parametrize("captured", ["https://dead.test/some/page?q=1", "http://dead.test:443/"])
+def test_a_tunnel_covers_nothing_where_anything_was_captured(tmp_path: Path, captured: str) -> None:
+    with matching(
+        tmp_path / "s", failed(Request(TUNNEL, "https://dead.test/")), captured=(captured,)
+    ) as matcher:
+        assert verdict(matcher, "https://dead.test/any") == "miss"
+    with matching(
+        tmp_path / "t", failed(Request(TUNNEL, "https://dead.test/")), captured=("http://dead.test/",)
+    ) as matcher:
+        assert verdict(matcher, "https://dead.test/any") == "failed:refused"
+
+
+def test_in_layers_all_that_was_captured_and_that_failed_counts(tmp_path: Path) -> None:
+    with matching(
+        tmp_path / "a", failed(Request(TUNNEL, "https://dead.test/")), failed(Request("GET", DEAD))
+    ):
+        pass
+    with matching(tmp_path / "b", captured=("https://dead.test/page", DEAD)):
+        pass
+    for layers in (("a", "b"), ("b", "a")):
+        with Snapshot.open(*(tmp_path / name for name in layers)) as snapshot:
+            assert verdict(snapshot.matcher(), DEAD) == "exact"
+            assert verdict(snapshot.matcher(), "https://dead.test/other") == "miss"
+
+
+def test_a_session_goes_on_as_if_it_had_not_been_asked(tmp_path: Path) -> None:
+    """A miss of a write leaves what its site knows in doubt; a recorded failure was followed by what is recorded."""
+    save, other = (Request("POST", "http://site.test/save", FORM, f"x={x}".encode()) for x in "12")
+    with matching(tmp_path / "s", failed(save), captured=("http://site.test/",)) as matcher:
+        session = matcher.session()
+        assert matcher.lookup(save, session).verdict == "failed:refused"
+        assert not session.sites
+        assert matcher.lookup(other, session).verdict == "miss"
+        assert session.sites

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.contents.failures import TUNNEL, Failure
+from snapshots.contents.failures import KEPT, TUNNEL, Failure
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Headers, Request
 from snapshots.snapshot import Snapshot
@@ -131,3 +131,18 @@ def test_a_session_goes_on_as_if_it_had_not_been_asked(tmp_path: Path) -> None:
         assert not session.sites
         assert matcher.lookup(other, session).verdict == "miss"
         assert session.sites
+
+
+@pytest.mark.parametrize("accept", ["exact", "rule"])
+def test_a_long_body_that_is_not_kept_is_no_empty_one(tmp_path: Path, accept: str) -> None:
+    long = b"x" * (KEPT + 1)
+    with matching(tmp_path / "s", failed(Request("POST", DEAD, (), long))) as matcher:
+        assert verdict(matcher, DEAD, "POST", headers=(("X", ""),), accept=accept) == "miss"
+        assert matcher.lookup(Request("POST", DEAD, (), long)).verdict == "failed:refused"
+
+
+def test_only_a_tunnel_speaks_for_its_host(tmp_path: Path) -> None:
+    """A request within one (TLS failed, say) speaks for itself."""
+    with matching(tmp_path / "s", failed(Request("GET", "https://dead.test/"))) as matcher:
+        assert verdict(matcher, "https://dead.test/") == "failed:refused"
+        assert verdict(matcher, "https://dead.test/other") == "miss"

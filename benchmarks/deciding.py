@@ -42,7 +42,7 @@ SAME = {
     "choosing.py same_cookies: if len({c.cookies for c in captures}) < 2": "shortcut",
     "choosing.py highest_layer: if len(captures) < 2": "shortcut",
     "choosing.py same_headers: if not any(told)": "shortcut",
-    "varying.py counted: if peek is None or len(captures) < 2": "shortcut, and every matcher can look",
+    "varying.py counted: if len(captures) < 2": "shortcut",
     "conditional.py whole_or_asked: if len(whole) == len(captures)": "shortcut",
     "conditional.py whole_or_asked: if whole and (not now.request.conditional())": "shortcut: a part that nobody asked for aside",
     "choosing.py same_order: if captures[0].exact == now.key.exact": "shortcut",
@@ -77,5 +77,6 @@ SAME = {
     "learning.py states: if known is not None and slot not in self.traces[line]": "shortcut",
     "learning.py contradictions: if len({i.label for i in items}) < 2": "shortcut: no two of one label differ",
     "learning.py _refine: if not unexplained": "shortcut: nothing is left to find in the rounds to come",
+    "sessions.py answered: lookup.site or site_of(capture.url) without lookup.site": "remembered",
     "sessions.py answered: if lookup.inert": "shortcut: what changes nothing finds nothing to change",
 }

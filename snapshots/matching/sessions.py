@@ -121,13 +121,13 @@ class Session:
             if self.following(site).session != capture.session:
                 known = self.guesses.get((site, capture.session), False)
                 self.guesses[site, capture.session] = known or bool(lookup.ambiguous)
-        elif self.guesses and self.guesses.get((site, capture.session)) is False:
+        elif self.guesses.get((site, capture.session)) is False:
             del self.guesses[site, capture.session]  # only that one has asked this
         self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
         if lookup.inert:
             return
         conditions = read(capture.state)
-        if conditions.keyed and (conditions.begins or site in self.given) and site in self.sites:
+        if conditions.keyed and site in self.sites:
             self._meet(site, lookup.request)
         if conditions.begins:
             self.given.add(site)
@@ -135,7 +135,7 @@ class Session:
             self.brought.add(site)
         if conditions.sequence is not None:
             self._site(site).given(conditions.sequence, conditions)
-        if conditions.sets and site in self.sites:
+        if site in self.sites:
             self.sites[site].unknown -= conditions.sets
         if conditions.effect is not None:
             self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))

@@ -16,7 +16,7 @@ ORIGIN = "origin"
 ANYTHING = "*"  # of a Vary that names no field: more than requests say decides
 
 
-def counted(captures: Sequence[Capture], request: Request, peek: Peek | None) -> list[Fields]:
+def counted(captures: Sequence[Capture], request: Request, peek: Peek) -> list[Fields]:
     """For each capture, the fields that count and their values in its request.
 
     Many servers leave Vary out of a 304, an error or what is asked for without Origin: what one answer names counts for
@@ -24,9 +24,9 @@ def counted(captures: Sequence[Capture], request: Request, peek: Peek | None) ->
     """
     told = [vary_of(c) for c in captures]
     names = {name for fields in told for name, _ in fields}
-    if peek is None or len(captures) < 2:
+    if len(captures) < 2:
         return told
-    if ORIGIN not in names and request.header(ORIGIN) and len({peek.readers(c) for c in captures}) > 1:
+    if request.header(ORIGIN) and len({peek.readers(c) for c in captures}) > 1:
         names.add(ORIGIN)
     return [
         fields if len(fields) == len(names) else _completed(fields, names, peek.fields(capture))

@@ -112,6 +112,24 @@ def test_that_any_origin_may_read_one_of_two_answers_is_not_sure_of_a_third() ->
         assert (replay.last.verdict, replay.last.ambiguous) == ("varies:origin", unsure)
 
 
+@pytest.mark.parametrize("asked", ["", "https://one.test", "https://three.test"])
+@pytest.mark.parametrize("reader", ["*", "each"])
+def test_an_origin_counts_where_answers_let_different_ones_read_them(reader: str, asked: str) -> None:
+    over = matcher(
+        *[
+            (
+                get(URL, origin=o),
+                html("data", 200, ("Access-Control-Allow-Origin", o if reader == "each" else "*")),
+            )
+            for o in ("https://one.test", "https://two.test")
+        ]
+    )
+    replay = Replay(over)
+    assert replay.ask(get(URL, **({"origin": asked} if asked else {}))) == "data"
+    other = reader == "each" and "three" in asked
+    assert (replay.last.verdict, replay.last.ambiguous) == ("varies:origin" if other else "exact", other)
+
+
 def test_which_origins_may_read_an_answer_matters_to_those_that_ask_from_one() -> None:
     def recorded(agent: str, origin: str) -> tuple[Request, Response]:
         reader = (("Access-Control-Allow-Origin", origin),) if origin else ()

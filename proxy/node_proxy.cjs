@@ -1,8 +1,9 @@
 // Loaded into Node by NODE_OPTIONS=--require. Nodes before 22.21 and 24.5 ignore the proxy variables, newer ones read them
 // for their own agents alone. This sends through the proxy, by CONNECT for every scheme: fetch, http and https with any
-// agent, and whatever opens TLS to speak HTTP in it (http2, web sockets of libraries, dispatchers of undici). Hosts that
-// NO_PROXY names (*, host, .domain, each with :port or without) are reached directly, and so is the proxy, which libraries
-// that know of it (axios) ask themselves. Deno reads the variables for these itself.
+// agent, and whatever opens TLS to speak HTTP in it (http2, web sockets of libraries, dispatchers of undici); on
+// this machine only fetch and the usual agents. Hosts that NO_PROXY names (*, host, .domain, each with :port or without)
+// are reached directly, and so is the proxy, which libraries that know of it (axios) ask themselves. Deno reads the
+// variables for these itself.
 'use strict';
 const variable = (name) => process.env[name] || process.env[name.toLowerCase()];
 const proxyUrl = variable('HTTPS_PROXY') || variable('HTTP_PROXY');
@@ -28,6 +29,9 @@ if (proxyUrl && !process.versions.deno) {
   const isProxy = (host, port) => host === proxy.hostname && String(port) === (proxy.port || '80');
   const isAround = (host, port) => isProxy(host, port) || around.some(({ name, port: only }) => (!only || only === String(port))
     && (name === '*' || name === host.toLowerCase() || (name.startsWith('.') && host.toLowerCase().endsWith(name))));
+
+  // What a library opens itself on this machine is mostly a browser that it drives (Puppeteer).
+  const isHere = (host) => /^(localhost|127\..*|\[?::1\]?)$/i.test(host);
 
   // Opens a tunnel to host:port; calls back with (error) or (null, socket), with TLS on it when asked for.
   const tunnel = ({ host, port, secure, servername, options }, callback) => {
@@ -109,22 +113,22 @@ if (proxyUrl && !process.versions.deno) {
   for (const name of ['setTimeout', 'setNoDelay', 'setKeepAlive']) Tunnel.prototype[name] = function asked() { return this; };
 
   // The agents of http and https, those that programs make themselves included.
-  for (const [Agent, secure] of [[http.Agent, false], [https.Agent, true]]) {
+  for (const [module, secure] of [[http, false], [https, true]]) {
+    const { Agent } = module;
     const { createConnection } = Agent.prototype;
+    class Usual extends Agent {} // that of requests without one, and with `agent: false`
     Agent.prototype.createConnection = function connected(options, callback) {
       const port = options.port || (secure ? 443 : 80);
       const host = options.host || 'localhost';
-      if (!callback || options.socketPath || options.socket || isAround(host, port)) {
+      if (!callback || options.socketPath || options.socket || isAround(host, port)
+        || (isHere(host) && !(this instanceof Usual))) {
         return createConnection.call(this, options, callback);
       }
       tunnel({ host, port, secure, servername: options.servername, options }, callback);
       return undefined;
     };
-  }
-  // Newer Nodes' own agents would send through the proxy what a library asks of it.
-  if (process.env.NODE_USE_ENV_PROXY) {
-    http.globalAgent = new http.Agent({ keepAlive: true, scheduling: 'lifo' });
-    https.globalAgent = new https.Agent({ keepAlive: true, scheduling: 'lifo' });
+    // Newer Nodes' own one would send through the proxy what a library asks of it.
+    module.globalAgent = new Usual({ keepAlive: true, scheduling: 'lifo' });
   }
 
   // Connections that are opened otherwise, where what comes with them tells that HTTP will be spoken: a database's stay.
@@ -137,7 +141,7 @@ if (proxyUrl && !process.versions.deno) {
     const options = optionsOf(words.filter((word) => word !== undefined && word !== null));
     const host = options.host || 'localhost';
     const port = options.port || (secure ? 443 : 80);
-    if (options.socket || options.path || !speaksHttp(options) || isAround(host, port)) {
+    if (options.socket || options.path || !speaksHttp(options) || isHere(host) || isAround(host, port)) {
       return connect.call(this, ...words, ...(callback ? [callback] : []));
     }
     const socket = new Tunnel(host, port);

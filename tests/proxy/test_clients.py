@@ -293,6 +293,37 @@ def test_node_goes_round_the_proxy_to_what_no_proxy_names(named: str) -> None:
     assert done.stdout.split() == ["round", "round", *(["ECONNREFUSED"] if named != "*" else [])], done.stderr
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
+def test_what_a_library_in_node_opens_itself_on_this_machine_is_left_as_it_is() -> None:
+    """As Puppeteer talks to the browser that it drives; what is asked with the usual agents goes through the proxy."""
+    program = """
+    const http = require('node:http'), net = require('node:net'), { port } = new URL(process.argv[1]);
+    const ways = [
+      { createConnection: (options) => net.connect({ ...options, path: undefined }) },
+      { agent: new http.Agent() }, {}, { agent: false },
+    ];
+    (async () => {
+      for (const way of ways) await new Promise((done) => {
+        http.get({ host: '127.0.0.1', port, headers: { A: 'b' }, ...way }, (answer) => answer.on('data', (data) => done(console.log(String(data)))))
+          .on('error', (error) => done(console.log(error.code)));
+      });
+      process.exit(0);
+    })();
+    """
+    with ThreadingHTTPServer(("127.0.0.1", 0), Round) as server, socket.socket() as nobody:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        nobody.bind(("127.0.0.1", 0))  # a proxy that does not listen
+        environment = client_environment(
+            f"http://127.0.0.1:{nobody.getsockname()[1]}", "/dev/null", dict(os.environ)
+        )
+        words = ["node", "-e", program, "--", f"http://127.0.0.1:{server.server_address[1]}/"]
+        done = subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=STARTS, check=False
+        )
+        server.shutdown()
+    assert done.stdout.split() == ["round", "round", "ECONNREFUSED", "ECONNREFUSED"], done.stderr
+
+
 @pytest.mark.skipif(shutil.which("perl") is None, reason="no Perl")
 def test_perl(setting: Setting) -> None:
     fetch = "print length(LWP::UserAgent->new(env_proxy => 1)->get($_)->content), qq(\\n) for @ARGV"

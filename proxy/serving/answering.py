@@ -23,6 +23,7 @@ from proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
 from proxy.serving.tails import Tails
 from proxy.wire.addresses import host_of
 from snapshots.capture import Capture, Response
+from snapshots.contents.failures import TUNNEL
 from snapshots.errors import DamagedInput
 from snapshots.http import encodings
 from snapshots.identity.irrelevant import errand, irrelevant_url
@@ -287,10 +288,15 @@ class Answerer:
     def tunnel(self, authority: str, line: Line) -> Reply | None:
         """The refusal of a tunnel to where none came about while recording; None where one is to be opened."""
         url = f"https://{authority}/"
-        failed = self.matcher.failing.tunnel(url) if host_of(url) not in self.virtual_hosts else None
+        if host_of(url) in self.virtual_hosts:
+            return None
+        request = Request(TUNNEL, url)
+        try:
+            failed = self.matcher.failing.tunnel(url)
+        except DamagedInput as error:
+            return self._damaged(request, line, None, error)
         if failed is None:
             return None
-        request = Request(failed.failure.request.method, url)
         reply = failed_reply(request, failed)
         more = {"irrelevant": irrelevant_url(url) or errand(url), "why": failed.why}
         self.note(line, self.tail(request, None, failed.failure.verdict, "", reply.status, more=more))

@@ -129,20 +129,34 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
     """The inverse of `to_json`, from the bytes of a record. Raises DamagedInput, naming `where`."""
     try:
         value: Any = json.loads(block)
-        given = value.get("given")
+        if value["reason"] not in REASONS:
+            raise ValueError(f"a reason that is none: {value['reason']!r}")
         body = base64.b64decode(value.get("body_base64", ""), validate=True)
         return Failure(
             Request(
-                value["method"], value["url"], tuple((str(n), str(v)) for n, v in value["headers"]), body
+                str(value["method"]),
+                str(value["url"]),
+                tuple((str(n), str(v)) for n, v in value["headers"]),
+                body,
             ),
-            str(value["reason"]),
+            value["reason"],
             str(value["told"]),
             parse_timestamp(timestamp),
             str(value["session"]),
-            Given(int(given["status"]), str(given["type"]), str(given["body"])) if given else None,
+            _given(value.get("given")),
             bool(value["whole"]),
             0 if body else int(value.get("body_size", 0)),
             str(value["key"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DamagedInput(f"{where}: is no record of a failed request: {error!r}") from error
+
+
+def _given(value: Any) -> Given | None:
+    """Refuses (ValueError) what another's archive can't have us send: an answer that is no failure, or fields of its own."""
+    if not value:
+        return None
+    given = Given(int(value["status"]), str(value["type"]), str(value["body"]))
+    if not (400 <= given.status < 600 and given.media.isascii() and given.media.isprintable()):
+        raise ValueError(f"nothing that is told of a failure: {given.status} {given.media!r}")
+    return given

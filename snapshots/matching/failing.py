@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import ada_url
@@ -23,6 +24,7 @@ class Store(Protocol):
     """What is needed of a snapshot."""
 
     def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
+    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
 
 
@@ -95,13 +97,15 @@ class Failing:
         return found
 
     def _answered(self, host: str, port: int) -> bool:
-        """Whether anything was captured from there."""
+        """Whether anything was captured from there, or said over a web socket."""
         name = f"{host}:{port}"
         known = self._captured.get(name)
         if known is None:
             starts = {surt(f"{scheme}://{name}/") for scheme in ("http", "https")}
-            captures = (c for start in starts for c in self._snapshot.prefix(start))
-            known = self._captured[name] = any(_place(c.url) == (host, port) for c in captures)
+            captures = (c.url for start in starts for c in self._snapshot.prefix(start))
+            sockets = self._snapshot.metadata_addresses("http")
+            known = any(_place(url) == (host, port) for url in chain(captures, sockets))
+            self._captured[name] = known
         return known
 
 

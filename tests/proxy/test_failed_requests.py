@@ -13,7 +13,7 @@ import pytest
 from proxy.recording.recorder import Recorder
 from proxy.recording.unanswered import PATIENCE
 from proxy.serving.gateway import Gateway
-from snapshots.contents.failures import Failure
+from snapshots.contents.failures import MEDIA, START, Failure
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep import leaks
 from snapshots.writer import Writer
@@ -152,6 +152,18 @@ def test_a_tunnel_speaks_for_all_that_was_to_be_asked_in_it_unless_one_came_abou
     with replaying(lab, tmp_path / "s") as (gateway, c):
         assert [c.get(f"{asked}/b").status_code, c.get(f"{asked}/a").status_code] == [200, 504]
         assert verdicts(gateway) == ["exact", "miss"]
+
+
+def test_a_damaged_record_of_a_tunnel_is_said(lab: Lab, tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        writer.metadata(f"{START}https://dead.example/", {}, MEDIA)
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        with pytest.raises(httpx.ProxyError, match="502 Damaged Capture"):
+            c.get("https://dead.example/a")
+        (line,) = gateway.ledger.entries()
+        assert gateway.stats.misses == 1
+    assert (line["method"], line["verdict"], line["status"]) == ("CONNECT", "miss", 502)
+    assert "data-00000.warc.gz" in line["why"]
 
 
 def test_secrets_are_replaced_and_another_one_fails_as_well(lab: Lab, dead: str, tmp_path: Path) -> None:

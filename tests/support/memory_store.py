@@ -112,6 +112,9 @@ class MemoryStore:
     def failures(self, address: str | None = None, /) -> tuple[Failure, ...]:
         return ()
 
+    def metadata_addresses(self, start: str, /) -> tuple[str, ...]:
+        return ()
+
     def prefix(self, start: str, /) -> Iterator[Capture]:
         return (c for c in self._captures if c.urlkey.startswith(start))
 

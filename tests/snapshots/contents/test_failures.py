@@ -144,7 +144,16 @@ def test_a_secret_that_became_known_late_is_found_in_it(tmp_path: Path, failure:
 
 
 @pytest.mark.parametrize(
-    "value", [[], {}, {**FAILURE.to_json(), "body_base64": "?"}, {**FAILURE.to_json(), "given": 1}]
+    "value",
+    [
+        [],
+        {},
+        {**FAILURE.to_json(), "body_base64": "?"},
+        {**FAILURE.to_json(), "given": 1},
+        {**FAILURE.to_json(), "reason": "dns\r\nSet-Cookie: a=b"},
+        {**FAILURE.to_json(), "given": {"status": 502, "type": "text/html\r\nSet-Cookie: a=b", "body": ""}},
+        {**FAILURE.to_json(), "given": {"status": 200, "type": "text/html", "body": "an answer"}},
+    ],
 )
 def test_a_record_that_is_none_is_named(tmp_path: Path, value: object) -> None:
     with Writer.open(tmp_path / "s") as writer:

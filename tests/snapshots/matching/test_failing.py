@@ -109,6 +109,16 @@ def test_a_tunnel_covers_nothing_where_anything_was_captured(tmp_path: Path, cap
         assert verdict(matcher, "https://dead.test/any") == "failed:refused"
 
 
+@pytest.mark.parametrize("address", ["https://dead.test/socket", "http://DEAD.test:443/socket"])
+def test_a_tunnel_covers_nothing_where_a_web_socket_spoke(tmp_path: Path, address: str) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        writer.metadata(address, {"messages": []})
+    tunnels = [failed(Request(TUNNEL, f"https://{host}.test/")) for host in ("dead", "other")]
+    with matching(tmp_path / "s", *tunnels) as matcher:
+        assert verdict(matcher, "https://dead.test/any") == "miss"
+        assert verdict(matcher, "https://other.test/any") == "failed:refused"
+
+
 def test_in_layers_all_that_was_captured_and_that_failed_counts(tmp_path: Path) -> None:
     with matching(
         tmp_path / "a", failed(Request(TUNNEL, "https://dead.test/")), failed(Request("GET", DEAD))

@@ -103,10 +103,13 @@ class OpenAIAgent:
 
     def let_in(self) -> list[tuple[str, int]]:
         """Host and port of its endpoint, where that is on this machine."""
-        at = urlsplit(self.model_options({})["base_url"])
-        if not on_this_machine(at.hostname or ""):
-            return []
-        return [(at.hostname or "", at.port or _PORTS.get(at.scheme, 80))]
+        url = self.model_options({})["base_url"]
+        try:
+            at = urlsplit(url)
+            host, port = at.hostname or "", at.port or _PORTS.get(at.scheme, 80)
+        except ValueError as error:
+            raise UsageError(f"base_url {url}: {error}") from error
+        return [(host, port)] if on_this_machine(host) else []
 
     def identity(self) -> dict[str, Any]:
         """Kind, model, api, parameters and the digest of the system prompt (and of the last call's, if there is one)."""

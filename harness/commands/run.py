@@ -167,10 +167,11 @@ def command(
     """
     from harness.agents import let_in_for, load_agent
 
+    inside = let_in_for(agent) if isolate else []
     if isolate:
         from harness.commands.isolating import isolate_program
 
-        isolate_program(let_in_for(agent))
+        isolate_program(inside)
     from harness.agents.attempt import Limits
     from harness.commands.search_ready import make_search_ready
     from harness.datasets import load_tasks
@@ -181,6 +182,8 @@ def command(
     from harness.runs.display import make_display
     from harness.runs.run_files import Settings
     from harness.runs.runner import run_attempts, start_run
+    from proxy.direct import let_in
+    from proxy.wire.addresses import host_port
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
     from snapshots.matching.ladder import check_accept
@@ -191,6 +194,13 @@ def command(
     for notice in tasks.notices:
         say(f"not read: {notice}")
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
+    # of one's own: its code runs within, so that what it asks itself could not be let in before
+    shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
+    if shut:
+        ports = ", ".join(host_port(*port) for port in sorted(shut))
+        raise click.UsageError(
+            f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
+        )
     if not snapshots and getattr(made_agent, "needs_gateway", False):
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"

@@ -54,7 +54,7 @@ class Failing:
 
     def find(self, request: Request, key: Key, level: int) -> Failed | None:
         """The failure of a request of which nothing was captured; `level`: that of the lowest verdict accepted."""
-        found = [f for f in self._of(split_url(request.url)[0]) if f.request.method == request.method]
+        found = self._of(split_url(request.url)[0])
         failure = self._same(request, key, level, found) if found else None
         return Failed(failure) if failure is not None else self.tunnel(request.url)
 
@@ -70,7 +70,7 @@ class Failing:
             return None
         return Failed(found, f"{host}:{port}")
 
-    def _same(self, request: Request, key: Key, level: int, found: list[Failure]) -> Failure | None:
+    def _same(self, request: Request, key: Key, level: int, found: tuple[Failure, ...]) -> Failure | None:
         known = [f for f in found if f.whole]
         for failure in known:
             if level == 0:

@@ -114,6 +114,8 @@ class Evidence:
             told = capture.digest
             if capture.method == "HEAD":
                 told = said_by(capture, self.read_response(capture))
+            elif not is_static(capture.method, capture.mime, capture.status):
+                told = f"{capture.status} {told}"  # refused with the very same bytes, say
             differing[capture.key].add(told)
         ranks = _ranks(captures)
         written = {c.url.partition("?")[0] for c in captures if c.method in ("PUT", "PATCH", "DELETE")}

@@ -13,7 +13,7 @@ from snapshots.request import Request
 from snapshots.states.evidence import Evidence, _rules
 from snapshots.states.issued import values_of
 from snapshots.states.learning import Item
-from tests.support.memory_store import Recorded, Replay, get, html, matcher
+from tests.support.memory_store import Recorded, Replay, get, html, matcher, redirect
 
 A = "http://a.test"
 _NAMES = st.sampled_from(
@@ -119,3 +119,31 @@ def test_a_condition_that_was_met_is_not_surely_met_again() -> None:
     assert not asked.last.ambiguous
     asked.ask(tagged(1))
     assert asked.last.capture is None or asked.last.ambiguous
+
+
+def test_a_file_that_was_refused_with_the_very_same_bytes_is_not_always_the_same() -> None:
+    """A stand-in for a picture, say, as an error's body as well: who may see it depends on what was told before."""
+
+    def picture(status: int) -> Response:
+        return Response(status, "", (("Content-Type", "image/png"),), b"nobody")
+
+    def acting_as(name: str) -> Request:
+        return Request(
+            "POST", f"{A}/as", (("Content-Type", "application/x-www-form-urlencoded"),), name.encode()
+        )
+
+    shown, home = get(f"{A}/picture.png"), (get(f"{A}/home"), html("hello"))
+    ann, bob, cid = acting_as("who=ann"), acting_as("who=bob"), acting_as("who=cid")
+    over = matcher(
+        (ann, redirect("/home")), (shown, picture(200)), (bob, redirect("/home")), (shown, picture(403)),
+        (cid, redirect("/home")), home,
+    )  # fmt: skip
+    for first, status in ((ann, 200), (bob, 403)):
+        asked = Replay(over, "new")
+        asked.ask(first)
+        asked.ask(shown)
+        assert asked.last.capture is not None
+        assert asked.last.capture.status == status
+    asked = Replay(over, "new")
+    asked.ask(cid)
+    assert asked.ask(shown) == "miss", "which of the two was never seen"

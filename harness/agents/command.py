@@ -103,7 +103,10 @@ class CommandAgent:
         for name, choices in (("stdin", ("text", "json")), ("answer", ("all", "last-line"))):
             if options.get(name, choices[0]) not in choices:
                 raise UsageError(f"{source}: {name}: must be {' or '.join(choices)}, not {options[name]!r}")
-        env = {str(k): str(v) for k, v in (options.get("env") or {}).items()}
+        given = options.get("env") or {}
+        if not isinstance(given, dict) or any(isinstance(v, (dict, list)) for v in given.values()):
+            raise UsageError(f"{source}: env: must map names of variables to texts")
+        env = {str(k): str(v) for k, v in given.items()}
         listed = {name: _listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct")}
         try:
             direct = direct_hosts(listed["direct"])

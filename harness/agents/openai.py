@@ -48,6 +48,14 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "start_url": bool,
     "last_call": (bool, str),
 }
+_NUMBERS = (int, (int, float))  # no number is true or false, though Python has it so
+
+
+def _words(types: type | tuple[type, ...]) -> str:
+    names = {str: "text", bool: "true or false", int: "a whole number", dict: "a mapping"}
+    if types == (int, float):
+        return "a number"
+    return names[types] if isinstance(types, type) else " or ".join(names[one] for one in types)
 
 
 @dataclass(slots=True)
@@ -73,8 +81,8 @@ class OpenAIAgent:
         for name, value in options.items():
             if name not in _TYPES:
                 raise UsageError(f"{source}: unknown member {name!r}")
-            if not isinstance(value, _TYPES[name]):
-                raise UsageError(f"{source}: {name}: must not be {type(value).__name__}")
+            if not isinstance(value, _TYPES[name]) or (isinstance(value, bool) and _TYPES[name] in _NUMBERS):
+                raise UsageError(f"{source}: {name}: must be {_words(_TYPES[name])}, not {value!r}")
         if "model" not in options:
             raise UsageError(f"{source}: model: is missing")
         if options.get("api", "chat") not in ("chat", "responses"):

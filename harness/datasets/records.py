@@ -130,10 +130,15 @@ def _files(folder: Path, split: str | None) -> list[Path]:
         ]
         if below:
             return below
+    sheets = [f for f in sorted(folder.iterdir()) if f.suffix in SUFFIXES and split in (None, _split_of(f))]
+    if sheets and not found:  # beside other files they are somebody's lists, not tasks
+        return sheets
     if split and found:
         there = ", ".join(sorted(set(map(_split_of, found))))
         raise UsageError(f"{folder}: no file of split {split!r}; there are {there}")
-    raise UsageError(f"{folder}: no JSONL, JSON or Parquet file" + (f" of split {split!r}" if split else ""))
+    raise UsageError(
+        f"{folder}: no JSONL, JSON, CSV or Parquet file" + (f" of split {split!r}" if split else "")
+    )
 
 
 def _split_of(file: Path) -> str:

@@ -34,13 +34,11 @@ def spellings(value: str) -> Iterator[str]:
     if number is not None:
         plain = decimal_text(number)
         whole, dot, rest = plain.partition(".")
-        yield plain
+        written = [plain]
         if whole.lstrip("-").isdecimal() and len(whole.lstrip("-")) > 3:
-            yield f"{Decimal(whole):,f}{dot}{rest}"
-        if not dot:
-            yield f"{plain}.0"
-        else:
-            yield f"{plain}0"
+            written.append(f"{Decimal(whole):,f}{dot}{rest}")
+        for one in written:
+            yield from (one, f"{one}0") if dot else (one, f"{one}.0", f"{one}.00")  # a price of 61 is 61.00
     if found := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):
         try:
             day = date.fromisoformat(text)

@@ -191,7 +191,7 @@ class RunFiles:
             "settings": settings.to_json(),
             "stands_on": dict(hashes),
         }
-        _write(self.path / "run.json", json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
+        _write(self.path / "run.json", _json(manifest, indent=1) + "\n")
 
     def _same(self, settings: Settings, lines: list[str], hashes: Mapping[str, Any]) -> None:
         before, stood_on = self.manifest()
@@ -303,11 +303,15 @@ class RunFiles:
 
 def json_line(value: Any) -> str:
     """A value as JSON in one line, for a file in UTF-8."""
-    text = json.dumps(value, ensure_ascii=False)
+    return _json(value)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair: only its escape can be written
-        return json.dumps(value)
+    except UnicodeEncodeError:  # half a surrogate pair, a path not in UTF-8: only as an escape
+        return json.dumps(value, indent=indent)
     return text
 
 

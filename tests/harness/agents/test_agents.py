@@ -213,7 +213,12 @@ def test_a_program_may_be_given_a_yaml_file():
     [
         ("agent: openai\n", "model: is missing"),
         ("agent: openai\nmodel: m\napi: telepathy\n", "api: must be chat or responses"),
-        ("agent: openai\nmodel: 3\n", "model: must not be int"),
+        ("agent: openai\nmodel: 3\n", "model: must be text, not 3"),
+        ("agent: openai\nmodel: m\ntimeout: soon\n", "timeout: must be a number, not 'soon'"),
+        ("agent: openai\nmodel: m\ntries: true\n", "tries: must be a whole number, not True"),
+        ("agent: openai\nmodel: m\nlast_call: 3\n", "last_call: must be true or false or text, not 3"),
+        ("agent: command\ncommand: x\nenv: [A]\n", "env: must map names of variables to texts"),
+        ("agent: command\ncommand: x\nenv: {A: [b]}\n", "env: must map names of variables to texts"),
         ("agent: openai\nmodel: m\ntemperature: 0\n", "unknown member 'temperature'"),
         ("agent: command\n", "command: must be a program"),
         ("agent: command\ncommand: x\nstdin: voice\n", "stdin: must be text or json"),

@@ -115,6 +115,8 @@ def test_a_value_is_seen_as_a_whole_word_only(value, text, at):
         ("2020-01-31", "surveyed on 31 January 2020", True),
         ("2020-03-04", "surveyed on 04/03/2020", False),
         ("12.50", "12.5 m deep", True),
+        ("61", "61.00 kr", True),
+        ("61", "61.05 kr", False),
         ("**Alpha**", "lake Alpha", True),
     ],
 )

@@ -37,6 +37,7 @@ def checks(task: Task, text: str | None = None, **options: Any) -> list[str]:
 
 def test_cells_that_no_text_has_are_named() -> None:
     assert checks(table(), "L1 ALPHA 1,234 m, January 31, 2020") == []
+    assert checks(table(), "L1 ALPHA 1,234.00 m, January 31, 2020") == []
     findings = audit([table()], [Frozen("x", "L1 and 1,234")], today=TODAY, rubrics={"b": RUBRIC})
     assert [f.message for f in findings] == [
         "row 1, column 2: 'Alpha' stands in no text of the snapshot",

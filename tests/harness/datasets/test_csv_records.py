@@ -101,3 +101,13 @@ def test_a_cell_of_any_length_is_read(tmp_path: Path) -> None:
     long = "a" * 200_000
     (tmp_path / "t.csv").write_text(f"question,answer\n{long},x\n?,y\n")
     assert [len(task.question) for task in load_tasks(tmp_path / "t.csv")] == [200_000, 1]
+
+
+def test_a_folder_may_hold_csv_files_and_nothing_else_of_a_set(tmp_path):
+    """It was said to hold no file of tasks, though docs/tasks.md takes a folder of what is taken alone."""
+    (tmp_path / "b.csv").write_text("id,question,answer\nb,Q?,5\n")
+    (tmp_path / "a.csv").write_text("id,question,answer\na,Q?,5\n")
+    assert [task.id for task in load_tasks(tmp_path)] == ["a", "b"]
+    assert [task.id for task in load_tasks(tmp_path, split="b")] == ["b"]
+    (tmp_path / "own.jsonl").write_text('{"id": "own", "question": "Q?", "answer": "5"}\n')
+    assert [task.id for task in load_tasks(tmp_path)] == ["own"]

@@ -1,6 +1,7 @@
 """The files of a run: names, and what is damaged or none at all."""
 
 import json
+import os
 
 import pytest
 
@@ -144,3 +145,12 @@ def test_a_task_that_is_there_twice_is_not_counted_twice(tmp_path):
             DamagedInput, match=r"tasks\.jsonl: these are not the tasks that the run began with"
         ):
             read(files.path)
+
+
+def test_a_snapshot_may_lie_under_a_name_that_is_not_utf_8(tmp_path):
+    """The run ended with a traceback, as its run.json could not be written."""
+    name = os.fsdecode(b"/caf\xe9/site.wacz")
+    RunFiles(tmp_path / "run").claim()
+    files = RunFiles(tmp_path / "run")
+    files.create(Settings(agent="script:a", snapshots=(name,)), [Task("a", "Q?")], {})
+    assert files.manifest()[0].snapshots == (name,)

@@ -1,4 +1,6 @@
-"""What a request to a model is, and what it says of its sender that takes no part in the answer."""
+"""What a request to a model is, which of them hold all that their answer is drawn from, and what they say of their sender
+that takes no part in it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,18 @@ _OPERATION = re.compile(
     r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
     re.I,
 )
+# Operations that keep nothing, and where what was said so far stands in them: in the body, each time anew.
+_DRAWING = re.compile(
+    r"/(?:chat/)?completions$|/v1/messages$|/v\d\w*/(?:responses|embeddings|rerank|chat)$|/api/(?:chat|generate|embed|embeddings)$"
+    r"|/model/[^/]+/(?:converse|invoke)[a-z-]*$|:(?:stream)?GenerateContent$",
+    re.I,
+)
+_TURNS = frozenset(("messages", "input", "contents", "prompt"))
+# What a server keeps for its client, and goes on from: the same request is another one each time.
+_KEPT = re.compile(
+    r"id|context|background|thread|conversation|(?:\w+_)?(?:chat|session|conversation|thread|message|parent|response|run)_?id",
+    re.I,
+)
 # Claude Code's line for the bill, the first of what it tells the model: ids of its run, and a mark made from each request.
 _BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:).+")
 
@@ -27,6 +41,19 @@ def asks_a_model(parsed: Parsed) -> bool:
     if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
         return False
     return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
+
+
+def draws(parsed: Parsed) -> bool:
+    """Whether a model draws the answer from what the request holds, and from nothing that was asked before.
+
+    Asked for again it may well be another one, and neither changes what the other is.
+    """
+    if parsed.method != "POST" or not asks_a_model(parsed) or _DRAWING.search(parsed.url) is None:
+        return False
+    members = parsed.body.value
+    return not _TURNS.isdisjoint(members) and not any(
+        _KEPT.fullmatch(name) and members[name] not in (None, False) for name in members
+    )
 
 
 def without_sender(parsed: Parsed) -> Parsed:

@@ -35,6 +35,7 @@ from snapshots.states.slots import (
     SAFE_METHODS,
     WEAK,
     field_names,
+    is_drawn,
     is_telling,
     sets_session,
     slot_of,
@@ -259,6 +260,9 @@ class Evidence:
             return
         request, parsed = self.request(item)
         if irrelevant(request):
+            return
+        if is_drawn(request, parsed):
+            item.drawn = True
             return
         response = self.read_response(capture)
         if response.status >= 400 or item.place in self.unkept or refused(parsed, response):

@@ -46,6 +46,7 @@ class Item:
     slot: str = ""  # id
     value: str = ""
     static: bool = False
+    drawn: bool = False  # by a model, from what its request holds
     plain: bool = False  # a bare redirect or an empty answer: nothing of the state shows in it
     brief: bool = False  # an answer that may say no more than what came of a change
     before: int = 0  # how many changes of its line were over when it began
@@ -217,6 +218,10 @@ class Recording:
         name = path_name(self.groups[key][0].capture.url)
         return frozenset(s for s, paths in self.shown.items() if name in paths)
 
+    def drawn(self, key: str) -> bool:
+        """Whether the answers to a key are drawn by a model. One that refused its client may know it by what it was told."""
+        return all(i.drawn and i.capture.status not in (401, 403) for i in self.groups[key])
+
     @property
     def telling(self) -> dict[str, list[Item]]:
         """The groups that were answered in more than one way, and not by themselves."""
@@ -303,8 +308,10 @@ class Learner:
         return self.model
 
     def _find_volatile(self) -> None:
-        """Answers that differ between neighbours with nothing at all between them change by themselves."""
+        """Answers that differ between neighbours with nothing at all between them change by themselves; so do those that are drawn."""
         for key, items in self.recording.groups.items():
+            if self.recording.drawn(key) and len({i.label for i in items}) > 1:
+                self.recording.volatile.add(key)
             by_line: dict[str, list[Item]] = defaultdict(list)
             for item in items:
                 by_line[item.line].append(item)

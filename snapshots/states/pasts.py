@@ -76,7 +76,11 @@ class Pasts:
         self.above: dict[str, frozenset[str]] = {}  # polled data, and what was asked for above of it
         self.spared: frozenset[str] = frozenset()
         # those that were refused for having been asked too often: how often, each request may count
-        self.limited = {key for key, items in recording.groups.items() if any(map(_is_limit, items))}
+        self.limited = {
+            key
+            for key, items in recording.groups.items()
+            if any(map(_is_limit, items)) and not recording.drawn(key)
+        }
         volatile = sorted(key for key in recording.volatile if self._may_hang(key))
         self._told_beside = {key for key in recording.telling if self._may_hang(key)}
         if not volatile and not self._told_beside:
@@ -303,7 +307,8 @@ class Pasts:
     def _may_hang(self, key: str) -> bool:
         """Whether it is known whose the requests were, and no write was refused: that is told by its condition."""
         captures = [item.capture for item in self.recording.groups[key]]
-        return bool(captures[0].session) and all(c.status != 412 for c in captures)
+        drawn = self.recording.drawn(key)
+        return bool(captures[0].session) and not drawn and all(c.status != 412 for c in captures)
 
     def _is_poll(self, key: str) -> bool:
         """Whether answers that change by themselves are of no page, and none refuses what was given before."""

@@ -19,6 +19,7 @@ from snapshots.capture import Response
 from snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART
 from snapshots.identity.irrelevant import irrelevant, irrelevant_cookie
 from snapshots.identity.keys import METHODS, Parsed
+from snapshots.identity.model_calls import draws
 from snapshots.identity.sites import site_of
 from snapshots.request import Headers, Request
 from snapshots.secrets.credentials import looks_random, secret_cookie
@@ -148,7 +149,8 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
     slot = _slot(parsed, operations)
     op = APPEND if words & _APPENDING and not words & _LEAVING else SET
     method = method_of(parsed)
-    if method in SAFE_METHODS or irrelevant(request) or (response is not None and response.status >= 400):
+    unanswered = response is not None and response.status >= 400
+    if method in SAFE_METHODS or irrelevant(request) or unanswered or is_drawn(request, parsed):
         return Touch(slot, op, _safe_prior(request, parsed, response, words))
     if method in ("PUT", "DELETE"):
         return Touch(slot, SET, STRONG)
@@ -170,6 +172,11 @@ def touch_of(request: Request, parsed: Parsed, response: Response | None = None)
     if 300 <= response.status < 400 or words & (_APPENDING | _SETTING) or renewed:
         return Touch(slot, op, STRONG)
     return Touch(slot, op, _page_prior(request, parsed, response))
+
+
+def is_drawn(request: Request, parsed: Parsed) -> bool:
+    """Whether a model draws the answer from the request alone: not so where an application knows its client by a cookie."""
+    return draws(parsed) and not any(is_session(n, v) for n, v in cookies_of(request.headers))
 
 
 def _page_prior(request: Request, parsed: Parsed, response: Response) -> str:

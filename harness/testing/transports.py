@@ -20,7 +20,7 @@ from proxy.serving.answering import Answerer
 from proxy.serving.hosting import VirtualHost
 from proxy.serving.hub import broken_host
 from proxy.serving.ledger import Ledger
-from proxy.serving.replies import Reply
+from proxy.serving.replies import Held, Reply
 from proxy.wire.addresses import host_of
 from snapshots.request import Headers, Request
 
@@ -42,12 +42,19 @@ def in_process(
     line = answerer.line(session)
     lock = threading.Lock()
 
+    def locked(late: Callable[[], Reply | None]) -> Reply | None:
+        with lock:
+            return late()
+
     def answer(request: Request) -> Reply:
         name = host_of(request.url)
         host = answerer.virtual_hosts.get(name)
         if host is None:
             with lock:
-                return answerer.answer(request, line)
+                reply = answerer.answer(request, line)
+            if (held := reply.held) is not None:
+                reply.held = Held(held.seconds, lambda: locked(held.late))
+            return reply
         try:
             made = host(request, line.name)
         except Exception as error:  # noqa: BLE001 -- others' code: the client hears of it, as from a gateway
@@ -61,6 +68,11 @@ def in_process(
 def body_of(reply: Reply) -> bytes:
     """The whole body of a reply."""
     return reply.body if reply.pieces is None else b"".join(reply.pieces())
+
+
+def _leaves(held: Held, patience: Any) -> bool:
+    """Whether a client of so many seconds' patience is one that leaves, which nobody has to wait for here."""
+    return isinstance(patience, (int, float)) and patience < held.seconds
 
 
 def _reason(reply: Reply) -> bytes:
@@ -90,6 +102,11 @@ class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         reply = self._answer(
             _request(request.method, str(request.url), list(request.headers.multi_items()), body)
         )
+        if reply.held is not None:
+            patience = request.extensions.get("timeout", {}).get("read")
+            if _leaves(reply.held, patience):
+                raise httpx.ReadTimeout("The read operation timed out", request=request)
+            reply = reply.held.late() or reply
         return httpx.Response(
             reply.status,
             headers=list(reply.fields),
@@ -124,12 +141,19 @@ def requests_adapter(answer: Answer) -> Any:
     class SnapshotAdapter(HTTPAdapter):
         """Answers from the snapshot; a miss is a 504 that says so."""
 
-        def send(self, request: Any, *_: Any, **__: Any) -> requests.Response:
+        def send(
+            self, request: Any, stream: bool = False, timeout: Any = None, *_: Any, **__: Any
+        ) -> requests.Response:
             body = request.body or b""
             if not isinstance(body, (str, bytes)):
                 body = body.read() if hasattr(body, "read") else b"".join(body)
             data = body.encode() if isinstance(body, str) else body
             reply = answer(_request(request.method, request.url, list(request.headers.items()), data))
+            if reply.held is not None:
+                patience = timeout[1] if isinstance(timeout, tuple) else timeout
+                if _leaves(reply.held, patience):
+                    raise requests.ReadTimeout(f"Read timed out. (read timeout={patience})", request=request)
+                reply = reply.held.late() or reply
             raw = HTTPResponse(
                 body=io.BytesIO(body_of(reply)),
                 headers=HTTPHeaderDict(reply.fields),

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mitmproxy import http, tcp
+from mitmproxy import http, tcp, tls
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 
@@ -20,6 +20,7 @@ from proxy.recording.flows import (
     client_left,
     fill,
     for_a_picture,
+    gone,
     is_event_stream,
     leads_on,
     length_of,
@@ -32,7 +33,7 @@ from proxy.recording.outliving import SECONDS, outlive
 from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
-from proxy.recording.unanswered import GAVE_UP, Unanswered, unreached
+from proxy.recording.unanswered import UNANSWERED, UNCONNECTED, Unanswered, waited
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from proxy.wire.silence import Said
 
@@ -80,7 +81,7 @@ class RecordingAddon:
         self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
         self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
-        self._tunnels: set[str] = set()
+        self._tunnels: dict[str, http.HTTPFlow] = {}  # by client's connection
         self._places = Places()
 
     @property
@@ -101,7 +102,7 @@ class RecordingAddon:
         if name is None and self.challenge:
             flow.response = challenge()
             return
-        self._tunnels.add(client)
+        self._tunnels[client] = flow
         if name is not None:
             self._names[client] = name
         if flow.request.host == OWN_HOST:
@@ -115,9 +116,24 @@ class RecordingAddon:
             reason = flow.server_conn.error or "can't connect"
             self._failed(f"https://{place}/", reason)
             left = client_left(flow, reason)
-            if not left or unreached(flow):
+            seconds = waited(flow) if left else 0
+            if not left or seconds:
                 session = self.session_of(flow.client_conn.id)
-                self._archivist.put(self._unanswered.tunnel(flow, session, GAVE_UP if left else reason))
+                told = UNCONNECTED if left else reason
+                self._archivist.put(self._unanswered.tunnel(flow, session, told, seconds))
+
+    def tls_failed_server(self, data: tls.TlsData) -> None:
+        """TLS with an origin came to nothing. Where its client has left, that was all that could be asked in the tunnel."""
+        client = data.context.client
+        tunnel = self._tunnels.get(client.id)
+        if tunnel is None or not gone(client):
+            return
+        host, port = tunnel.request.host, tunnel.request.port
+        self._given_up(f"https://{host_port(host, port).removesuffix(':443')}/")
+        if seconds := waited(tunnel):
+            self._archivist.put(
+                self._unanswered.tunnel(tunnel, self.session_of(client.id), UNANSWERED, seconds)
+            )
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
@@ -142,7 +158,7 @@ class RecordingAddon:
 
     def _forget(self, client: Client) -> None:
         self._names.pop(client.id, None)
-        self._tunnels.discard(client.id)
+        self._tunnels.pop(client.id, None)
         for key in [key for key, (draft, _) in self._early.items() if draft.client == client.id]:
             self._keep_early(*self._early.pop(key))
         for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
@@ -347,10 +363,8 @@ class RecordingAddon:
         """The client broke off: of what may have no end it has seen what there was to see."""
         if draft.status:
             self._keep_part(draft)
-        elif (flow := self._flows.get(draft.flow)) is not None and unreached(flow):
-            self._give_up(draft, GAVE_UP, flow, by_client=True)
         else:
-            self._give_up(draft, reason, by_client=True)
+            self._give_up(draft, reason, self._flows.get(draft.flow), by_client=True)
 
     def _keep_part(self, draft: Draft) -> None:
         draft.break_off()
@@ -362,8 +376,11 @@ class RecordingAddon:
         self, draft: Draft, reason: str, failed: http.HTTPFlow | None = None, *, by_client: bool = False
     ) -> None:
         """There will be no answer; `failed` is the flow of a request that the origin left without one."""
-        if failed is not None and not reason.startswith(REFUSED):
-            self._archivist.put(self._unanswered.request(draft, failed, reason))
+        left = waited(failed) if failed is not None and by_client else 0
+        if failed is not None and not reason.startswith(REFUSED) and (left or not by_client):
+            connected = failed.server_conn.timestamp_tcp_setup is not None
+            told = reason if not left else UNANSWERED if connected else UNCONNECTED
+            self._archivist.put(self._unanswered.request(draft, failed, told, left))
         else:
             draft.discard()
         if by_client:

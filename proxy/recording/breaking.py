@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mitmproxy import tls
 from mitmproxy.connection import Client
 
+from proxy.recording.flows import gone
 from proxy.recording.lost import Entry
 from proxy.wire.grease import browsers_suites
 
@@ -31,16 +32,22 @@ class BreakingAddon:
         self._hellos: dict[str, tls.ClientHello] = {}  # by connection
         self._broken: dict[tuple[object, ...], list[Entry]] = {}  # by browser and host
         self._trusting: set[tuple[object, ...]] = set()
+        self._left: set[str] = set()  # connections whose clients were shown no certificate
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """A client begins TLS."""
         self._hellos[data.context.client.id] = data.client_hello
 
+    def tls_failed_server(self, data: tls.TlsData) -> None:
+        """The origin comes first: a client that leaves meanwhile has nothing to mistrust."""
+        if gone(data.context.client):
+            self._left.add(data.context.client.id)
+
     def tls_failed_client(self, data: tls.TlsData) -> None:
         """The client does not trust our authority, or broke off. Who says goodbye has changed its mind, as aria2c does with
         connections that it turns out not to need: of a certificate that isn't taken something else is said.
         """
-        if "ZeroReturnError" in (data.conn.error or ""):
+        if "ZeroReturnError" in (data.conn.error or "") or data.context.client.id in self._left:
             return
         host = data.conn.sni or (data.context.server.address or ("?", 0))[0]
         browser = self._browser(data)
@@ -60,6 +67,7 @@ class BreakingAddon:
     def client_disconnected(self, client: Client) -> None:
         """Forgets a connection."""
         self._hellos.pop(client.id, None)
+        self._left.discard(client.id)
 
     def _browser(self, data: tls.TlsData) -> tuple[object, ...] | None:
         hello = self._hellos.get(data.conn.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mitmproxy import http
-from mitmproxy.connection import ConnectionState
+from mitmproxy.connection import Connection, ConnectionState
 
 from proxy.recording.archiving import Draft, byte_fields, text_headers
 from proxy.recording.half_closed import listens
@@ -71,12 +71,17 @@ def never_whole(response: http.Response) -> bool:
     return kind.lower().startswith("multipart/")
 
 
+def gone(client: Connection) -> bool:
+    """Whether a client has left, or shut its side and waits for nothing."""
+    return not client.state & ConnectionState.CAN_READ and not listens(client)
+
+
 def client_left(flow: http.HTTPFlow, reason: str) -> bool:
     """Whether it was the client that broke off."""
     if reason.startswith(REFUSED) or " from client, refusing " in reason:  # we did
         return False
     if not flow.client_conn.state & ConnectionState.CAN_READ:
-        return not listens(flow.client_conn)
+        return gone(flow.client_conn)
     # an origin's reset has other words (proxy.recording.mended_h2)
     return reason.startswith(("Client disconnected", "stream reset by client"))
 

@@ -37,6 +37,7 @@ from proxy.recording.master import RecordingMaster, complaints_to, without_self_
 from proxy.recording.mended import mended
 from proxy.recording.mended_h2 import mended_h2
 from proxy.recording.mended_ws import mended_ws
+from proxy.recording.muted import muted
 from proxy.recording.outliving import outliving
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.resolving import Place, cancel_all, new_loop
@@ -303,6 +304,7 @@ class Recorder(Proxied):
                 early_ends(),
                 half_closed(),
                 outliving(),
+                muted(),
                 mended(heard),
                 mended_h2(heard),
                 mended_ws(),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ from mitmproxy.proxy.layers.http._base import format_error
 
 from proxy.recording.archiving import Draft, text_headers
 from proxy.wire.addresses import OWN_HOST, host_of, host_port
-from snapshots.contents.failures import TUNNEL, Failure, Given, reason_of
+from snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
 from snapshots.identity.irrelevant import errand
 from snapshots.request import Request
 
@@ -20,21 +23,27 @@ if TYPE_CHECKING:
     from proxy.recording.redacting import ExchangeRedactor
     from snapshots.contents.failures import Keeps
 
-PATIENCE = (
-    3.0  # seconds that a client must have waited for a connection before its leaving says that there was none
-)
-GAVE_UP = "no connection came about until the client's time was out (timeout)"
+# seconds that a client must have waited for its leaving to say anything; browsers leave much at once, to load another page
+PATIENCE = 1.0
+UNCONNECTED = "no connection came about until the client left (timeout)"
+UNANSWERED = "no answer came until the client left (timeout)"
 MOST = 1 << 24  # bytes of a request's body that are read for its key
 STATUS = 502
 
 
-def unreached(flow: http.HTTPFlow) -> bool:
-    """Whether the client of a request, or of a tunnel, has waited long enough, and no connection has come about."""
+def waited(flow: http.HTTPFlow) -> int:
+    """For how many seconds a client that leaves has waited for its tunnel, or for any byte of an answer.
+
+    0 where that says nothing: it was short, or the request was not whole.
+    """
     request = flow.request
-    since = request.timestamp_start if request.method == TUNNEL else request.timestamp_end
-    if since is None or flow.server_conn.timestamp_tcp_setup is not None:
-        return False
-    return time.time() - since >= PATIENCE
+    since: float | None
+    if request.method == TUNNEL:
+        since = flow.server_conn.timestamp_tcp_setup or request.timestamp_start
+    else:
+        since = request.timestamp_end if flow.response is None else None
+    seconds = time.time() - since if since is not None else 0.0
+    return round(seconds) if seconds >= PATIENCE else 0
 
 
 class Unanswered:
@@ -44,17 +53,17 @@ class Unanswered:
         self.count = 0
         self._writer = writer
         self._secrets = secrets
+        self._known: dict[bytes, int] = {}  # how long was waited at most, by a digest of all else
 
-    def request(self, draft: Draft, flow: http.HTTPFlow, told: str) -> Callable[[], None]:
-        """A request, and why it came to no answer. The bodies of its draft are given back."""
-        given = None
-        if (
-            draft.response_spool is None and told != GAVE_UP
-        ):  # else the client has a part of an answer, or has left
-            given = Given(STATUS, "text/html", format_error(STATUS, told).decode())
+    def request(self, draft: Draft, flow: http.HTTPFlow, told: str, left: int = 0) -> Callable[[], None]:
+        """A request, and why it came to no answer; `left`: after how many seconds its client did. The bodies of its draft
+        are given back."""
         server = flow.server_conn
+        given = None
         reason = reason_of(told)
-        if server.tls and server.timestamp_tcp_setup and not server.timestamp_tls_setup:
+        if not left and draft.response_spool is None:  # else the client has a part of an answer
+            given = Given(STATUS, "text/html", format_error(STATUS, told).decode())
+        if not left and server.tls and server.timestamp_tcp_setup and not server.timestamp_tls_setup:
             reason = "tls"
         headers = text_headers(flow.request.headers.fields)
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
@@ -70,25 +79,39 @@ class Unanswered:
                     spooled = spool.body() if whole else b""
                     body = spooled if isinstance(spooled, bytes) else spooled.read()
                 request = Request(draft.method, draft.url, headers, body)
-                self._keep(Failure(request, reason, told, draft.started, draft.session, given, whole))
+                self._keep(
+                    Failure(request, reason, told, draft.started, draft.session, given, whole, waited=left)
+                )
             finally:
                 draft.discard()
 
         return write
 
-    def tunnel(self, flow: http.HTTPFlow, session: str, told: str) -> Callable[[], None]:
-        """A tunnel that never came about."""
+    def tunnel(self, flow: http.HTTPFlow, session: str, told: str, left: int = 0) -> Callable[[], None]:
+        """A tunnel that never came about, likewise."""
         host, port = flow.request.host, flow.request.port
         url = f"https://{host_port(host, port).removesuffix(':443')}/"
         started = datetime.fromtimestamp(flow.request.timestamp_start, UTC)
-        said = flow.response.text if flow.response is not None else None
-        given = Given(STATUS, "", said or "") if told != GAVE_UP else None
-        failure = Failure(Request(TUNNEL, url), reason_of(told), told, started, session, given)
+        given = None
+        if not left:
+            given = Given(STATUS, "", (flow.response.text if flow.response is not None else None) or "")
+        elif flow.server_conn.timestamp_tcp_setup is not None:
+            given = Given(OPENED, "", "")
+        failure = Failure(Request(TUNNEL, url), reason_of(told), told, started, session, given, waited=left)
         return lambda: self._keep(failure)
 
     def _keep(self, failure: Failure) -> None:
         url = failure.request.url
         if self._writer is None or host_of(url) == OWN_HOST or errand(url):
             return
-        (self._secrets.failure(failure) if self._secrets is not None else failure).write(self._writer)
-        self.count += 1
+        kept = self._secrets.failure(failure) if self._secrets is not None else failure
+        told = json.dumps(replace(kept, waited=0).to_json(), sort_keys=True)
+        known = hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
+        before = self._known.get(known)
+        if (
+            before is not None and before >= kept.waited
+        ):  # a program that tries again and again says nothing new
+            return
+        self._known[known] = kept.waited
+        kept.write(self._writer)
+        self.count += before is None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.serving import codings, responses
 from proxy.serving.cookies import AGED, with_ages
-from proxy.serving.failing import failed_reply
+from proxy.serving.failing import fails
 from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
 from proxy.serving.ledger import Ledger
@@ -62,6 +62,7 @@ class Answerer:
         self.accept = accept
         self.requests = 0
         self.misses = 0
+        self.failed = 0  # as they did while recording
         self.failures: list[str] = []  # of answering, for the status page
         self.kept = Kept(snapshot, cache_bytes)
         self._lines: dict[str, Line] = {}
@@ -127,13 +128,13 @@ class Answerer:
     def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
         lookup = self.matcher.lookup(request, line.session, accept=self.accept)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
-            return self._miss(request, line, None, "no web socket was recorded there")
+            return self.miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:
             return self._derived(request, line, lookup)
         try:
             reply, derived, hot = self._reply(request, lookup, lookup.verdict, "")
         except responses.Refusal as refusal:
-            return self._miss(request, line, lookup, str(refusal))
+            return self.miss(request, line, lookup, str(refusal))
         except DamagedInput as error:
             return self._damaged(request, line, lookup, error)
         line.session.answered(lookup)
@@ -160,7 +161,7 @@ class Answerer:
                 try:
                     reply, derived, _ = self._reply(request, lookup, lookup.verdict, "head")
                 except responses.Refusal as refusal:
-                    return self._miss(request, line, missed, str(refusal))
+                    return self.miss(request, line, missed, str(refusal))
                 except DamagedInput as error:
                     return self._damaged(request, line, missed, error)
                 self.note(line, self.tail(request, lookup, lookup.verdict, derived, reply.status, missed))
@@ -168,12 +169,12 @@ class Answerer:
         elif is_preflight(request):
             found = permission(self.snapshot, request)
             if isinstance(found, str):
-                return self._miss(request, line, missed, found)
+                return self.miss(request, line, missed, found)
             made, capture = found
             reply = self._made(made, "synthetic", capture)
             self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
             return reply
-        return self._miss(request, line, missed, "")
+        return self.miss(request, line, missed, "")
 
     def _reply(
         self, request: Request, lookup: Lookup, verdict: str, derived: str
@@ -295,19 +296,12 @@ class Answerer:
             failed = self.matcher.failing.tunnel(url)
         except DamagedInput as error:
             return self._damaged(request, line, None, error)
-        if failed is None:
-            return None
-        reply = failed_reply(request, failed)
-        more = {"irrelevant": irrelevant_url(url) or errand(url), "why": failed.why}
-        self.note(line, self.tail(request, None, failed.failure.verdict, "", reply.status, more=more))
-        return reply
+        return fails(self, request, line, None, failed) if failed is not None else None
 
-    def _miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
-        if lookup is not None and lookup.failed is not None:  # as it did while recording
-            reply = failed_reply(request, lookup.failed)
-            more = {"why": lookup.failed.why}
-            self.note(line, self.tail(request, lookup, lookup.verdict, "", reply.status, more=more))
-            return reply
+    def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
+        """What the snapshot lacks, or what failed while recording."""
+        if lookup is not None and lookup.failed is not None:
+            return fails(self, request, line, lookup, lookup.failed)
         self.count(request, line, lookup)
         url = masked_url(request.url)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"

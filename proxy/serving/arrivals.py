@@ -88,8 +88,11 @@ class Arrivals(Channel):
             self._requests()
 
     def eof_received(self) -> bool:
-        """The client has shut its side; what it asked for is still answered."""
+        """The client has shut its side; what it asked for is still answered. One that is to leave has left."""
         self._eof = True
+        if self._holding:
+            self.abort()
+            return False
         if self._busy is None and not self._paused and self._h2 is None:
             self.close()
             return False
@@ -226,7 +229,7 @@ class Arrivals(Channel):
             return
         if out := tls.outgoing():
             self._transport.write(out)
-        if tls.closed and self._busy is None:
+        if tls.closed and (self._busy is None or self._holding):
             self.close()
 
     def _established(self, tls: ServerTls) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from proxy.serving.http1 import CHUNKED, Message
-from proxy.serving.replies import Reply
+from proxy.serving.replies import Held, Reply
 from proxy.serving.tls import ServerTls
 from snapshots.errors import StillwebError
 from snapshots.words import counted
@@ -34,6 +34,7 @@ class Channel(asyncio.Protocol):
         self._left = 0  # unsent bytes when last looked at
         self._closing = False
         self._eof = False
+        self._holding = False  # nothing is said to the client, which is to leave
 
     def _requests(self, raw: bytes | None = None) -> None:
         """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""
@@ -95,7 +96,11 @@ class Channel(asyncio.Protocol):
     # Answers
 
     def _send(self, reply: Reply, message: Message, *, within: bool = False) -> None:
-        """Sends an answer; a long one by a task. `within` says that this is called by one already."""
+        """Sends an answer; a long one, or one that is held, by a task. `within` says that this is called by one already."""
+        if reply.held is not None:
+            self._holding = True
+            self._work(self._hold(reply.held, message))
+            return
         keep = message.keep_alive and not self._eof
         extra = (
             b""
@@ -119,6 +124,17 @@ class Channel(asyncio.Protocol):
         if within:
             self._busy = None
         self._work(stream)
+
+    async def _hold(self, held: Held, message: Message) -> None:
+        if held.said:
+            self.write(held.said)
+        await asyncio.sleep(held.seconds)
+        self._holding = False
+        late = held.late()
+        if late is None:
+            self.abort()
+        else:
+            self._send(late, message, within=True)
 
     def _work(self, coroutine: object) -> None:
         """Runs what takes a while; further requests wait until it is done."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from proxy.serving import refusing
 from proxy.serving.arrivals import PATIENCE, Arrivals
 from proxy.serving.http1 import BadRequest, Message, request_bytes, url_inside, url_outside
-from proxy.serving.replies import Line, failure
+from proxy.serving.replies import ESTABLISHED, Line, failure
 from proxy.wire.addresses import (
     AUTHORITY,
     DEFAULT_SESSION,
@@ -169,7 +169,7 @@ class Connection(Arrivals):
         self.line = line
         self.base = f"?://{self._authority}"
         self._sniffing = True
-        self.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        self.write(ESTABLISHED)
         if rest := self.parser.take():
             self._sniff(rest)
         else:  # the certificate is minted while the client, most likely, makes its first message of TLS

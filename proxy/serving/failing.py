@@ -1,26 +1,70 @@
-"""What is sent for a request that came to no answer while recording: what its client was told then, under a verdict."""
+"""What is sent for a request that came to no answer while recording: what its client was told then, under a verdict.
+
+A client that was told nothing, and left, is told nothing again: it leaves by itself, in its own words to whoever asked it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from proxy.serving.replies import Reply
+from proxy.serving.replies import ESTABLISHED, Held, Reply
+from snapshots.identity.irrelevant import errand, irrelevant_url
+from snapshots.matching.lookup import MISS
+from snapshots.words import counted
 
 if TYPE_CHECKING:
+    from proxy.serving.answering import Answerer
+    from proxy.serving.replies import Line
     from snapshots.matching.failing import Failed
+    from snapshots.matching.lookup import Lookup
     from snapshots.request import Request
 
 STATUS = 502  # where nothing is known of what the client was told
 REASON = "Bad Gateway"
+MOST_HELD = 30  # seconds; what took a client longer fails at once, since nobody has the time
+SPARE = 2  # seconds that a client may take longer to leave than it did while recording
 
 
-def failed_reply(request: Request, failed: Failed) -> Reply:
+def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:
+    """What to send, and its line in the ledger; of a tunnel without a `lookup`."""
+    reply = _reply(request, failed)
+    more: dict[str, Any] = {"why": failed.why}
+    if lookup is None:
+        more["irrelevant"] = irrelevant_url(request.url) or errand(request.url)
+    if 0 < failed.failure.waited <= MOST_HELD:
+        reply.held = Held(
+            failed.failure.waited + SPARE,
+            lambda: _outstayed(answerer, request, line, lookup, failed),
+            ESTABLISHED if failed.failure.opened else b"",
+        )
+    status = 0 if reply.held is not None else reply.status
+    answerer.failed += 1
+    answerer.note(line, answerer.tail(request, lookup, failed.failure.verdict, "", status, more=more))
+    return reply
+
+
+def _outstayed(
+    answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed
+) -> Reply | None:
+    """A client has waited longer than it did then, for what nobody knows: a line of its own, after the one that it failed."""
+    seconds = counted(failed.failure.waited, "second")
+    why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
+    if lookup is None:
+        answerer.tunnel_failed(request.url.partition("//")[2].rstrip("/"), line, why)
+        return None
+    line.unanswered(request, "late")
+    return answerer.miss(request, line, replace(lookup, failed=None, verdict=MISS), why)
+
+
+def _reply(request: Request, failed: Failed) -> Reply:
     """As it was told while recording; of an archive that does not say, in our words."""
     failure, given = failed.failure, failed.failure.given
-    if given is None or (failed.tunnel and request.method != failure.request.method):
-        media, text = "text/plain; charset=utf-8", f"stillweb: {failure.verdict}: {failed.why}\n"
+    if given is None or failure.opened or (failed.tunnel and request.method != failure.request.method):
+        status, media = STATUS, "text/plain; charset=utf-8"
+        text = f"stillweb: {failure.verdict}: {failed.why}\n"
     else:
-        media, text = given.media, given.body
+        status, media, text = given.status, given.media, given.body
     body = text.encode("utf-8", "replace")
     fields = [
         ("Content-Length", str(len(body))),
@@ -29,5 +73,4 @@ def failed_reply(request: Request, failed: Failed) -> Reply:
     ]
     if media:
         fields.insert(0, ("Content-Type", media))
-    status = STATUS if given is None else given.status
     return Reply(status, REASON, tuple(fields), b"" if request.method == "HEAD" else body)

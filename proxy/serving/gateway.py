@@ -81,7 +81,7 @@ class Gateway(Proxied):
         self._cache_bytes = cache_bytes
         self._count = workers
         self._workers: Workers | None = None
-        self._last = GatewayStats(0, 0, {}, 0, 0, 0)
+        self._last = GatewayStats(0, 0, {}, 0, 0, 0, 0)
         self._on_loss = on_loss
         self._forks = forks
         self._hosts: MadeHosts | None = None
@@ -304,6 +304,7 @@ class Gateway(Proxied):
             sums["connections"] + own.stats.connections,
             sums["malformed"] + own.stats.malformed,
             sums["failures"] + own.stats.failures,
+            sums["failed"],
         )
         return Told(stats, failures[-LAST_FAILURES:], error)
 

@@ -18,7 +18,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 from proxy.serving import refusing
 from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from proxy.serving.hub import Hub
-from proxy.serving.replies import Line, Reply, failure
+from proxy.serving.replies import Held, Line, Reply, failure
 from proxy.wire.addresses import target_text
 from snapshots.errors import StillwebError
 from snapshots.request import Headers, Request
@@ -112,6 +112,7 @@ class Http2:
         self._incoming: dict[int, _Incoming] = {}
         self._outgoing: dict[int, _Outgoing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._held: dict[int, asyncio.Task[None]] = {}  # those of streams whose clients are to leave
         self._goodbye = False
         self._rest = PREFACE  # bytes to come of the frame that has begun
         self._head = b""
@@ -188,6 +189,8 @@ class Http2:
             case h2.events.StreamReset():
                 self._incoming.pop(_stream(event), None)
                 self._outgoing.pop(_stream(event), None)
+                if (held := self._held.pop(_stream(event), None)) is not None:
+                    held.cancel()
             case _Goodbye():
                 self._goodbye = True
             case h2.events.ConnectionTerminated():
@@ -225,16 +228,31 @@ class Http2:
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
         else:
-            self._send(stream, hub.answerer.answer(request, self._line))
+            reply = hub.answerer.answer(request, self._line)
+            if reply.held is not None:
+                self._held[stream] = self._start(self._hold(stream, reply.held))
+            else:
+                self._send(stream, reply)
+
+    async def _hold(self, stream: int, held: Held) -> None:
+        await asyncio.sleep(held.seconds)
+        del self._held[stream]
+        late = held.late()
+        if late is None:
+            self._reset(stream, h2.errors.ErrorCodes.CANCEL)
+        else:
+            self._send(stream, late)
+        self.pump()
 
     async def _virtual(self, stream: int, request: Request, name: str) -> None:
         self._send(stream, await self._hub.virtual(request, self._line, name))
         self.pump()
 
-    def _start(self, coroutine: object) -> None:
+    def _start(self, coroutine: object) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)  # type: ignore[arg-type]
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

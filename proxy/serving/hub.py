@@ -42,6 +42,7 @@ class GatewayStats:
     connections: int  # open now
     malformed: int
     failures: int  # answers that broke off
+    failed: int  # requests that failed as while recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,7 @@ class Hub:
             len(self.connections),
             self.malformed,
             self._forgotten + len(self.failures),
+            answerer.failed,
         )
 
     def told(self) -> Told:
@@ -187,6 +189,7 @@ class Hub:
             "accept": self.answerer.accept,
             "requests": stats.requests,
             "misses": stats.misses,
+            "failed": stats.failed,
             "sessions": stats.sessions,
             "connections": stats.connections,
             "malformed": stats.malformed,

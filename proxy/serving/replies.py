@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.serving.http1 import CHUNKED, field_lines, head
 from proxy.serving.ledger import encode
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from snapshots.matching.sessions import Session
 
 
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
 def flagged(
     fields: Headers, verdict: str, capture: Capture | None, derived: str = "", doubted: bool = False
 ) -> Headers:
@@ -35,15 +38,26 @@ def flagged(
     return (*fields, *more)
 
 
+class Held(NamedTuple):
+    """A client is to leave within so many seconds, in which it is told nothing but `said`. `late()` is what to send to one that
+    is still there then; None for the end of its connection."""
+
+    seconds: int
+    late: Callable[[], Reply | None]
+    said: bytes = b""
+
+
 class Reply:
     """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
 
     `broke(error, sent)` is to be called where the pieces can't be had to the end. `whole` is what `wire` has made.
-    `capture` is what it was made of, if it was of one. `trailers` stand behind the body.
+    `capture` is what it was made of, if it was of one. `trailers` stand behind the body. Of what is `held` nothing is
+    to be sent.
     """
 
     __slots__ = (
-        "body", "broke", "capture", "fields", "length", "pieces", "status", "trailers", "whole", "wire_head",
+        "body", "broke", "capture", "fields", "held", "length", "pieces", "status", "trailers", "whole",
+        "wire_head",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +80,7 @@ class Reply:
         self.capture = capture
         self.trailers = trailers
         self.broke: Callable[[Exception, int], None] | None = None
+        self.held: Held | None = None
         self.wire_head = head(status, reason, fields)
         self.whole: bytes | None = None
 

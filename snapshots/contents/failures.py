@@ -21,6 +21,7 @@ from snapshots.words import counted
 MEDIA = "application/vnd.stillweb.failed+json"
 START = "urn:failed:"  # and the address
 TUNNEL = "CONNECT"  # the method of a tunnel that never came about: what was to be asked in it is not known
+OPENED = 200  # what the client of a tunnel was told in which its origin then said nothing
 KEPT = 1 << 16  # bytes of a request's body; of a longer one its digest and the request's key
 OTHER = "other"
 
@@ -65,7 +66,8 @@ class Failure:
     """A request without its secrets, why there was no answer (`reason`, one of REASONS, and in words), and when it was made.
 
     `whole`: all of the request is known. Of one with a longer body that is not in the record `left_out` has its size, and
-    `key` the request's canonical key.
+    `key` the request's canonical key. `waited`: after how many seconds its client left, which nobody had told anything; 0
+    where it did not leave.
     """
 
     request: Request
@@ -77,6 +79,7 @@ class Failure:
     whole: bool = True
     left_out: int = 0
     key: str = ""
+    waited: int = 0
 
     def write(self, writer: Keeps) -> None:
         """Stores its record, dated as the request."""
@@ -87,6 +90,11 @@ class Failure:
     def verdict(self) -> str:
         """Of what fails as it did then."""
         return f"failed:{self.reason}"
+
+    @property
+    def opened(self) -> bool:
+        """Whether it is a tunnel that came about, in which its origin said nothing."""
+        return self.given is not None and self.given.status == OPENED
 
     def to_json(self) -> dict[str, Any]:
         """What its record holds."""
@@ -104,6 +112,8 @@ class Failure:
         if self.given is not None:
             given = self.given
             found["given"] = {"status": given.status, "type": given.media, "body": given.body}
+        if self.waited:
+            found["waited"] = self.waited
         if self.left_out:
             found["body_size"] = self.left_out
         elif body := request.body:
@@ -147,6 +157,7 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
             bool(value["whole"]),
             0 if body else int(value.get("body_size", 0)),
             str(value["key"]),
+            int(value.get("waited", 0)),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DamagedInput(f"{where}: is no record of a failed request: {error!r}") from error
@@ -157,6 +168,7 @@ def _given(value: Any) -> Given | None:
     if not value:
         return None
     given = Given(int(value["status"]), str(value["type"]), str(value["body"]))
-    if not (400 <= given.status < 600 and given.media.isascii() and given.media.isprintable()):
+    failed = 400 <= given.status < 600 or given == Given(OPENED, "", "")
+    if not (failed and given.media.isascii() and given.media.isprintable()):
         raise ValueError(f"nothing that is told of a failure: {given.status} {given.media!r}")
     return given

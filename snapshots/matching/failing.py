@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import ada_url
 
@@ -15,6 +16,7 @@ from snapshots.identity.rules import joining
 from snapshots.identity.urlkeys import surt
 from snapshots.request import Request
 from snapshots.states.groups import Group
+from snapshots.words import counted
 
 REMEMBERED = 1 << 11  # addresses
 _PORTS = {"http:": 80, "ws:": 80, "https:": 443, "wss:": 443}
@@ -38,6 +40,8 @@ class Failed(NamedTuple):
     def why(self) -> str:
         """In words."""
         told = f"{self.failure.reason}: {self.failure.told}"
+        if waited := self.failure.waited:
+            told += f", after {counted(waited, 'second')}"
         if self.tunnel:
             return f"while recording, no tunnel to {self.tunnel} came about, either: {told}"
         return f"while recording, it came to no answer, either: {told}"
@@ -65,28 +69,27 @@ class Failing:
             return None
         host, port = place
         authority = host if port == 443 else f"{host}:{port}"
-        found = next((f for f in self._of(f"https://{authority}/") if f.request.method == TUNNEL), None)
+        found = _plainest(f for f in self._of(f"https://{authority}/") if f.request.method == TUNNEL)
         if found is None or self._answered(host, port):
+            return None
+        if found.opened and urlsplit(url).scheme in (
+            "http",
+            "ws",
+        ):  # it may just be no TLS that is spoken there
             return None
         return Failed(found, f"{host}:{port}")
 
     def _same(self, request: Request, key: Key, level: int, found: tuple[Failure, ...]) -> Failure | None:
         known = [f for f in found if f.whole]
-        for failure in known:
-            if level == 0:
-                same = not failure.left_out and request_key(failure.request).exact == key.exact
-            else:
-                same = failure.key == key.canonical
-            if same:
-                return failure
-        if level < 3:  # rules
-            return None
+        kept = [f for f in known if not f.left_out]
+        if level == 0:
+            return _plainest(f for f in kept if request_key(f.request).exact == key.exact)
+        same = _plainest(f for f in known if f.key == key.canonical)
+        if same is not None or level < 3:  # rules
+            return same
         group = self._group(request.url)
         rules, issued = group.rules(request.method), group.issued(request.method)
-        for failure in known:
-            if not failure.left_out and joining(request, failure.request, rules, issued) is not None:
-                return failure
-        return None
+        return _plainest(f for f in kept if joining(request, f.request, rules, issued) is not None)
 
     def _of(self, address: str) -> tuple[Failure, ...]:
         found = self._at.get(address)
@@ -107,6 +110,11 @@ class Failing:
             known = any(_place(url) == (host, port) for url in chain(captures, sockets))
             self._captured[name] = known
         return known
+
+
+def _plainest(found: Iterable[Failure]) -> Failure | None:
+    """One of which the client was told, if there is one; else the one for which it waited longest."""
+    return min(found, key=lambda failure: (failure.waited > 0, -failure.waited), default=None)
 
 
 def _place(url: str) -> tuple[str, int] | None:

@@ -42,6 +42,13 @@ def resetting() -> Iterator[int]:
 
 
 @contextmanager
+def mute() -> Iterator[int]:
+    """A port that takes each connection, and says nothing in any."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield server.getsockname()[1]
+
+
+@contextmanager
 def silent_port() -> Iterator[int]:
     """A port that takes no connection and refuses none: the queue of who waits for its server is full (Linux)."""
     with ExitStack() as stack:

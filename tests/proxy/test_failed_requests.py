@@ -11,17 +11,15 @@ import httpx
 import pytest
 
 from proxy.recording.recorder import Recorder
-from proxy.recording.unanswered import PATIENCE
 from proxy.serving.gateway import Gateway
 from snapshots.contents.failures import MEDIA, START, Failure
 from snapshots.snapshot import Snapshot
 from snapshots.upkeep import leaks
 from snapshots.writer import Writer
 from tests.proxy import gateways
-from tests.proxy.dead import closed_port, resetting, silent_port
-from tests.proxy.lab import Lab, client, gate
+from tests.proxy.dead import closed_port, resetting
+from tests.proxy.lab import Lab, client
 from tests.proxy.origin import Answer, Asked, Origin
-from tests.support.waiting import until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -222,30 +220,3 @@ def test_it_changes_nothing_of_what_its_site_answers(lab: Lab, tmp_path: Path) -
             lines = gateway.ledger.entries()
     assert [line["verdict"] for line in lines] == ["failed:incomplete", "exact"]
     assert not lines[1]["ambiguous"]
-
-
-def test_a_connection_that_its_client_waited_for_in_vain_timed_out(lab: Lab, tmp_path: Path) -> None:
-    """A client that waits for an answer, or leaves at once, has shown nothing of the place."""
-    gate.open.clear()
-    with silent_port() as port, recording(lab, tmp_path / "s") as (recorder, c):
-        for url, seconds in (
-            (f"http://127.0.0.1:{port}/a", PATIENCE + 0.5),
-            (f"https://127.0.0.1:{port}/", PATIENCE + 0.5),
-            (f"http://127.0.0.1:{port}/soon", 0.2),
-            ("http://plain.example/slow", PATIENCE + 0.5),
-        ):
-            with pytest.raises(httpx.TimeoutException):
-                c.get(url, timeout=seconds)
-        until(lambda: len(recorder.given_up) == 3)
-        gate.open.set()
-    found = {(one.request.method, one.request.url, one.reason, one.given) for one in failures(tmp_path / "s")}
-    assert found == {
-        ("GET", f"http://127.0.0.1:{port}/a", "timeout", None),
-        ("CONNECT", f"https://127.0.0.1:{port}/", "timeout", None),
-    }
-    with replaying(lab, tmp_path / "s") as (gateway, c):
-        answer = c.get(f"http://127.0.0.1:{port}/a")
-        with pytest.raises(httpx.ProxyError):
-            c.get(f"https://127.0.0.1:{port}/")
-        assert verdicts(gateway) == ["failed:timeout"] * 2
-    assert (answer.status_code, answer.text.startswith("stillweb: failed:timeout: ")) == (502, True)

@@ -182,6 +182,11 @@ class Trace:
         return [event for event in self.of("tool_call") if event["verdict"] == "miss"]
 
     @property
+    def failures(self) -> list[Event]:
+        """The tool calls that failed as they had while recording, which are no misses."""
+        return [event for event in self.of("tool_call") if str(event["verdict"]).startswith("failed:")]
+
+    @property
     def hash(self) -> str:
         """SHA-256 (hex) over all lines but the reviews, without what is aside."""
         return hash_events([self.header, *self.events])

@@ -39,6 +39,7 @@ class Sheet:
     unseen: int  # wrong cells whose right value was never seen
     steps: list[Step]
     misses: list[Event]
+    failures: list[Event]
     calls: int
     models: int
     tokens: int
@@ -88,6 +89,7 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
         unseen=sum(1 for cell in wrong if not cell.get("reference_seen")),
         steps=[step for event in trace.events if (step := _step(event, screenshots))],
         misses=trace.misses,
+        failures=trace.failures,
         calls=len(trace.of("tool_call")),
         models=len(models),
         tokens=sum(e["usage"]["input"] + e["usage"]["output"] for e in models),

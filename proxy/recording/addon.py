@@ -33,7 +33,7 @@ from proxy.recording.outliving import SECONDS, outlive
 from proxy.recording.places import Places
 from proxy.recording.redacting import ExchangeRedactor
 from proxy.recording.talks import MOST_MESSAGES, Talk
-from proxy.recording.unanswered import UNANSWERED, UNCONNECTED, Unanswered, waited
+from proxy.recording.unanswered import Unanswered, waited
 from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from proxy.wire.silence import Said
 
@@ -119,21 +119,19 @@ class RecordingAddon:
             seconds = waited(flow) if left else 0
             if not left or seconds:
                 session = self.session_of(flow.client_conn.id)
-                told = UNCONNECTED if left else reason
-                self._archivist.put(self._unanswered.tunnel(flow, session, told, seconds))
+                self._archivist.put(self._unanswered.tunnel(flow, session, reason, seconds))
 
     def tls_failed_server(self, data: tls.TlsData) -> None:
         """TLS with an origin came to nothing. Where its client has left, that was all that could be asked in the tunnel."""
         client = data.context.client
         tunnel = self._tunnels.get(client.id)
-        if tunnel is None or not gone(client):
+        if tunnel is None or tunnel.server_conn is not data.conn or not gone(client):
             return
         host, port = tunnel.request.host, tunnel.request.port
         self._given_up(f"https://{host_port(host, port).removesuffix(':443')}/")
         if seconds := waited(tunnel):
-            self._archivist.put(
-                self._unanswered.tunnel(tunnel, self.session_of(client.id), UNANSWERED, seconds)
-            )
+            session = self.session_of(client.id)
+            self._archivist.put(self._unanswered.tunnel(tunnel, session, "", seconds))
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
@@ -378,9 +376,7 @@ class RecordingAddon:
         """There will be no answer; `failed` is the flow of a request that the origin left without one."""
         left = waited(failed) if failed is not None and by_client else 0
         if failed is not None and not reason.startswith(REFUSED) and (left or not by_client):
-            connected = failed.server_conn.timestamp_tcp_setup is not None
-            told = reason if not left else UNANSWERED if connected else UNCONNECTED
-            self._archivist.put(self._unanswered.request(draft, failed, told, left))
+            self._archivist.put(self._unanswered.request(draft, failed, reason, left))
         else:
             draft.discard()
         if by_client:

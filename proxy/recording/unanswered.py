@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # seconds that a client must have waited for its leaving to say anything; browsers leave much at once, to load another page
 PATIENCE = 1.0
-UNCONNECTED = "no connection came about until the client left (timeout)"
-UNANSWERED = "no answer came until the client left (timeout)"
+UNCONNECTED = "no connection came about until the client left"
+UNANSWERED = "no answer came until the client left"
 MOST = 1 << 24  # bytes of a request's body that are read for its key
 STATUS = 502
 
@@ -60,11 +60,13 @@ class Unanswered:
         are given back."""
         server = flow.server_conn
         given = None
-        reason = reason_of(told)
-        if not left and draft.response_spool is None:  # else the client has a part of an answer
-            given = Given(STATUS, "text/html", format_error(STATUS, told).decode())
-        if not left and server.tls and server.timestamp_tcp_setup and not server.timestamp_tls_setup:
-            reason = "tls"
+        if left:
+            reason, told = "timeout", _waited_for(flow)
+        else:
+            silent = server.tls and server.timestamp_tcp_setup and not server.timestamp_tls_setup
+            reason = "tls" if silent else reason_of(told)
+            if draft.response_spool is None:  # else the client has a part of an answer
+                given = Given(STATUS, "text/html", format_error(STATUS, told).decode())
         headers = text_headers(flow.request.headers.fields)
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
             headers = (("Host", draft.authority), *headers)
@@ -93,11 +95,13 @@ class Unanswered:
         url = f"https://{host_port(host, port).removesuffix(':443')}/"
         started = datetime.fromtimestamp(flow.request.timestamp_start, UTC)
         given = None
-        if not left:
+        reason = reason_of(told)
+        if left:
+            reason, told = "timeout", _waited_for(flow)
+            given = Given(OPENED, "", "") if told == UNANSWERED else None
+        else:
             given = Given(STATUS, "", (flow.response.text if flow.response is not None else None) or "")
-        elif flow.server_conn.timestamp_tcp_setup is not None:
-            given = Given(OPENED, "", "")
-        failure = Failure(Request(TUNNEL, url), reason_of(told), told, started, session, given, waited=left)
+        failure = Failure(Request(TUNNEL, url), reason, told, started, session, given, waited=left)
         return lambda: self._keep(failure)
 
     def _keep(self, failure: Failure) -> None:
@@ -108,10 +112,13 @@ class Unanswered:
         told = json.dumps(replace(kept, waited=0).to_json(), sort_keys=True)
         known = hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
         before = self._known.get(known)
-        if (
-            before is not None and before >= kept.waited
-        ):  # a program that tries again and again says nothing new
-            return
+        if before is not None and before >= kept.waited:
+            return  # a program that tries again and again says nothing new
         self._known[known] = kept.waited
         kept.write(self._writer)
         self.count += before is None
+
+
+def _waited_for(flow: http.HTTPFlow) -> str:
+    """What did not come until the client left."""
+    return UNCONNECTED if flow.server_conn.timestamp_tcp_setup is None else UNANSWERED

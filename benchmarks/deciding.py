@@ -28,6 +28,7 @@ DECIDING = {
     "snapshots/http/languages.py": None,
     "snapshots/http/spans.py": {"inside", "is_whole"},
     "snapshots/identity/keys.py": None,
+    "snapshots/identity/flags.py": None,
     "snapshots/identity/model_calls.py": None,
     "snapshots/identity/told_moments.py": None,
     "snapshots/states/conditions.py": {"apply", "_begin_anew", "given", "asked", "added", "lasting"},

@@ -27,6 +27,4 @@ def without_whom(parsed: Parsed) -> Parsed:
         for name, item in whom.items()
         if not (_NAMES.fullmatch(name) and isinstance(item, str) and drawn(item))
     }
-    if len(kept) == len(whom):
-        return parsed
     return replace(parsed, body=Body(parsed.body.kind, value | {"attributes": kept}, parsed.body.label))

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from snapshots.capture import Response
+from snapshots.matching.ladder import Matcher
+from snapshots.request import Request
 from tests.support.memory_store import Recorded, answers, get, html, matcher, post, redirect
 
 A = "http://a.test"
@@ -97,11 +99,40 @@ def test_a_visit_that_was_under_way_beside_an_answer_may_have_come_before_it() -
     assert answers(over, WRITE, ONE, PAGE)[-1] == "b"
 
 
+BACK = post(f"{A}/set", "to=y")
+TWO = get(f"{A}/n/2")
+
+
+def came_back(*between: tuple[Request, Response]) -> Matcher:
+    """A page that is as before once it was set back, after visits since; which came between equal answers at first."""
+    set_back = [(BACK, redirect("/elsewhere")), (PAGE, html("a")), MAIL[3], (TWO, html("two"))]
+    return matcher(
+        (PAGE, html("a")), (PAGE, html("a")), *between, (PAGE, html("a")), DONE, *MAIL[2:3], *set_back
+    )
+
+
+def test_one_that_left_an_answer_as_it_was_does_so_where_it_is_given_again() -> None:
+    assert answers(came_back(MAIL[3]), WRITE, BACK, ONE, PAGE) == ["", "", "one", "a"]
+    assert answers(came_back((TWO, html("two")), MAIL[3]), WRITE, BACK, PAGE) == ["", "", "a"]
+
+
+def test_of_two_that_came_together_one_may_have_undone_the_other() -> None:
+    """Read, and marked as unread: that both left the page as it was clears neither."""
+    over = came_back(MAIL[3], (TWO, html("two")))
+    assert answers(over, WRITE, BACK, ONE, PAGE) == ["", "", "one", "a?"]
+    assert answers(over, WRITE, BACK, TWO, PAGE) == ["", "", "two", "a?"]
+
+
+BADGE = get(f"{A}/badge")
+STAYED = [(BADGE, html("1")), (BADGE, html("1")), MAIL[3], (BADGE, html("1"))]
+
+
 def test_one_that_left_two_answers_as_they_were_makes_none() -> None:
-    badge = get(f"{A}/badge")
-    stayed = [(badge, html("1")), (badge, html("1")), MAIL[3], (badge, html("1"))]
-    over = matcher(*stayed, *MAIL[:3], (PAGE, html("b")), MAIL[3], (PAGE, html("b")), (badge, html("2")))
-    assert answers(over, ONE, PAGE)[-1] == "a"
+    twice = [*STAYED, *MAIL[:3], (PAGE, html("b")), MAIL[3], (PAGE, html("b")), (BADGE, html("2"))]
+    once = [*STAYED, *MAIL[:3], (PAGE, html("b")), (PAGE, html("b")), (BADGE, html("2"))]
+    for recorded, said in ((twice, "c"), (once, "c?")):
+        other = [(BACK, redirect("/elsewhere")), (PAGE, html("c")), MAIL[3]]
+        assert answers(matcher(*recorded, *other), WRITE, BACK, ONE, PAGE) == ["", "", "one", said]
 
 
 def test_a_page_that_shows_what_was_written_does_not_make_it() -> None:

@@ -6,10 +6,23 @@ from snapshots.capture import Response
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
 from snapshots.states.conditions import short
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import (
+    MemoryStore,
+    Recorded,
+    Replay,
+    answers,
+    get,
+    html,
+    matcher,
+    post,
+    redirect,
+)
 
 A = "http://a.test"
 LIST = get(f"{A}/list")
+SID = "sid=0123456789abcdef0123456789abcdef"
+GIVEN = ("Set-Cookie", SID)
+FONT = Response(200, "OK", (("Content-Type", "font/woff2"),), b"font")
 
 
 def test_a_changing_answer_begins_anew_with_what_begins_it() -> None:
@@ -94,23 +107,62 @@ def test_a_question_that_was_not_recorded_changes_nothing_where_others_like_it_d
 
 def test_a_client_that_may_have_been_met_by_an_answer_that_nobody_recorded_is_no_stranger() -> None:
     """A login without a cookie: the server would have given it one."""
-    sid = "0123456789abcdef0123456789abcdef"
 
     def enter(who: str, **more: str) -> Request:
         return post(f"{A}/login", f"user={who}", **more)
 
     gone = Response(200, "OK", (("Set-Cookie", "sid=; Max-Age=0"),), b"bye")
     over = matcher(
-        (LIST, html("nobody's", 200, ("Set-Cookie", f"sid={sid}"))),
-        (enter("ann", cookie=f"sid={sid}"), redirect("/list")),
-        (get(f"{A}/list", cookie=f"sid={sid}"), html("Ann's")),
-        (post(f"{A}/logout", cookie=f"sid={sid}"), gone),
+        (LIST, html("nobody's", 200, GIVEN)),
+        (enter("ann", cookie=SID), redirect("/list")),
+        (get(f"{A}/list", cookie=SID), html("Ann's")),
+        (post(f"{A}/logout", cookie=SID), gone),
     )
     replay = Replay(over)
     assert replay.ask(LIST) == "nobody's"
     assert replay.ask(LIST) == "nobody's", "it threw its cookie away"
-    assert replay.ask(enter("bob", cookie=f"sid={sid}")) == "miss"
-    assert replay.ask(get(f"{A}/list", cookie=f"sid={sid}")) == "miss"
+    assert replay.ask(enter("bob", cookie=SID)) == "miss"
+    assert replay.ask(get(f"{A}/list", cookie=SID)) == "miss"
     assert replay.ask(LIST) == "nobody's", "and again"
     assert replay.ask(enter("bob")) == "miss"
     assert replay.ask(LIST) == "miss", "it may be Bob by now"
+
+
+def test_nor_does_what_is_answered_since_make_it_one() -> None:
+    about, mine, again = get(f"{A}/about"), get(LIST.url, cookie=SID), get(f"{A}/about", cookie=SID)
+    recorded: list[Recorded] = []
+    for name in ("ann", "cat"):
+        enter = post(f"{A}/login", f"user={name}", cookie=SID)
+        walk = [
+            (about, html("about")), (LIST, html("nobody's", 200, GIVEN)), (again, html("about")),
+            (enter, redirect("/list")), (again, html("about")), (mine, html(f"{name}'s")), (again, html("about")),
+        ]  # fmt: skip
+        recorded += [Recorded(*one, name) for one in walk]
+    over = Matcher(MemoryStore(recorded))
+    asked = LIST, post(f"{A}/login", "user=bob"), LIST, about, LIST
+    assert answers(over, *asked) == ["nobody's", "miss", "miss", "about?", "miss"]
+
+
+def test_a_file_that_is_asked_for_without_cookies_makes_no_stranger() -> None:
+    """As pages ask for fonts."""
+    mine, font = get(f"{A}/list", cookie=SID), (get(f"{A}/a.woff2", origin=A), FONT)
+    enter, choose = post(f"{A}/login", "user=ann"), post(f"{A}/by", "by=x", cookie=SID)
+    over = matcher(
+        (LIST, html("nobody's")), (enter, redirect("/list", GIVEN)), (mine, html("Ann's")), font, font,
+        (choose, redirect("/list")), (mine, html("Ann's x")),
+    )  # fmt: skip
+    assert answers(over, enter, mine, choose, font[0], mine) == ["", "Ann's", "", "font", "Ann's x"]
+    assert answers(over, enter, mine, choose, LIST, LIST)[-1] == "nobody's"
+
+
+def test_whom_an_unsure_answer_makes_it_follow_it_follows_unsurely() -> None:
+    """Two visitors were shown different designs, and one of them asked for something in English."""
+    texts = {name: [Recorded(LIST, html(name), name) for _ in range(2)] for name in ("one", "two")}
+    hello, alone = get(f"{A}/hello", accept_language="en"), get(f"{A}/alone")
+    said = html("hello", 200, ("Vary", "Accept-Language"))
+    own = [*texts["one"], Recorded(hello, said, "one"), Recorded(alone, html("alone"), "one")]
+    over = Matcher(MemoryStore([*own, *texts["two"]]))
+    german = get(hello.url, accept_language="de")
+    assert answers(over, hello, LIST) == ["hello", "one"]
+    assert answers(over, german, LIST) == ["hello?", "one?"]
+    assert answers(over, german, alone, LIST) == ["hello?", "alone", "one?"]

@@ -13,6 +13,7 @@ from snapshots.capture import Capture
 from snapshots.http import charsets
 from snapshots.texts import html_text
 from snapshots.texts.text import doubts, unpacked
+from snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
 # What a page without its scripts says of itself: one that is loading or empty may be filled by them.
@@ -152,8 +153,8 @@ def coverage(
 ) -> Coverage:
     """Looks up all that the tasks name. `search` gives the verdict of a query and notes (the tools know how to ask).
 
-    Redirects are followed. A URL with a fragment is a view's: it needs a view that starts there, or, where only the page is recorded, is
-    answered by it with a note, for what the fragment selects may not be in it.
+    Redirects are followed. `URL#view=<id>` needs that view. A URL with another fragment needs a view that starts there, or, where only the
+    page is recorded, is answered by it with a note, for what the fragment selects may not be in it.
     """
     from harness.tools.store import Store
 
@@ -183,6 +184,10 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
     page, _, fragment = url.partition("#")
     if url in starts and fragment:
         return Need("", "view", url, "view")
+    if id_in(url) is not None:  # as the tools have it: the page without the steps is never given for a view
+        if store.view_text(url) is not None:
+            return Need("", "view", url, "view")
+        return Need("", "view", url, "miss", ("no view of the snapshot has this address",))
     found = store.session("coverage").follow(page)
     capture = found.capture
     if capture is None or found.redirects:

@@ -105,6 +105,7 @@ def test_what_is_there_and_what_is_missing(snapshot: Snapshot) -> None:
         ),
         ("https://a.test/soft", True, "looks like a missing page"),
         ("https://a.test/#tab=2", True, "no view of this fragment"),
+        ("https://a.test/#view=0123456789abcdef", False, "no view of the snapshot has this address"),
     ],
 )
 def test_what_only_looks_like_an_answer(

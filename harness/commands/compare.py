@@ -14,6 +14,8 @@ from snapshots.words import counted
 if TYPE_CHECKING:
     from harness.comparing.compare import Comparison
 
+MOST_TOLD = 10  # tasks that got worse, with what was answered and asked otherwise
+
 
 @click.command("compare")
 @click.argument("a", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -127,6 +129,11 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
     ]
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
+    if sides == ("A", "B"):  # two forms of a task are asked otherwise, and so answered otherwise
+        from harness.comparing.apart import apart
+
+        for pair in comparison.worse[:MOST_TOLD]:
+            click.echo(apart(comparison, pair))
     interval = comparison.no_interval
     if comparison.interval:
         low, high = comparison.interval

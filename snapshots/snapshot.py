@@ -258,15 +258,18 @@ class Snapshot:
                 break
         return found
 
-    def metadata_addresses(self, start: str) -> list[str]:
-        """The URIs of metadata records that begin with `start`, each once."""
+    def metadata_addresses(self, start: str, *, views: bool = True) -> list[str]:
+        """The URIs of metadata records that begin with `start`, each once; without those that only say what a view is."""
         wanted = other_key("metadata", start)
         lines = (line for layer in self._layers for line in layer.index.lines(wanted, prefix=True))
-        return list(dict.fromkeys(target_of(json.loads(line.split(b" ", 2)[2])) for line in lines))
+        entries = (json.loads(line.split(b" ", 2)[2]) for line in lines)
+        return list(dict.fromkeys(target_of(one) for one in entries if views or one["mime"] != VIEW_MEDIA))
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was said over web sockets (docs/snapshot.md), with their addresses, each in recorded order."""
-        return ((uri, said) for uri in self.metadata_addresses("http") for said in self.said_at(uri))
+        return (
+            (uri, said) for uri in self.metadata_addresses("http", views=False) for said in self.said_at(uri)
+        )
 
     def said_at(self, uri: str) -> list[dict[str, Any]]:
         """What was said over the web sockets of an address, in recorded order."""

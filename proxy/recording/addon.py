@@ -67,7 +67,8 @@ class RecordingAddon:
         self.challenge = False  # whether clients without a user name are asked for one
         self.requests = 0
         self._archivist = archivist
-        self._event = event
+        self._next_event = event
+        self._latest: dict[str, int] = {}  # each session's last event
         self._failed = failed
         self._given_up = given_up
         self._unanswered = unanswered
@@ -83,6 +84,10 @@ class RecordingAddon:
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: dict[str, http.HTTPFlow] = {}  # by client's connection
         self._places = Places()
+
+    def _event(self, session: str) -> int:
+        number = self._latest[session] = self._next_event(session)
+        return number
 
     @property
     def under_way(self) -> int:
@@ -280,6 +285,11 @@ class RecordingAddon:
             self._left(draft, reason)
         else:
             self._give_up(draft, reason, flow)
+
+    def websocket_message(self, flow: http.HTTPFlow) -> None:
+        """A message of a web socket: where in the order of its session it stands."""
+        if (draft := self._drafts.get(flow.id)) is not None and len(draft.heard) < MOST_MESSAGES:
+            draft.heard.append(self._latest[draft.session])
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """A web socket is closed: what was said is kept, to be said again."""

@@ -146,6 +146,7 @@ class Draft:
     protocol: str = "http/1.1"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
+    heard: list[int] = field(default_factory=list)  # the last event before each message of a web socket
     # steps done when a view was seen -> messages of a web socket
     looks: dict[int, int] = field(default_factory=dict)
 

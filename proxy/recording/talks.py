@@ -57,6 +57,7 @@ class Talk:
             "end": self.end,
             "replayable": len(self.messages) <= MOST_MESSAGES,
             "messages": said,
+            "events": draft.heard[: len(said)],
             "left_out": max(0, len(self.messages) - MOST_MESSAGES),
         }
         if self.close is not None:

@@ -30,6 +30,7 @@ from snapshots.identity.irrelevant import errand, irrelevant_url
 from snapshots.identity.keys import opens_socket
 from snapshots.identity.sites import site_of
 from snapshots.request import Request
+from snapshots.states.slots import SAFE_METHODS
 from snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -119,7 +120,14 @@ class Answerer:
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
         """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
         try:
-            return self._answer(request, line, memo_key)
+            reply = self._answer(request, line, memo_key)
+            if (
+                line.talks
+                and request.method not in SAFE_METHODS
+                and not irrelevant_url(request.url.partition("?")[0])
+            ):
+                line.wrote(reply.capture)
+            return reply
         except DamagedInput as error:  # of another capture, which was looked at to choose
             return self._damaged(request, line, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: the client, the ledger and the status page hear of it

@@ -63,6 +63,8 @@ class Arrivals(Channel):
             self._busy.cancel()
         if self._h2 is not None:
             self._h2.lost()
+        if self._socket is not None:
+            self._socket.closed = True
         self._transport = None
 
     def pause_writing(self) -> None:

@@ -138,9 +138,10 @@ class Connection(Arrivals):
             return False
         self.write(handshake(request, talk.player.protocol))
         self._socket = Socket(
-            url, talk.player, self.write, self.close, talk.strayed, talk.doubted,
+            url, talk.player, self.write, self.close, talk.strayed, talk.doubted, talk.heard,
             secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
+        line.opened(self._socket)
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)

@@ -17,6 +17,7 @@ from snapshots.states.slots import SAFE_METHODS, logins_of
 
 if TYPE_CHECKING:
     from proxy.serving.responses import Answer
+    from proxy.serving.sockets import Socket
     from snapshots.capture import Capture
     from snapshots.matching.sessions import Session
 
@@ -141,7 +142,18 @@ def failure(request: Request, status: int, reason: str, why: str) -> Reply:
 class Line:
     """A session as the gateway has it: its replay state, and how many requests it made."""
 
-    __slots__ = ("again", "broken", "missed", "name", "prefix", "seq", "session", "sockets", "trusting")
+    __slots__ = (
+        "again",
+        "broken",
+        "missed",
+        "name",
+        "prefix",
+        "seq",
+        "session",
+        "sockets",
+        "talks",
+        "trusting",
+    )
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
@@ -149,6 +161,7 @@ class Line:
         self.seq = 0
         self.missed: list[Missed] = []  # in the order in which they were answered
         self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
+        self.talks: list[Socket] = []  # those that are open
         # numbers of tunnels in which a browser broke TLS off, by where they led and which it was; those that were tried again
         self.broken: dict[tuple[str, bytes], list[int]] = {}
         self.again: list[int] = []
@@ -158,7 +171,16 @@ class Line:
     def begin_anew(self, session: Session) -> None:
         """All that decides what is answered is as at its start; its count of requests goes on."""
         self.session = session
-        self.sockets = {}
+        self.sockets, self.talks = {}, []
+
+    def opened(self, socket: Socket) -> None:
+        """A web socket of the session is open."""
+        self.talks = [one for one in self.talks if not one.closed] + [socket]
+
+    def wrote(self, capture: Capture | None) -> None:
+        """The session has written something, which servers may speak of."""
+        for one in self.talks:
+            one.made(None if capture is None else capture.key)
 
     def unanswered(self, request: Request, why: str) -> None:
         """A request may have changed what its site answers, and had no answer: what the site knows is not known."""

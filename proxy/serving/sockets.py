@@ -46,8 +46,8 @@ def handshake(request: Request, protocol: str) -> bytes:
 
 
 class Socket:
-    """The server's side of one socket. `write` takes bytes, `strayed(expected, said)` is told of a miss, and `doubted()`
-    that the recorded ones differ; it says whether to go on."""
+    """The server's side of one socket. `write` takes bytes, `strayed(expected, said)` is told of a miss, `heard()` of a
+    message that was recorded, and `doubted()` that the recorded ones differ; it says whether to go on."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Socket:
         close: Callable[[], None],
         strayed: Callable[[Said | None, Said], None],
         doubted: Callable[[], bool],
+        heard: Callable[[], None] = lambda: None,
         *,
         secrets: Secrets | None = None,
         marked: bool = False,
@@ -66,12 +67,13 @@ class Socket:
         self._write = write
         self._close = close
         self._strayed = strayed
+        self._told = heard
         self._doubted: Callable[[], bool] | None = doubted
         self._secrets = secrets or Secrets()
         self._marked = marked
         self._frames: Any = FrameProtocol(client=False, extensions=[])
         self._parts: list[Said] = []
-        self._closed = False
+        self.closed = False  # whether nothing is said any more
 
     def start(self) -> None:
         """Say what the server says first."""
@@ -79,7 +81,7 @@ class Socket:
 
     def feed(self, data: bytes) -> None:
         """Bytes of the client."""
-        if self._closed:
+        if self.closed:
             return
         try:
             self._frames.receive_bytes(data)
@@ -88,8 +90,13 @@ class Socket:
         except ParseFailed as failure:
             self._end(int(failure.code), str(failure))
 
+    def made(self, key: str | None) -> None:
+        """The client has written something by HTTP; see `Player.made`."""
+        if not self.closed:
+            self._say(self._player.made(key))
+
     def _frame(self, frame: Any) -> None:
-        if self._closed:
+        if self.closed:
             return
         if frame.opcode is Opcode.CLOSE:
             code, reason = frame.payload
@@ -118,6 +125,7 @@ class Socket:
             self._strayed(expected, said)
             self._end(1011, "stillweb: miss: this message was not recorded here")
             return
+        self._told()
         self._say(answer)
 
     def _say(self, messages: list[Said]) -> None:
@@ -134,7 +142,7 @@ class Socket:
             self._write(self._frames.send_data(REST, fin=True))
 
     def _end(self, code: int, reason: str) -> None:
-        self._closed = True
+        self.closed = True
         if code == CloseReason.NO_STATUS_RCVD:  # the frame named none: a page is told 1005, not 1000
             self._write(self._frames.close())
         elif code in LOCAL_ONLY_CLOSE_REASONS:  # never sent (RFC 6455, 7.4.1)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from proxy.serving.misses import body_entry, masked_url
 from proxy.wire.conversations import Player, Said
 from proxy.wire.whose import Secrets, found_at
+from snapshots.identity.sites import site_of
+from snapshots.matching.spoken import STRAYED
 from snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -34,12 +36,19 @@ class Talk:
             return None
         turn = line.sockets.get(request.url, 0)
         line.sockets[request.url] = turn + 1
-        talk = cls(answerer, request, line, Player(found.conversations, turn), found.secrets)
+        spoken = answerer.matcher.spoken
+        player = Player(found.conversations, turn, lambda one: spoken.written(one.url, one.session))
+        talk = cls(answerer, request, line, player, found.secrets)
         if found.sure:
             talk._note("exact", "websocket", 101)
         else:
             talk._note("rule:redacted", "websocket", 101, {"ambiguous": True})
         return talk
+
+    def heard(self) -> None:
+        """A message of the client that was recorded: it may change what the site answers."""
+        if word := self.player.word():
+            self._line.session.says(site_of(self._request.url), word)
 
     def doubted(self) -> bool:
         """Several sockets were recorded there and said different things: told, and whether it may go on."""
@@ -59,6 +68,7 @@ class Talk:
         """A message of a client that was not recorded: a miss."""
         request = self._request
         self._answerer.count(request, self._line, None)
+        self._line.session.says(site_of(request.url), STRAYED)
         sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
         why = "a message of the web socket was not recorded" + (
             "; nothing more was said" if expected is None else "; another one was"

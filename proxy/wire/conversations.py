@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import operator
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from snapshots.identity.keys import request_key
 from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from snapshots.matching.spoken import word
 from snapshots.request import Request
 from snapshots.secrets.redact import mask
 
@@ -29,7 +31,8 @@ class Conversation:
     """One web socket as it was recorded. `messages` are (from the client?, what); `close` is (code, reason) or None.
 
     `begin` is the event number of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are
-    (steps done, messages so far) of each view that was seen: what came by itself after one came by time.
+    (steps done, messages so far) of each view that was seen: what came by itself after one came by time. `events` holds the last
+    event of the session before each message (none in older records), `words` each message as `spoken` counts it.
     """
 
     url: str
@@ -39,6 +42,8 @@ class Conversation:
     close: tuple[int, str] | None = None
     protocol: str = ""
     looks: tuple[tuple[int, int], ...] = ()
+    events: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
 
     def heard(self) -> list[int]:
         """Where the client's messages stand."""
@@ -70,6 +75,8 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         (int(close[0]), str(close[1])) if close else None,
         str(value.get("protocol", "")),
         tuple((operator.index(steps), operator.index(at)) for steps, at in looks),
+        tuple(operator.index(at) for at in value.get("events", ())),
+        tuple(word(one) for one in value["messages"]),
     )
 
 
@@ -110,14 +117,22 @@ class Player:
     """One client's line through the conversations of an address. Sans-io: messages in, messages out.
 
     `turn` says how many sockets of this address the session opened before. `ambiguous` once the recorded ones that
-    still fit would not all have said the same.
+    still fit would not all have said the same. `written` gives what a recorded session wrote by HTTP to the socket's site,
+    events and keys: what the server said after such a request waits until it is `made`.
     """
 
-    def __init__(self, known: list[Conversation], turn: int) -> None:
+    def __init__(
+        self,
+        known: list[Conversation],
+        turn: int,
+        written: Callable[[Conversation], Sequence[tuple[int, str]]] = lambda one: (),
+    ) -> None:
         own = known[min(turn, len(known) - 1)]
         self._alive = [own, *(one for one in known if one is not own)]
         self._at = 0  # messages of the one that leads
         self._told = 0  # of these, since the client's last
+        self._awaited = {id(one): _awaited(one, written(one)) for one in known}
+        self._made = Counter[str]()
         self._steps = 0  # that the client has done
         self._count = 0  # of the client's messages
         self.ambiguous = False
@@ -146,7 +161,8 @@ class Player:
             return None
         # what time had brought before it was said
         late = [self._turn(one, whole=True)[self._told :] for one in fits]
-        self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
+        held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
+        self.ambiguous = self.ambiguous or held or any(one != late[0] for one in late[1:])
         self._alive = fits
         self._count += 1
         self._at = fits[0].heard()[self._count - 1] + 1
@@ -157,6 +173,28 @@ class Player:
         """What time had brought until a view was seen after so many steps, the last of which is about to be done."""
         self._steps = number
         return self._more()
+
+    def made(self, key: str | None) -> list[Said]:
+        """What the server says after a request that writes, by the key that it was recorded with; None: it was not."""
+        before, leading = self._told, self._awaited[id(self._alive[0])]
+        if key is not None:
+            self._made[key] += 1
+        new = self._more()
+        told = range(self._at - self._told + before, self._at)
+        due = any(
+            awaits == key and count == self._made[awaits]
+            for at, (awaits, count) in leading.items()
+            if at not in told
+        )
+        # the server would have said something that was recorded after other things, or that nobody knows
+        if leading and (key is None or due):
+            self.ambiguous = True
+        return new
+
+    def word(self) -> str:
+        """The client's last message as it is counted; "" where it is not."""
+        leads = self._alive[0]
+        return leads.words[leads.heard()[self._count - 1]] if leads.words and self._count else ""
 
     def expected(self) -> Said | None:
         """What the client said next when it was recorded."""
@@ -180,11 +218,39 @@ class Player:
 
     def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
         """What was said since the client's last message; not the `whole` until its next one, but to the view after its steps."""
-        heard = one.heard()
-        start = heard[self._count - 1] + 1 if self._count else 0
-        stop = heard[self._count] if self._count < len(heard) else len(one.messages)
+        start, stop = self._span(one)
         # none: it is an answer after all that was seen
         seen = [(steps, at) for steps, at in one.looks if at >= start]
         if seen and not whole:
             stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
+        if not whole:
+            stop = next((at for at in range(start, stop) if not self._due(one, at)), stop)
         return [what for _, what in one.messages[start:stop]]
+
+    def _span(self, one: Conversation) -> tuple[int, int]:
+        """Where the messages since the client's last one begin, and where its next one stands."""
+        heard = one.heard()
+        start = heard[self._count - 1] + 1 if self._count else 0
+        return start, heard[self._count] if self._count < len(heard) else len(one.messages)
+
+    def _due(self, one: Conversation, at: int) -> bool:
+        """Whether what was written before a message has been, as often."""
+        awaits, count = self._awaited[id(one)].get(at, ("", 0))
+        return self._made[awaits] >= count
+
+
+def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int, tuple[str, int]]:
+    """The messages of a server that came after something was written by HTTP, since the client's last message: where they
+    stand, with the key of what was written last and how often that was since the socket was opened.
+    """
+    found: dict[int, tuple[str, int]] = {}
+    since = one.begin
+    for at, ((mine, _), event) in enumerate(zip(one.messages, one.events, strict=False)):
+        if mine:
+            since = event
+            continue
+        keys = [(begin, key) for begin, key in written if one.begin < begin <= event]
+        if keys and keys[-1][0] > since:
+            last = keys[-1][1]
+            found[at] = last, sum(key == last for _, key in keys)
+    return found

@@ -192,10 +192,19 @@ def same_cookies(captures: list[Capture], now: Situation) -> list[Capture]:
     return [c for c in captures if c.cookies == mine] or captures
 
 
+def same_words(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Of answers that differ, those that were given after the session had said the same over web sockets."""
+    if now.spoken is None or len(set(map(now.said, captures))) < 2:
+        return captures
+    found = [c for c in captures if now.spoken.before(c) == now.told()]
+    now.worded = bool(found) and len(found) < len(captures) and len(set(map(now.said, found))) == 1
+    return found or captures
+
+
 def next_in_order(captures: list[Capture], now: Situation) -> list[Capture]:
     """Of answers that change by themselves the next, and when there is none any more, the last."""
     orders = [order for c in captures if (order := read(c.state).sequence) is not None]
-    if not orders or _past_tells(captures, now):
+    if not orders or now.worded or _past_tells(captures, now):
         return captures
     if len(captures) < 2 and orders[0].since != ONCE:
         # asked for again: with this past it was recorded once, though with another it had changed by then
@@ -309,6 +318,7 @@ STEPS: list[Step] = [
     same_text,
     same_order,
     same_cookies,
+    same_words,
     next_in_order,
     same_acquaintance,
     same_conditions,

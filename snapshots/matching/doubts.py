@@ -128,6 +128,19 @@ def other_client(chosen: Capture, captures: list[Capture], now: Situation) -> bo
     return False
 
 
+def said_otherwise(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Over web sockets the session has said something else than was said before it, where it was not seen that it
+    doesn't matter. What writes is answered as it is.
+    """
+    spoken = now.spoken
+    if spoken is None or read(chosen.state).any or chosen.changes or spoken.before(chosen) == now.told():
+        return False
+    seen: dict[frozenset[tuple[str, int]], set[str]] = defaultdict(set)
+    for capture in captures:
+        seen[frozenset(spoken.before(capture).items())].add(now.said(capture))
+    return len(seen) < 2 or len(set.union(*seen.values())) > 1
+
+
 def _media(headers: Headers) -> str:
     """The media type of a request's body if it is one of JSON."""
     media = asked_of(headers, "content-type").partition(";")[0].strip().lower()
@@ -177,6 +190,7 @@ DOUBTS: list[Doubt] = [
     anything_counts,
     other_fields,
     other_client,
+    said_otherwise,
 ]
 
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from snapshots.capture import Capture, Response
 from snapshots.contents.failures import Failure
@@ -24,6 +24,7 @@ from snapshots.matching.peeking import Peek
 from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from snapshots.matching.sessions import Session
 from snapshots.matching.situation import Situation
+from snapshots.matching.spoken import Spoken
 from snapshots.matching.unrecorded import note_change
 from snapshots.request import Request
 from snapshots.secrets.redact import PREFIX, mask
@@ -46,6 +47,7 @@ class Store(Protocol):
     @property
     def rules(self) -> RuleSet: ...
     def captures(self) -> Iterator[Capture]: ...
+    def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]: ...
     def changing(self, site: str | None = None, /) -> Iterator[Capture]: ...
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
     def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
@@ -95,6 +97,7 @@ class Matcher:
         self._changing: dict[str, bool] = {}
         self.peek = Peek(snapshot.read_request, snapshot.head)
         self.failing = Failing(snapshot, self.group)
+        self.spoken = Spoken(snapshot)
 
     def session(self, name: str = "default") -> Session:
         """A fresh session, before any change."""
@@ -128,7 +131,12 @@ class Matcher:
         given = session is not None and site in session.given
         candidates = self._same(request, key)
         alone = candidates[0] if plain and len(candidates) == 1 and state is None else None
-        if alone is not None and evident(request, key, alone, _borne(session, site)):
+        spoken = self.spoken if self.spoken.on(site) else None
+        if (
+            alone is not None
+            and (spoken is None or read(alone.state).any)
+            and evident(request, key, alone, _borne(session, site))
+        ):
             return self._evidently(request, key, alone, site)
         minded = bool(candidates) and minds(request, given=given)
         if not candidates or minded or any(guarded(c) for c in candidates):
@@ -155,6 +163,7 @@ class Matcher:
             session,
             accepted.level >= LEVELS.index("varies"),
             guesses=session.guesses if session is not None else (),
+            spoken=spoken,
         )
         capture = choose(candidates, now) if candidates else None
         rule: str | None = None
@@ -195,7 +204,11 @@ class Matcher:
             shared=now.shared, matcher=self, session=session,
         )  # fmt: skip
         stateless = conditions.lasting or (
-            not now.unsure and rule is None and not conditions.effect and all(_bare(c) for c in candidates)
+            spoken is None
+            and not now.unsure
+            and rule is None
+            and not conditions.effect
+            and all(_bare(c) for c in candidates)
         )
         if stateless and not now.unsure and rule is None:
             lookup.timeless = True

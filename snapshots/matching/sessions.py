@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -88,6 +88,7 @@ class Session:
         "served",
         "sites",
         "strays",
+        "told",
         "trails",
         "version",
     )
@@ -109,6 +110,7 @@ class Session:
         self.trails: dict[str, Trail] = {}  # by site, what was served that is no plain file
         self.lengthy: set[str] = set()  # sites with more of that than is remembered
         self.strays: dict[str, set[str]] = {}  # by site, the names of what was asked for and not recorded so
+        self.told: dict[str, Counter[str]] = {}  # by site, what it said over web sockets (spoken.py)
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Answered) -> None:
@@ -185,6 +187,12 @@ class Session:
         kind = guess_type(f"/{name}")[0] or ""  # of a whole URL Python 3.13 may raise
         if request.method not in ("GET", "HEAD") or not static_mime(kind):
             self.strays.setdefault(site, set()).add(key[:KEY])
+
+    def says(self, site: str, word: str) -> None:
+        """Something was said over a web socket of a site, which may have changed what that answers."""
+        self.told.setdefault(site, Counter())[word] += 1
+        self._site(site)
+        self.version += 1
 
     def _meet(self, site: str, request: Request) -> None:
         """A client that comes without the cookie it was given is a new one to the server."""

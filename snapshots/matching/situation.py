@@ -11,6 +11,7 @@ from snapshots.identity.keys import Key
 from snapshots.identity.sites import site_of
 from snapshots.matching.peeking import Peek
 from snapshots.matching.sessions import Followed, Session
+from snapshots.matching.spoken import Spoken, Words
 from snapshots.request import Request
 from snapshots.secrets.credentials import PSEUDONYM_TEXT
 from snapshots.secrets.redact import MASK
@@ -39,6 +40,8 @@ class Situation:
     trail: Trail | None = None  # what it has asked before, None where that isn't known
     session: Session | None = None
     varies: bool = True  # whether another value of a Vary field is accepted
+    spoken: Spoken | None = None  # what was said over web sockets of the site; None where nothing was
+    worded: bool = False  # whether that tells which of several captures answers
     unsure: bool = False
     aside: bool = False  # whether the state left one capture only, or put others aside that may fit
     loose: bool = False  # whether a header field differs that did decide
@@ -60,6 +63,11 @@ class Situation:
             return f"{200 if capture.status == 206 else capture.status} {capture.digest}"
         answer = self.read_response(capture)
         return f"{capture.status} {answer.header('location')} {spoken_of(capture, answer)}"
+
+    def told(self) -> Words:
+        """What the session has said over web sockets of the site."""
+        said = self.session.told.get(site_of(self.request.url)) if self.session is not None else None
+        return said or {}
 
     def followed_all(self, capture: Capture) -> bool:
         """Whether that was asked before which a capture was recorded after, where that counts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from snapshots.archives.messages import vary_of, vary_values
 from snapshots.capture import Capture, Response
@@ -65,6 +66,7 @@ class MemoryStore:
 
     def __init__(self, recorded: list[Recorded], rules: RuleSet | None = None) -> None:
         self.rules = rules or builtin()
+        self.talks: list[tuple[str, dict[str, Any]]] = []  # what was said over web sockets, by address
         self._recorded: dict[tuple[str, int], Recorded] = {}
         captures = []
         events: dict[str, int] = {}
@@ -102,6 +104,9 @@ class MemoryStore:
     def captures(self) -> Iterator[Capture]:
         return iter(self._captures)
 
+    def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        return iter(self.talks)
+
     def changing(self, site: str | None = None, /) -> Iterator[Capture]:
         found = (c for c in self._captures if c.changes or "$" in c.state)
         return (c for c in found if site is None or site_of(c.url) == site)
@@ -135,6 +140,16 @@ class MemoryStore:
 def matcher(*recorded: Recorded | tuple[Request, Response] | tuple[Request, Response, str]) -> Matcher:
     """A matcher over exchanges given in order."""
     return Matcher(MemoryStore([r if isinstance(r, Recorded) else Recorded(*r) for r in recorded]))
+
+
+def spoken(event: int, *recorded: tuple[Request, Response], text: str = '{"add": "tea"}') -> Matcher:
+    """A matcher over exchanges of one session, which after its so-manieth event said something over a web socket."""
+    store = MemoryStore([Recorded(*r) for r in recorded])
+    messages = [{"from": "server", "text": "[]"}, {"from": "client", "text": text}]
+    store.talks = [
+        ("http://a.test/ws", {"session": "s", "begin": 0, "messages": messages, "events": [0, event]})
+    ]
+    return Matcher(store)
 
 
 class Replay:

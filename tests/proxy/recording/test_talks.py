@@ -58,6 +58,7 @@ def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_pa
     name = json.loads(second)["access_token"]
     assert name.startswith("stillweb-secret-")
     assert first == f"for {name}"
+    assert record["events"] == [record["begin"]] * 2  # what was asked before each
     assert record["close"] == [4001, f"bye {name}"]
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")
 

@@ -11,7 +11,7 @@ import pytest
 from snapshots.matching import choosing
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
-from tests.support.memory_store import Recorded, Replay, get, html, matcher, plain, post, redirect
+from tests.support.memory_store import Recorded, Replay, get, html, matcher, plain, post, redirect, spoken
 
 A = "http://a.test"
 
@@ -78,6 +78,11 @@ def _same_cookies() -> tuple[Matcher, list[Request], str]:
     return over, [get(f"{A}/p", cookie="size=2")], _long("b")
 
 
+def _same_words() -> tuple[Matcher, list[Request], str]:
+    over = spoken(2, (get(f"{A}/p"), plain("nothing")), (get(f"{A}/p"), plain("tea")))
+    return over, [get(f"{A}/p")] * 2, "nothing"
+
+
 def _next_in_order() -> tuple[Matcher, list[Request], str]:
     over = matcher(*[(get(f"{A}/p"), plain(text)) for text in ("10%", "50%", "done")])
     return over, [get(f"{A}/p")] * 3, "done"
@@ -125,6 +130,7 @@ CASES: dict[str, Callable[[], tuple[Matcher, list[Request], str]]] = {
     "same_order": _same_order,
     "same_acquaintance": _same_acquaintance,
     "same_cookies": _same_cookies,
+    "same_words": _same_words,
     "next_in_order": _next_in_order,
     "same_conditions": _same_conditions,
     "page_in_view": _page_in_view,

@@ -1,0 +1,89 @@
+"""What was said over a web socket counts for what is asked for by HTTP, and the reverse is told in tests/proxy/serving/test_talks.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshots.matching.spoken import STRAYED, Spoken, word
+from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, plain, post, spoken
+
+A = "http://a.test"
+TEA = word({"text": '{"add": "tea"}'})
+LIST = get(f"{A}/items")
+
+
+def say(replay: Replay, *words: str) -> None:
+    for one in words:
+        replay.session.says("a.test", one)
+
+
+def test_what_was_said_tells_which_answer_it_is() -> None:
+    replay = Replay(spoken(2, (LIST, plain("none")), (LIST, plain("tea"))))
+    say(replay, TEA)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("tea", False)
+    silent = Replay(replay.matcher)
+    for _ in range(2):
+        assert (silent.ask(LIST), silent.last.ambiguous) == ("none", False)
+
+
+@pytest.mark.parametrize("words", [(), (TEA, TEA), (word({"text": "rum!"}),), (TEA, STRAYED)])
+def test_after_other_words_an_answer_is_unsure(words: tuple[str, ...]) -> None:
+    replay = Replay(spoken(0, (LIST, html("tea"))))
+    say(replay, *words)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("tea", True)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("tea", True)  # not remembered as sure
+
+
+def test_after_the_same_words_it_is_sure() -> None:
+    replay = Replay(spoken(0, (LIST, html("tea"))))
+    say(replay, TEA)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("tea", False)
+
+
+def test_what_was_alike_before_and_after_is_sure_whatever_is_said() -> None:
+    replay = Replay(spoken(2, (LIST, html("the same")), (LIST, html("the same"))))
+    say(replay, TEA, TEA)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("the same", False)
+
+
+def test_what_writes_is_answered_as_it_is() -> None:
+    form = post(f"{A}/add", "x=1")
+    replay = Replay(spoken(0, (form, html("added", 303, ("Location", "/")))))
+    assert (replay.ask(form), replay.last.ambiguous) == ("added", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("40", False), ("2probe", False), ("3", False), ('{"type":"ping"}', False), ("[null,\"5\",\"phoenix\",\"heartbeat\",{}]", False),
+        ('42["add","tea"]', True), ("shopping list", True), ("ping " + "x" * 200, True),
+    ],
+)  # fmt: skip
+def test_signs_of_life_do_not_count(text: str, counts: bool) -> None:
+    assert bool(word({"text": text})) is counts
+    replay = Replay(spoken(0, (LIST, html("page")), text=text))
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("page", counts)
+
+
+def test_a_socket_recorded_without_events_changes_nothing() -> None:
+    over = matcher((LIST, html("page")))
+    assert isinstance(over.snapshot, MemoryStore)
+    over.snapshot.talks = [("http://a.test/ws", {"messages": [{"from": "client", "text": "more"}]})]
+    replay = Replay(over)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("page", False)
+
+
+def test_what_a_session_wrote_is_told_in_order() -> None:
+    first, second = post(f"{A}/items", "x=1"), post(f"{A}/items", "x=2")
+    store = MemoryStore(
+        [Recorded(r, html("ok")) for r in (second, get(f"{A}/"), first)]
+        + [Recorded(first, html("ok"), "other")]
+    )
+    keys = [
+        c.key
+        for c in sorted(store.captures(), key=lambda c: c.begin)
+        if c.session == "s" and c.method == "POST"
+    ]
+    told = Spoken(store).written(f"{A}/ws", "s")
+    assert [key for _, key in told] == keys
+    assert [event for event, _ in told] == sorted(event for event, _ in told)

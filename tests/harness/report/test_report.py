@@ -231,11 +231,28 @@ def test_a_long_prompt_is_folded_and_a_run_without_tools_says_so(tmp_path):
 def test_nothing_is_wider_than_a_small_screen(tmp_path):
     url = "https://shelf.example/" + "a-very-long-path-without-any-break" * 6
     steps = [{"call": "fetch", "with": {"url": url}, "may_fail": True}]
-    files = make_run(tmp_path, ["wide"], script={"default": {"steps": steps, "answer": "7|" + "9" * 300}})
+    names = ["wide", "a-very-long-id-without-any-break" * 6]
+    files = make_run(tmp_path, names, script={"default": {"steps": steps, "answer": "7|" + "9" * 300}})
     for path in (write_report(files.path), export_review(files.path, tmp_path / "review.html")):
         with chromium(viewport={"width": 360, "height": 700}) as page:
             page.goto(path.as_uri())
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            tables = page.locator(".scroll").all()  # wider ones are scrolled, by those who have no mouse, too
+            assert tables
+            assert all(table.get_attribute("tabindex") == "0" for table in tables)
+
+
+def test_a_text_is_read_in_its_own_direction(tmp_path):
+    script = write_script(tmp_path, {"agent": "script", "default": {"answer": "page 7"}})
+    asked = Task("rtl", "ما هو العنوان (page)?", "7")
+    files = start_run(tmp_path / "run", Settings(agent=script, contracts=()), [asked])
+    run_attempts(files.path, display=SilentDisplay())
+    with chromium() as page:
+        page.goto(write_report(files.path).as_uri())
+        left = """(word) => { const text = document.querySelector('p.question').firstChild, range = new Range();
+            range.setStart(text, text.data.indexOf(word)); range.setEnd(text, text.data.indexOf(word) + word.length);
+            return range.getBoundingClientRect().left }"""
+        assert page.evaluate(left, "page") < page.evaluate(left, "ما")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def unusual(steps: list[Step], step: Step, itself: bool) -> bool:
     """Whether what came between may be why another answer followed than would have without."""
     if not itself:
         return step.before != step.after
-    if step.back and step.between and put_back(steps):
+    if step.back and put_back(steps):
         return True
     known = usual(steps, step.before)
     if len(set(known)) != 1 or step.after in known:

@@ -9,7 +9,17 @@ import pytest
 
 from snapshots.capture import Response
 from snapshots.request import Request
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import (
+    MemoryStore,
+    Recorded,
+    Replay,
+    answers,
+    get,
+    html,
+    matcher,
+    post,
+    redirect,
+)
 
 A = "http://a.test"
 ONE, TWO, THREE, RECENT, ABOUT = (get(f"{A}/{name}") for name in ("p/1", "p/2", "p/3", "recent", "about"))
@@ -385,3 +395,12 @@ def test_what_changes_by_itself_and_changes_another_page_hangs_on_all_that_was_a
     asked = [(add, html("1")), (add, html("2")), (here, html("2")), (add, html("3")), (here, html("3"))]
     unsure = recorded_walk(*asked, (save, redirect("/about")), (add, html("4")))
     assert unsure(save, add) == [False, True]
+
+
+def test_that_a_page_is_in_the_list_already_does_not_tell_that_it_does_nothing() -> None:
+    """What alone came between two equal answers had been asked for before."""
+    listed = [(RECENT, html("none")), (ONE, html("1")), (TWO, html("2")), (RECENT, html("2 1"))]
+    again = [(TWO, html("2")), (RECENT, html("2 1")), (THREE, html("3")), (RECENT, html("3 2 1"))]
+    over = matcher(*listed, *again)
+    assert answers(over, RECENT, ONE, TWO, RECENT) == ["none", "1", "2", "2 1"]
+    assert answers(over, RECENT, ONE, RECENT) == ["none", "1", "2 1?"]

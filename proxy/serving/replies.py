@@ -185,7 +185,7 @@ class Line:
     def unanswered(self, request: Request, why: str) -> None:
         """A request may have changed what its site answers, and had no answer: what the site knows is not known."""
         if request.method not in SAFE_METHODS:
-            self.session.missed(site_of(request.url), Change(short(why), "", True))
+            self.session.missed(site_of(request.url), Change(short(why), "", True), request)
 
     def tried_again(self, browser: tuple[str, bytes]) -> int:
         """TLS came about in a tunnel: how many the same browser broke off before, as Chromium does.

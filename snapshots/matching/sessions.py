@@ -12,7 +12,7 @@ from snapshots.identity.sites import site_of
 from snapshots.request import Request
 from snapshots.states.conditions import ANY, Held, SiteState, read
 from snapshots.states.plain import static_mime
-from snapshots.states.slots import has_session, logins_of
+from snapshots.states.slots import has_session
 from snapshots.states.trails import KEY, Trail
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class Session:
     """
 
     __slots__ = (
-        "brought",
         "followed",
         "given",
         "guesses",
@@ -97,7 +96,6 @@ class Session:
         self.name = name
         self.version = 0
         self.given: set[str] = set()  # sites that gave it a cookie to be known by
-        self.brought: set[str] = set()  # sites to which it came with one
         self.lost: set[str] = set()  # sites that may have given it one with an answer that was not recorded
         self.sites: dict[str, SiteState] = {}
         self.followed: dict[str, Followed] = {}
@@ -121,8 +119,7 @@ class Session:
         site = lookup.site or site_of(capture.url)
         if lookup.ambiguous or lookup.shared:
             if self.following(site).session != capture.session:
-                known = self.guesses.get((site, capture.session), False)
-                self.guesses[site, capture.session] = known or bool(lookup.ambiguous)
+                self.guesses[site, capture.session] = bool(lookup.ambiguous)
         elif self.guesses.get((site, capture.session)) is False:
             del self.guesses[site, capture.session]  # only that one has asked this
         self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
@@ -133,8 +130,6 @@ class Session:
             self._meet(site, lookup.request)
         if conditions.begins:
             self.given.add(site)
-        if conditions.brought is not None and logins_of(lookup.request.headers):
-            self.brought.add(site)
         if conditions.sequence is not None:
             self._site(site).given(conditions.sequence, conditions)
         if site in self.sites:
@@ -148,8 +143,8 @@ class Session:
         return self.followed.get(site) or Followed(self.name, -1, "")
 
     def known(self, site: str) -> bool:
-        """Whether a site has known it by a cookie, and surely doesn't where it comes without."""
-        return (site in self.given or site in self.brought) and site not in self.lost
+        """Whether a site that knows its clients by a cookie surely doesn't know it where it comes without."""
+        return site not in self.lost
 
     def repeated(self, site: str, capture: Capture, followed: Followed, visit: bool) -> None:
         """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
@@ -201,11 +196,7 @@ class Session:
             self.version += 1
 
     def missed(
-        self,
-        site: str,
-        change: Change | None,
-        cookies: frozenset[str] = frozenset(),
-        request: Request | None = None,
+        self, site: str, change: Change | None, request: Request, cookies: frozenset[str] = frozenset()
     ) -> None:
         """A request was not in the snapshot that may have changed what the site answers from now on.
 
@@ -213,9 +204,9 @@ class Session:
         """
         state = self._site(site)
         state.unknown |= cookies
-        if change is not None and request is not None and not has_session(request.headers):
-            self.lost.add(site)
         if change is not None:
+            if not has_session(request.headers):
+                self.lost.add(site)
             state.lose(change.slot, Held(f"!{change.value}", change.strong))
         self.version += 1
 

@@ -54,4 +54,4 @@ def note_change(
     if prior != READ or cookies:
         told = mask(request)  # the ledger shows it: no secret may be tried against it
         change = Change(slot, short(told.url, request_key(told).canonical), prior == STRONG)
-        session.missed(site, change if prior != READ else None, cookies, request)
+        session.missed(site, change if prior != READ else None, request, cookies)

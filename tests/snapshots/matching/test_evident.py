@@ -78,7 +78,7 @@ def walk(over: Matcher, asked: list[tuple[Request, str, str]]) -> list[Any]:
         lookup = over.lookup(request, session, accept=accept)
         session.answered(lookup)
         known = {site: str(state) for site, state in session.sites.items()}
-        found.append((told(lookup), known, session.followed.copy(), [*session.given], [*session.brought]))
+        found.append((told(lookup), known, session.followed.copy(), [*session.given]))
     return found
 
 

@@ -72,11 +72,8 @@ class Failing:
         found = _plainest(f for f in self._of(f"https://{authority}/") if f.request.method == TUNNEL)
         if found is None or self._answered(host, port):
             return None
-        if found.opened and urlsplit(url).scheme in (
-            "http",
-            "ws",
-        ):  # it may just be no TLS that is spoken there
-            return None
+        if found.opened and urlsplit(url).scheme in ("http", "ws"):
+            return None  # it may just be no TLS that is spoken there
         return Failed(found, f"{host}:{port}")
 
     def _same(self, request: Request, key: Key, level: int, found: tuple[Failure, ...]) -> Failure | None:
@@ -118,10 +115,9 @@ def _plainest(found: Iterable[Failure]) -> Failure | None:
 
 
 def _place(url: str) -> tuple[str, int] | None:
-    """Host and port of a URL; None where it has none."""
+    """Host and port of a URL, "" and 0 where it has none; None for text that is none."""
     try:
         parsed = ada_url.URL(url)
-        port = int(parsed.port) if parsed.port else _PORTS.get(parsed.protocol)
     except ValueError:
         return None
-    return (str(parsed.hostname), port) if port and parsed.hostname else None
+    return str(parsed.hostname), int(parsed.port or _PORTS.get(parsed.protocol, 0))

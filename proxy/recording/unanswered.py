@@ -14,7 +14,7 @@ from mitmproxy import http
 from mitmproxy.proxy.layers.http._base import format_error
 
 from proxy.recording.archiving import Draft, text_headers
-from proxy.wire.addresses import OWN_HOST, host_of, host_port
+from proxy.wire.addresses import host_port
 from snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
 from snapshots.identity.irrelevant import errand
 from snapshots.request import Request
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from proxy.recording.redacting import ExchangeRedactor
     from snapshots.contents.failures import Keeps
 
-# seconds that a client must have waited for its leaving to say anything; browsers leave much at once, to load another page
-PATIENCE = 1.0
 UNCONNECTED = "no connection came about until the client left"
 UNANSWERED = "no answer came until the client left"
 MOST = 1 << 24  # bytes of a request's body that are read for its key
@@ -32,9 +30,9 @@ STATUS = 502
 
 
 def waited(flow: http.HTTPFlow) -> int:
-    """For how many seconds a client that leaves has waited for its tunnel, or for any byte of an answer.
+    """For how many whole seconds a client that leaves has waited for its tunnel, or for any byte of an answer.
 
-    0 where that says nothing: it was short, or the request was not whole.
+    0 where that says nothing: the request was not whole, or it was short, as browsers leave much to load another page.
     """
     request = flow.request
     since: float | None
@@ -42,8 +40,7 @@ def waited(flow: http.HTTPFlow) -> int:
         since = flow.server_conn.timestamp_tcp_setup or request.timestamp_start
     else:
         since = request.timestamp_end if flow.response is None else None
-    seconds = time.time() - since if since is not None else 0.0
-    return round(seconds) if seconds >= PATIENCE else 0
+    return int(time.time() - since) if since is not None else 0
 
 
 class Unanswered:
@@ -106,7 +103,7 @@ class Unanswered:
 
     def _keep(self, failure: Failure) -> None:
         url = failure.request.url
-        if self._writer is None or host_of(url) == OWN_HOST or errand(url):
+        if self._writer is None or errand(url):
             return
         kept = self._secrets.failure(failure) if self._secrets is not None else failure
         told = json.dumps(replace(kept, waited=0).to_json(), sort_keys=True)

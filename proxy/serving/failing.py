@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STATUS = 502  # where nothing is known of what the client was told
 REASON = "Bad Gateway"
 MOST_HELD = 30  # seconds; what took a client longer fails at once, since nobody has the time
-SPARE = 2  # seconds that a client may take longer to leave than it did while recording
+SPARE = 2  # seconds that a client may take longer to leave than it did while recording, which is known in whole ones
 
 
 def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:

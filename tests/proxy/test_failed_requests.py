@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.proxy import gateways
 from tests.proxy.dead import closed_port, resetting
 from tests.proxy.lab import Lab, client
 from tests.proxy.origin import Answer, Asked, Origin
+from tests.support.waiting import HANG, until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -198,6 +201,53 @@ def test_what_was_not_said_whole_is_known_by_nothing(lab: Lab, tmp_path: Path) -
         c.post(url, content=long)
         c.post(url, content=long[1:])
         assert verdicts(gateway) == ["failed:reset", "miss"]
+
+
+def test_of_what_was_not_sent_to_its_end_or_is_too_long_no_request_is_known(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are kept; an origin breaks off within the one."""
+    monkeypatch.setattr("proxy.recording.unanswered.MOST", 10_000)
+    broken = threading.Event()
+
+    def part() -> Iterator[bytes]:
+        yield b"0123456789"
+        broken.wait(HANG)
+
+    with resetting() as port, recording(lab, tmp_path / "s") as (recorder, c):
+        url = f"http://127.0.0.1:{port}"
+        thread = threading.Thread(target=lambda: until(lambda: recorder.failures) and broken.set())
+        thread.start()
+        with contextlib.suppress(httpx.TransportError):
+            c.post(f"{url}/part", content=part())
+        thread.join()
+        assert c.post(f"{url}/long", content=iter([b"0123456789"] * 2_000)).status_code == 502
+    found = {one.request.url: one.whole for one in failures(tmp_path / "s")}
+    assert found == {f"{url}/part": False, f"{url}/long": False}
+    with replaying(lab, tmp_path / "s") as (gateway, c):
+        for path, body in (("part", b""), ("part", b"0123456789"), ("long", b"")):
+            c.post(f"{url}/{path}", content=body)
+        assert verdicts(gateway) == ["miss"] * 3
+
+
+def test_who_has_a_part_of_an_answer_was_told_nothing_else(lab: Lab, tmp_path: Path) -> None:
+    with recording(lab, tmp_path / "s") as (_, c), pytest.raises(httpx.RemoteProtocolError):
+        c.get("http://plain.example/cut-long")
+    (failure,) = failures(tmp_path / "s")
+    assert (failure.reason, failure.given) == ("incomplete", None)
+
+
+def test_an_origin_that_breaks_off_in_its_handshake_has_failed_in_that(lab: Lab, tmp_path: Path) -> None:
+    with resetting() as port, recording(lab, tmp_path / "s") as (_, c):
+        assert c.get(f"https://127.0.0.1:{port}/").status_code == 502
+    assert [one.reason for one in failures(tmp_path / "s")] == ["tls"]
+
+
+def test_what_a_browser_asks_for_of_its_own_accord_is_not_kept(lab: Lab, dead: str, tmp_path: Path) -> None:
+    place = {"safebrowsing.google.com": ("127.0.0.1", int(dead.rpartition(":")[2]))}
+    with recording(lab, tmp_path / "s", resolve=place) as (_, c):
+        assert c.get("http://safebrowsing.google.com/").status_code == 502
+    assert failures(tmp_path / "s") == []
 
 
 def test_it_changes_nothing_of_what_its_site_answers(lab: Lab, tmp_path: Path) -> None:

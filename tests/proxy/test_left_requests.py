@@ -14,19 +14,19 @@ import h2.events
 import httpx
 import pytest
 
-from proxy.recording.unanswered import PATIENCE, UNANSWERED, UNCONNECTED
+from proxy.recording.unanswered import UNANSWERED, UNCONNECTED
 from proxy.serving.failing import MOST_HELD
 from snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
 from snapshots.request import Request
 from snapshots.writer import Writer
 from tests.proxy import gateways
 from tests.proxy.dead import mute, silent_port
-from tests.proxy.lab import Lab
+from tests.proxy.lab import Lab, gate
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.test_failed_requests import failures, recording, replaying, verdicts
 from tests.support.waiting import HANG, until
 
-LEAVES = PATIENCE + 0.5
+LEAVES = 1.5
 HURRY = threading.Event()
 Places = dict[str, tuple[str, int]]
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +37,11 @@ def places(lab: Lab) -> Iterator[Places]:
     """Origins of which /slow is answered when `HURRY` is set."""
     HURRY.clear()
     with Origin(answer) as plain, Origin(answer, lab.ca.context_for("demo.example", ("h2",))) as secure:
-        yield {"slow.example": ("127.0.0.1", plain.port), "demo.example": ("127.0.0.1", secure.port)}
+        yield {
+            "slow.example": ("127.0.0.1", plain.port),
+            "demo.example": ("127.0.0.1", secure.port),
+            "plain.example": ("127.0.0.1", lab.plain.port),
+        }
         HURRY.set()
 
 
@@ -69,7 +73,8 @@ def leave_all(c: httpx.Client, *urls: str) -> list[str]:
 
 
 def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Places, tmp_path: Path) -> None:
-    """A slow answer, a connection that doesn't come about, an origin that speaks no TLS; one left at once says nothing."""
+    """A slow answer, a connection that doesn't come about, an origin that speaks no TLS; one that is left
+    at once says nothing, nor one of which a part has come."""
     with silent_port() as silent, mute() as dumb:
         here = "http://127.0.0.1"
         urls = [
@@ -79,11 +84,13 @@ def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Plac
             f"https://127.0.0.1:{dumb}/",
         ]
         with recording(lab, tmp_path / "s", resolve=places) as (recorder, c):
-            told = leave_all(c, *urls)
+            gate.open.clear()
+            told = leave_all(c, *urls, "http://plain.example/slow")[
+                :4
+            ]  # it has the head of that one's answer
             leave(c, f"{here}:{dumb}/soon", 0.2)
-            until(
-                lambda: len(recorder.given_up) == 4
-            )  # of the tunnel that did not come about it is a failure
+            until(lambda: len(recorder.given_up) == 5)  # the tunnel that did not come about has failed
+            gate.open.set()
             assert [url for url, _ in recorder.failures] == [urls[2]]  # nobody mistrusts us
     found = {(f.request.method, f.request.url): (f.reason, f.told, f.given) for f in failures(tmp_path / "s")}
     assert found == {

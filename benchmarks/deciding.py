@@ -72,6 +72,8 @@ SAME = {
     "evidence.py _carried: if not any((item.sender.hashes for item in self.dynamic))": "shortcut, likewise",
     "evidence.py _label_unmodified: if not unmodified or len(unmodified) == len(members)": "shortcut, likewise",
     "evidence.py _touch: if safe and (not 300 <= capture.status < 400)": "shortcut: such a read changes nothing, as its answer tells",
+    "beside.py of: if not suspects": "shortcut: of nothing nothing is found",
+    "beside.py _suspects: if not found": "shortcut, likewise",
     "unrecorded.py note_change: if safe and (not any(('>' in c.state or '!' in c.state for c in group.captures)))": "shortcut",
     "preconditions.py preconditions_of: if not found": "shortcut",
     "parting.py _split_by_fields: if len({id(m.sender) for m in members}) < 2": "shortcut",

@@ -207,3 +207,19 @@ def test_after_more_visits_than_are_remembered_what_hangs_on_them_is_unsure(
     over = matcher(*recorded)
     assert answers(over, *others[:2], PAGE) == ["ok", "ok", "form"]
     assert answers(over, *others, PAGE, plain) == ["ok", "ok", "ok", "form?", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "said"),
+    [
+        (WRITE, redirect("/n/1"), "b"),
+        (WRITE, data({"id": 1}, 201), "b?"),
+        (get(f"{A}/old"), Response(301, "Moved", (("Location", "/n/1"),), b""), "b?"),
+    ],
+    ids=["a write leads there", "a write that leads nowhere", "a moved page leads there"],
+)
+def test_only_what_a_write_leads_to_belongs_to_it(asked: Request, answer: Response, said: str) -> None:
+    done = (WRITE, redirect("/n/1") if asked != WRITE else answer)
+    walk = [(PAGE, html("a")), done, (PAGE, html("b"))]
+    over = matcher(*walk, *[(*one, "two") for one in ((asked, answer), MAIL[3])])
+    assert answers(over, WRITE, ONE, PAGE)[-1] == said

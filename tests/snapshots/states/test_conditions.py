@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from snapshots.matching.ladder import Matcher
 from snapshots.states.conditions import Asked, Conditions, Effect, Sequence, read, write
+from tests.support.memory_store import MemoryStore, Recorded, answers, get, html
 
 slots = st.text("0123456789abcdef", min_size=8, max_size=8)
 many = st.frozensets(slots | st.just("-"), min_size=1, max_size=3)
@@ -55,3 +58,12 @@ def test_a_place_that_is_no_number_is_the_first() -> None:
     sequence = read("#12345678.²/*").sequence
     assert sequence is not None
     assert (sequence.key, sequence.place, sequence.since) == ("12345678", 0, "*")
+
+
+@pytest.mark.parametrize("state", ["never", "00000000;later-kind", "k n of-a-later-kind"])
+def test_what_a_state_says_in_words_not_known_fits_in_no_session(state: str) -> None:
+    page = get("http://a.test/page")
+    store = MemoryStore([Recorded(page, html("page"))])
+    assert answers(Matcher(store), page) == ["page"]
+    store.changed(0, state=state)
+    assert answers(Matcher(store), page) == ["miss"]

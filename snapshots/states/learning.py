@@ -308,16 +308,20 @@ class Learner:
         return self.model
 
     def _find_volatile(self) -> None:
-        """Answers that differ between neighbours with nothing at all between them change by themselves; so do those that are drawn."""
+        """Answers that differ between neighbours with nothing at all between them change by themselves."""
         for key, items in self.recording.groups.items():
-            if self.recording.drawn(key) and len({i.label for i in items}) > 1:
-                self.recording.volatile.add(key)
+            drawn = self.recording.drawn(key)
             by_line: dict[str, list[Item]] = defaultdict(list)
             for item in items:
                 by_line[item.line].append(item)
             for line in by_line.values():
-                if any(_by_itself(a, b) for a, b in pairwise(line)):
+                if any(_by_itself(a, b) or (drawn and self._by_chance(a, b)) for a, b in pairwise(line)):
                     self.recording.volatile.add(key)
+
+    def _by_chance(self, one: Item, other: Item) -> bool:
+        """Whether neighbours that are drawn were answered differently though nothing but questions came between them."""
+        between = self.recording.between(one, other)
+        return one.label != other.label and all(self.recording.priors[e.slot] == READ for e in between)
 
     def _weigh(self) -> None:
         """Counts for each key the events across which it stayed the same, or changed with no other suspect."""

@@ -343,9 +343,9 @@ class _Site:
         Best is a slot (or none, "-") since whose last writing the n-th answer was always the same, in at least
         two runs. Otherwise the order begins anew with every change, and only the same state has the same order.
         """
-        if self.recording.drawn(members[0].key):
-            return NOTHING, _counted([self._run(m, NOTHING) for m in members])
         slots = sorted(set(self.model.modes) & {e.slot for m in members for e in self._before(m)})
+        if not slots and self.recording.drawn(members[0].key):
+            return NOTHING, _counted([self._run(m, NOTHING) for m in members])
         near = self.recording.near(members[0].key)
         for since in [*sorted(slots, key=lambda s: s not in near), NOTHING]:
             runs = [self._run(m, since) for m in members]

@@ -133,3 +133,19 @@ def test_a_key_that_was_refused_and_then_let_in_is_no_sample() -> None:
     ]
     answer, unsure = asked(over, [buy, call("is it wet?")])[1]
     assert answer == "yes" or unsure
+
+
+def test_what_was_written_between_may_be_why_a_model_answers_otherwise() -> None:
+    file = post(f"{A}/v1/files/upload", "text=42")
+    over = [
+        Recorded(call("what is it?"), plain("I can't tell")),
+        Recorded(call("what is it?"), plain("who knows")),
+        Recorded(file, plain("kept")),
+        Recorded(call("what is it?"), plain("42")),
+        Recorded(call("what is it?"), plain("it is 42")),
+    ]
+    known = asked(over, [call("what is it?"), file, call("what is it?"), call("what is it?")])
+    assert [answer for answer, _ in known] == ["I can't tell", "kept", "42", "it is 42"]
+    for few in (over[1:4], over):
+        answer, unsure = asked(few, [file, call("what is it?")])[1]
+        assert answer == "42" or unsure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from proxy.serving.misses import body_entry, masked_url
@@ -10,6 +11,7 @@ from proxy.wire.whose import Secrets, found_at
 from snapshots.identity.sites import site_of
 from snapshots.matching.spoken import STRAYED
 from snapshots.request import Request
+from snapshots.states.issued import shown_in, text_of
 
 if TYPE_CHECKING:
     from proxy.serving.answering import Answerer
@@ -31,7 +33,7 @@ class Talk:
     @classmethod
     def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
         """The handshake is noted; None when no web socket was recorded at that address."""
-        found = found_at(answerer.snapshot, request.url)
+        found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
         if not found.conversations or not (found.sure or answerer.accept == "rule"):
             return None
         turn = line.sockets.get(request.url, 0)
@@ -42,7 +44,7 @@ class Talk:
         if found.sure:
             talk._note("exact", "websocket", 101)
         else:
-            talk._note("rule:redacted", "websocket", 101, {"ambiguous": True})
+            talk._note(f"rule:{found.rule}", "websocket", 101, {"ambiguous": True})
         return talk
 
     def heard(self) -> None:
@@ -85,3 +87,11 @@ class Talk:
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer
         answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))
+
+
+def _given(answerer: Answerer, line: Line, value: str) -> bool:
+    """Whether a session was served a value, or asked for something with it."""
+    return any(
+        value in one.url or shown_in(value, text_of(answerer.snapshot.read(one)))
+        for one in line.session.served
+    )

@@ -6,7 +6,7 @@ of bytes whose lengths are counted. A client that has the secret is told it agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from proxy.wire.conversations import Conversation, Said, alike, conversations
 from snapshots.matching.recognising import Recogniser, pseudonyms_in
 from snapshots.request import Request
-from snapshots.secrets.credentials import PSEUDONYM_TEXT
+from snapshots.secrets.credentials import PSEUDONYM_TEXT, surely_drawn
 from snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
@@ -47,19 +47,25 @@ class Found:
     conversations: list[Conversation]
     sure: bool = True
     secrets: Secrets = field(default_factory=Secrets)
+    rule: str = "redacted"  # what joins them with the address, where that is not sure
 
 
-def found_at(snapshot: Snapshot, url: str) -> Found:
-    """The conversations of an address, also if it was stored with pseudonyms."""
+def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
+    """The conversations of an address, also if it was stored with pseudonyms; not sure where it differs in nothing but ids
+    that the client drew itself. `given` says whether a value may come from the site.
+    """
     plain = conversations(snapshot, url)
     if plain or "?" not in url:
         return Found(plain)
     asked = Request("GET", url)
     masked = mask(asked)
     others: list[Conversation] = []
+    drawn: list[Conversation] = []
     for address in snapshot.metadata_addresses(url.partition("?")[0]):
         stored = Request("GET", address)
         if PSEUDONYM_TEXT.search(address) is None:
+            if (own := _drawn_apart(address, url)) and not any(map(given, own)):
+                drawn += conversations(snapshot, address)
             continue
         recogniser = Recogniser()
         recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
@@ -71,12 +77,23 @@ def found_at(snapshot: Snapshot, url: str) -> Found:
             return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
         if masked is not asked and alike(mask(stored), masked):
             others += conversations(snapshot, address)
+    if drawn and not others:
+        return Found(drawn, False, rule="visit-id")
     return Found(others, sure=not others)
 
 
 def _pairs(url: str) -> list[tuple[str, str]]:
     pairs = (one.partition("=") for one in urlsplit(url).query.split("&"))
     return [(name, unquote(value)) for name, _, value in pairs]
+
+
+def _drawn_apart(stored: str, asked: str) -> list[str]:
+    """The asked values in which two queries differ, if all of them, and the stored ones, were drawn at random; else none."""
+    theirs, mine = _pairs(stored), _pairs(asked)
+    if [name for name, _ in theirs] != [name for name, _ in mine]:
+        return []
+    apart = [(one, other) for (_, one), (_, other) in zip(theirs, mine, strict=True) if one != other]
+    return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []
 
 
 def _asked_for(stored: str, asked: str) -> list[str]:

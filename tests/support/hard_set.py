@@ -207,6 +207,15 @@ def id_of_the_request(draw: random.Random) -> Made:
     return one, other(one, body=json.dumps({"q": 1, "request_id": ids[1]}).encode())
 
 
+def id_of_the_visit(draw: random.Random) -> Made:
+    ids = [
+        f"c{draw.randrange(10)}v{draw.randrange(10)}u{draw.randrange(10)}f{draw.randrange(10)}k"
+        for _ in range(2)
+    ]
+    one = with_body(draw, json.dumps({"q": 1, "session_hash": ids[0]}).encode(), JSON)
+    return one, other(one, body=json.dumps({"q": 1, "session_hash": ids[1]}).encode())
+
+
 def escaped_differently(draw: random.Random) -> Made:
     base = url(draw)
     return Request("GET", f"{base}/~x?q=a%20b%c3%a9"), Request("GET", f"{base}/%7Ex?q=a+b%C3%A9")
@@ -417,7 +426,7 @@ Kind = Callable[[random.Random], Made]
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
     form_in_another_order, multipart_with_another_boundary, cache_buster, clock, campaign, session_in_path,
-    id_of_the_request, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
+    id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
 ]  # fmt: skip
 APART: list[Kind] = [

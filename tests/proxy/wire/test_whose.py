@@ -95,3 +95,35 @@ def test_whose_it_is_is_told_from_the_secret(path: Path, query: str, count: int,
             assert found.secrets.shown(stored) == f"welcome {MINE}"
             assert found.secrets.hidden(f"welcome {MINE}") == stored
             assert found.secrets.hidden(found.secrets.shown(str(stored).encode())) == str(stored).encode()
+
+
+TAB, TAB2 = "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", "9c1e3f2b-5d6a-4b7c-8d9e-0a1b2c3d4e5f"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "found"),
+    [
+        (f"client=7&view={TAB}", (), (1, True, "redacted")),
+        (f"client=7&view={TAB2}", (), (1, False, "visit-id")),
+        (
+            f"client=7&view={TAB2}",
+            (TAB2,),
+            (0, True, "redacted"),
+        ),  # the site named it: another thing than the recorded one
+        (f"client=8&view={TAB2}", (), (0, True, "redacted")),
+        (f"view={TAB2}&client=7", (), (0, True, "redacted")),
+        ("client=7&view=plain", (), (0, True, "redacted")),
+    ],
+)
+def test_an_address_that_differs_in_what_its_page_drew_is_unsure(
+    tmp_path: Path, asked: str, given: tuple[str, ...], found: tuple[int, bool, str]
+) -> None:
+    stored = f"http://h.example/talk?client=7&view={TAB}"
+    with Writer.open(tmp_path / "s") as writer:
+        writer.metadata(
+            stored,
+            {"url": stored, "session": "s", "begin": 1, "messages": [{"from": "server", "text": "hi"}]},
+        )
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        got = found_at(snapshot, f"http://h.example/talk?{asked}", lambda value: value in given)
+    assert (len(got.conversations), got.sure, got.rule) == found

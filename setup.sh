@@ -99,7 +99,7 @@ if [ "${1:-}" = --peers ]; then
   clients=tests/interop/clients
   want=$(cat "$clients/package.json" "$clients/package-lock.json" | sha256sum)
   if [ "$(cat "$clients/node_modules/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then
-    say "installing MCP's official clients for Node"
+    say "installing the programs for Node that the tests let speak"
     quietly npm ci --prefix "$clients" --ignore-scripts --omit=optional --no-audit --no-fund
     echo "$want" > "$clients/node_modules/stillweb-setup"
   fi

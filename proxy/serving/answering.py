@@ -29,6 +29,7 @@ from snapshots.http import encodings
 from snapshots.identity.irrelevant import errand, irrelevant_url
 from snapshots.identity.keys import opens_socket
 from snapshots.identity.sites import site_of
+from snapshots.matching.polling import TRANSPORT
 from snapshots.request import Request
 from snapshots.states.slots import SAFE_METHODS
 from snapshots.words import counted
@@ -117,6 +118,18 @@ class Answerer:
         self.ledger.write_timed(line.prefix, seq, memo.tail)
         return memo.wire
 
+    def waits(self, request: Request, line: Line) -> bool:
+        """Whether there is nothing to say to a request yet, since its answer was recorded after what is still to come."""
+        return (
+            TRANSPORT in request.url
+            and self.accept.startswith("rule")
+            and self.matcher.polling.waits(request, line.session)
+        )
+
+    async def due(self, request: Request, line: Line) -> None:
+        """Returns when there is."""
+        await line.until(lambda: not self.waits(request, line))
+
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
         """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
         try:
@@ -146,6 +159,8 @@ class Answerer:
         except DamagedInput as error:
             return self._damaged(request, line, lookup, error)
         line.session.answered(lookup)
+        if line.waiting:
+            line.moved()
         if reply.pieces is not None:
             reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
         tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)

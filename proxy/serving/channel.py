@@ -34,7 +34,7 @@ class Channel(asyncio.Protocol):
         self._left = 0  # unsent bytes when last looked at
         self._closing = False
         self._eof = False
-        self._holding = False  # nothing is said to the client, which is to leave
+        self._holding = False  # nothing is said to the client, which is to leave or to say more
 
     def _requests(self, raw: bytes | None = None) -> None:
         """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""

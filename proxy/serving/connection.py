@@ -119,6 +119,9 @@ class Connection(Arrivals):
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
             return
+        if hub.answerer.waits(request, line):
+            self._work(self._later(request, line, message))
+            return
         if "upgrade" in message.named and self._converse(request, line):
             return
         settled = raw is not None and message.method == "GET" and message.keep_alive and not message.http10
@@ -204,6 +207,14 @@ class Connection(Arrivals):
             sock = self._transport.get_extra_info("socket")
             await self.hub.give_back(sock.fileno(), session, data + self.parser.take())
         self.abort()  # ours; the other process has the socket
+
+    async def _later(self, request: Request, line: Line, message: Message) -> None:
+        self._holding = True
+        await self.hub.answerer.due(request, line)
+        self._holding = False
+        if "upgrade" in message.named and self._converse(request, line):
+            return
+        self._send(self.hub.answerer.answer(request, line), message, within=True)
 
     async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
         reply = await self.hub.virtual(request, line, host)

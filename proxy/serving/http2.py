@@ -112,7 +112,9 @@ class Http2:
         self._incoming: dict[int, _Incoming] = {}
         self._outgoing: dict[int, _Outgoing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._held: dict[int, asyncio.Task[None]] = {}  # those of streams whose clients are to leave
+        self._held: dict[
+            int, asyncio.Task[None]
+        ] = {}  # those of streams whose clients are to leave, or to say more
         self._goodbye = False
         self._rest = PREFACE  # bytes to come of the frame that has begun
         self._head = b""
@@ -227,6 +229,8 @@ class Http2:
             self._send(stream, failure(request, 421, "Misdirected Request", f"{name} is not answered here"))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
+        elif hub.answerer.waits(request, self._line):
+            self._held[stream] = self._start(self._later(stream, request))
         else:
             reply = hub.answerer.answer(request, self._line)
             if reply.held is not None:
@@ -242,6 +246,12 @@ class Http2:
             self._reset(stream, h2.errors.ErrorCodes.CANCEL)
         else:
             self._send(stream, late)
+        self.pump()
+
+    async def _later(self, stream: int, request: Request) -> None:
+        await self._hub.answerer.due(request, self._line)
+        del self._held[stream]
+        self._send(stream, self._hub.answerer.answer(request, self._line))
         self.pump()
 
     async def _virtual(self, stream: int, request: Request, name: str) -> None:

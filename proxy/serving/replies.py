@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -153,6 +154,7 @@ class Line:
         "sockets",
         "talks",
         "trusting",
+        "waiting",
     )
 
     def __init__(self, name: str, session: Session) -> None:
@@ -166,12 +168,14 @@ class Line:
         self.broken: dict[tuple[str, bytes], list[int]] = {}
         self.again: list[int] = []
         self.trusting: set[tuple[str, bytes]] = set()  # where it did not
+        self.waiting: set[asyncio.Future[None]] = set()  # polls, for something to be said to them
         self.prefix = f'{{"session":{encode(name)},"seq":'
 
     def begin_anew(self, session: Session) -> None:
         """All that decides what is answered is as at its start; its count of requests goes on."""
         self.session = session
         self.sockets, self.talks = {}, []
+        self.moved()
 
     def opened(self, socket: Socket) -> None:
         """A web socket of the session is open."""
@@ -181,6 +185,22 @@ class Line:
         """The session has written something, which servers may speak of."""
         for one in self.talks:
             one.made(None if capture is None else capture.key)
+
+    async def until(self, due: Callable[[], bool]) -> None:
+        """Returns when something is so that hangs on what the session has said."""
+        while not due():
+            future = asyncio.get_running_loop().create_future()
+            self.waiting.add(future)
+            try:
+                await future
+            finally:
+                self.waiting.discard(future)
+
+    def moved(self) -> None:
+        """The session has said something."""
+        for future in self.waiting:
+            if not future.done():
+                future.set_result(None)
 
     def unanswered(self, request: Request, why: str) -> None:
         """A request may have changed what its site answers, and had no answer: what the site knows is not known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from snapshots.states.issued import shown_in, text_of
 if TYPE_CHECKING:
     from proxy.serving.answering import Answerer
     from proxy.serving.replies import Line
+
+BREATH = 0.02  # seconds
 
 
 class Talk:
@@ -48,9 +51,13 @@ class Talk:
         return talk
 
     def heard(self) -> None:
-        """A message of the client that was recorded: it may change what the site answers."""
+        """A message of the client that was recorded: it may change what the site answers, and polls before it may go on."""
+        line = self._line
         if word := self.player.word():
-            self._line.session.says(site_of(self._request.url), word)
+            line.session.says(site_of(self._request.url), word)
+        line.session.opened(self._request.url)
+        if line.waiting:  # on other connections; the client is to hear of this first
+            asyncio.get_running_loop().call_later(BREATH, line.moved)
 
     def doubted(self) -> bool:
         """Several sockets were recorded there and said different things: told, and whether it may go on."""

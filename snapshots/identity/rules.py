@@ -85,6 +85,15 @@ def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return _edit(parsed, (), blank) if blank else parsed
 
 
+def _channel_alone(parsed: Parsed) -> Parsed:
+    """Takes Engine.IO's `t` away, and writes `sid` so that no rule for visitors' ids takes that away, too."""
+    query = parsed.query or ()
+    if not {"EIO", "transport", "t"} <= {pair.partition("=")[0] for pair in query}:
+        return parsed
+    left = (pair for pair in query if not pair.startswith("t="))
+    return replace(parsed, query=tuple(f"EIO-{p}" if p.startswith("sid=") else p for p in left))
+
+
 def _full_query(parsed: Parsed) -> Parsed:
     """Takes away pairs that are nothing, and a query that has none left."""
     if parsed.query is None or "" not in parsed.query:
@@ -106,6 +115,7 @@ KINDS: dict[str, Kind] = {
     "told-moments": _bare(without_told_moments),
     "model-sender": _bare(without_sender),
     "flags": _bare(without_whom),
+    "engine-io": _bare(_channel_alone),
     "redacted": _bare(lambda parsed: parsed),  # works on the request before it is taken apart
 }
 

@@ -21,6 +21,7 @@ from snapshots.matching.failing import Failing
 from snapshots.matching.layers import layer_of
 from snapshots.matching.lookup import MISS, Lookup, Near
 from snapshots.matching.peeking import Peek
+from snapshots.matching.polling import TRANSPORT, Polling, unused
 from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from snapshots.matching.sessions import Session
 from snapshots.matching.situation import Situation
@@ -98,6 +99,7 @@ class Matcher:
         self.peek = Peek(snapshot.read_request, snapshot.head)
         self.failing = Failing(snapshot, self.group)
         self.spoken = Spoken(snapshot)
+        self.polling = Polling(self.group, snapshot.metadata_addresses)
 
     def session(self, name: str = "default") -> Session:
         """A fresh session, before any change."""
@@ -130,7 +132,8 @@ class Matcher:
         state = session.sites.get(site) if session is not None else None
         given = session is not None and site in session.given
         candidates = self._same(request, key)
-        alone = candidates[0] if plain and len(candidates) == 1 and state is None else None
+        polled = TRANSPORT in request.url and session is not None and accepted.level >= LEVELS.index("rule")
+        alone = candidates[0] if plain and len(candidates) == 1 and state is None and not polled else None
         spoken = self.spoken if self.spoken.on(site) else None
         if (
             alone is not None
@@ -165,10 +168,16 @@ class Matcher:
             guesses=session.guesses if session is not None else (),
             spoken=spoken,
         )
-        capture = choose(candidates, now) if candidates else None
+        turn = self.polling.turn(request, session) if polled and session is not None else None
+        capture: Capture | None
         rule: str | None = None
+        if turn is not None:
+            capture, now.unsure = turn.capture, turn.last or not turn.due
+            rule = "+".join(self._needed(request, turn.capture, self.group(request.url))) or None
+        else:
+            capture = choose(candidates, now) if candidates else None
         if capture is not None:
-            verdict = "exact" if capture.exact == key.exact else "canonical"
+            verdict = f"rule:{rule}" if rule else "exact" if capture.exact == key.exact else "canonical"
             if now.header is not None:
                 verdict = f"varies:{now.header}"
         elif accepted.level >= LEVELS.index("rule"):
@@ -203,12 +212,15 @@ class Matcher:
             verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, request,
             shared=now.shared, matcher=self, session=session,
         )  # fmt: skip
-        stateless = conditions.lasting or (
-            spoken is None
-            and not now.unsure
-            and rule is None
-            and not conditions.effect
-            and all(_bare(c) for c in candidates)
+        stateless = turn is None and (
+            conditions.lasting
+            or (
+                spoken is None
+                and not now.unsure
+                and rule is None
+                and not conditions.effect
+                and all(_bare(c) for c in candidates)
+            )
         )
         if stateless and not now.unsure and rule is None:
             lookup.timeless = True
@@ -345,6 +357,10 @@ class Matcher:
             if len(same) < len(found):
                 now.why.append("password")
             found = same
+        stale = False
+        if session is not None and TRANSPORT in request.url:
+            left = unused(found, session)
+            found, stale = left or found, not left
         if not found:
             return None, None
         # Captures that the rules join and that fit the same state say the same, or a rule would be off here: the
@@ -361,6 +377,7 @@ class Matcher:
                 doubted = [r.id for r in group.rules(request.method) if r.doubted and r.id in ids]
                 if any(not group.indifferent(one, chosen, found) for one in doubted):
                     now.unsure = True  # it may be somebody else's, or another version
+                now.unsure = now.unsure or stale
                 return chosen, "+".join(ids)
         return None, None
 

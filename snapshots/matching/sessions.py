@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from snapshots.capture import Capture
 from snapshots.http.fragments import asks_for_page
 from snapshots.identity.sites import site_of
+from snapshots.matching.polling import channel_of
 from snapshots.request import Request
 from snapshots.states.conditions import ANY, Held, SiteState, read
 from snapshots.states.plain import static_mime
@@ -83,12 +84,15 @@ class Session:
         "lost",
         "name",
         "pages",
+        "polls",
         "secrets",
+        "sent",
         "served",
         "sites",
         "strays",
         "told",
         "trails",
+        "upgraded",
         "version",
     )
 
@@ -109,6 +113,10 @@ class Session:
         self.lengthy: set[str] = set()  # sites with more of that than is remembered
         self.strays: dict[str, set[str]] = {}  # by site, the names of what was asked for and not recorded so
         self.told: dict[str, Counter[str]] = {}  # by site, what it said over web sockets (spoken.py)
+        # of Engine.IO's channels: answers to polls, places of handshakes and POSTs that were answered, and those that a web socket took on
+        self.polls: dict[str, int] = {}
+        self.sent: set[tuple[str, int]] = set()
+        self.upgraded: set[str] = set()
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Answered) -> None:
@@ -125,6 +133,11 @@ class Session:
         self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
         if lookup.inert:
             return
+        channel, transport = channel_of(capture.url)
+        if channel and capture.method == "GET":
+            self.polls[channel] = self.polls.get(channel, 0) + 1
+        elif transport:
+            self.sent.add(capture.place)
         conditions = read(capture.state)
         if conditions.keyed and site in self.sites:
             self._meet(site, lookup.request)
@@ -137,6 +150,10 @@ class Session:
         if conditions.effect is not None:
             self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))
             self.version += 1
+
+    def opened(self, url: str) -> None:
+        """A web socket was opened."""
+        self.upgraded.add(channel_of(url)[0])
 
     def following(self, site: str) -> Followed:
         """The recorded session that it follows on a site: at first that of its own name, if there is one."""

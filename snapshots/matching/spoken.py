@@ -7,13 +7,15 @@ what a session has said in replay.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from snapshots.capture import Capture
+from snapshots.errors import DamagedInput
 from snapshots.identity.irrelevant import irrelevant_url
 from snapshots.identity.sites import site_of
+from snapshots.identity.urlkeys import surt
 from snapshots.states.conditions import short
 from snapshots.states.slots import SAFE_METHODS
 
@@ -24,13 +26,15 @@ _LIFE = re.compile(
 )
 
 Words = Mapping[str, int]
+UNREAD: Words = {"": 1}
 
 
 class Source(Protocol):
     """What is needed of a snapshot."""
 
-    def captures(self) -> Iterable[Capture]: ...
-    def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]: ...
+    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
+    def prefix(self, start: str, /) -> Iterable[Capture]: ...
+    def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
 
 
 def word(entry: Mapping[str, Any]) -> str:
@@ -45,16 +49,19 @@ class Spoken:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._said: dict[str, dict[str, list[tuple[int, str]]]] | None = None
-        self._written: dict[tuple[str, str], list[tuple[int, str]]] | None = None
+        self._written: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        self._unread: set[str] = set()  # sites of which something can't be read
         self._before: dict[tuple[str, str, int], Words] = {}
 
     def on(self, site: str) -> bool:
-        """Whether a client said something there, and it is known when."""
-        return site in self._all()
+        """Whether a client said something there, and it is known when; or it can't be read."""
+        return site in self._all() or site in self._unread
 
     def before(self, capture: Capture) -> Words:
-        """What its session had said to its site when it was asked for."""
+        """What its session had said to its site when it was asked for; what no session says where that can't be read."""
         site = site_of(capture.url)
+        if site in self._unread:
+            return UNREAD
         place = (site, capture.session, capture.begin)
         found = self._before.get(place)
         if found is None:
@@ -64,21 +71,34 @@ class Spoken:
 
     def written(self, url: str, session: str) -> list[tuple[int, str]]:
         """What a recorded session wrote to the site of an address: event and key of each request, in order."""
-        if self._written is None:
-            written = defaultdict(list)
-            for one in self._source.captures():
-                if one.method not in SAFE_METHODS and not irrelevant_url(one.url.partition("?")[0]):
-                    written[site_of(one.url), one.session].append((one.begin, one.key))
-            self._written = {place: sorted(those) for place, those in written.items()}
-        return self._written.get((site_of(url), session), [])
+        site = site_of(url)
+        found = self._written.get((site, session))
+        if found is None:
+            start = surt(f"http://{site}/").rpartition(")")[0]
+            own = (c for c in self._source.prefix(start) if c.session == session and site_of(c.url) == site)
+            found = self._written[site, session] = sorted(
+                (c.begin, c.key)
+                for c in own
+                if c.method not in SAFE_METHODS and not irrelevant_url(c.url.partition("?")[0])
+            )
+        return found
 
     def _all(self) -> dict[str, dict[str, list[tuple[int, str]]]]:
         if self._said is None:
             found: dict[str, dict[str, list[tuple[int, str]]]] = {}
-            for address, talk in self._source.conversations():
+            for address, talk in self._talks():
                 for event, entry in zip(talk.get("events", ()), talk["messages"], strict=False):
                     if entry.get("from") == "client" and (what := word(entry)):
                         by_session = found.setdefault(site_of(address), {})
                         by_session.setdefault(str(talk.get("session", "")), []).append((int(event), what))
             self._said = found
         return self._said
+
+    def _talks(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        addresses = self._source.metadata_addresses("http")
+        for address in (one for one in addresses if "#" not in one):  # of views
+            try:
+                for talk in self._source.said_at(address):
+                    yield address, talk
+            except DamagedInput:  # the socket itself says so; of its site nothing is sure
+                self._unread.add(site_of(address))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,8 +104,8 @@ class MemoryStore:
     def captures(self) -> Iterator[Capture]:
         return iter(self._captures)
 
-    def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        return iter(self.talks)
+    def said_at(self, uri: str, /) -> Iterator[dict[str, Any]]:
+        return (talk for address, talk in self.talks if address == uri)
 
     def changing(self, site: str | None = None, /) -> Iterator[Capture]:
         found = (c for c in self._captures if c.changes or "$" in c.state)
@@ -117,8 +117,8 @@ class MemoryStore:
     def failures(self, address: str | None = None, /) -> tuple[Failure, ...]:
         return ()
 
-    def metadata_addresses(self, start: str, /) -> tuple[str, ...]:
-        return ()
+    def metadata_addresses(self, start: str, /) -> Iterable[str]:
+        return dict.fromkeys(address for address, _ in self.talks if address.startswith(start))
 
     def prefix(self, start: str, /) -> Iterator[Capture]:
         return (c for c in self._captures if c.urlkey.startswith(start))

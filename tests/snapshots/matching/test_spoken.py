@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
+from snapshots.errors import DamagedInput
+from snapshots.matching.ladder import Matcher
 from snapshots.matching.spoken import STRAYED, Spoken, word
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, plain, post, spoken
 
@@ -71,6 +76,24 @@ def test_a_socket_recorded_without_events_changes_nothing() -> None:
     over.snapshot.talks = [("http://a.test/ws", {"messages": [{"from": "client", "text": "more"}]})]
     replay = Replay(over)
     assert (replay.ask(LIST), replay.last.ambiguous) == ("page", False)
+
+
+def test_where_what_was_said_cannot_be_read_nothing_is_sure_and_elsewhere_all_is() -> None:
+    class Damaged(MemoryStore):
+        def said_at(self, uri: str, /) -> Iterator[dict[str, Any]]:
+            if uri == "http://a.test/ws":
+                raise DamagedInput("data.warc.gz: offset 7: it is cut off")
+            return super().said_at(uri)
+
+    elsewhere, tea = get("http://b.test/items"), html("tea")
+    store = Damaged([Recorded(LIST, html("none")), Recorded(elsewhere, tea)])
+    said = {"session": "s", "begin": 0, "messages": [{"from": "client", "text": "rum!"}], "events": [0]}
+    store.talks = [("http://a.test/ws", said), ("http://b.test/ws", said)]
+    replay = Replay(Matcher(store))
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("none", True)
+    assert (replay.ask(elsewhere), replay.last.ambiguous) == ("tea", True), "nothing was said there"
+    replay.session.says("b.test", word({"text": "rum!"}))
+    assert (replay.ask(elsewhere), replay.last.ambiguous) == ("tea", False)
 
 
 def test_what_a_session_wrote_is_told_in_order() -> None:

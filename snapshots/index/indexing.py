@@ -23,7 +23,7 @@ from snapshots.machine.places import Place
 from snapshots.notes import Damaged
 from snapshots.profile import Profile
 
-VERSION = 37  # of the lines; a change makes indexes on disk be built again
+VERSION = 38  # of the lines; a change makes indexes on disk be built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`

@@ -25,7 +25,7 @@ from snapshots.states.conditions import short
 from snapshots.states.issued import SHORTEST, find_issued, named_values
 from snapshots.states.learning import Item, path_name
 from snapshots.states.operations import refused
-from snapshots.states.plain import PLAIN_URL, clients_of
+from snapshots.states.plain import FILE_STATUSES, PLAIN_URL, clients_of
 from snapshots.states.plain import static as is_static
 from snapshots.states.senders import sender_of
 from snapshots.states.slots import (
@@ -115,7 +115,7 @@ class Evidence:
             told = capture.digest
             if capture.method == "HEAD":
                 told = said_by(capture, self.read_response(capture))
-            elif not is_static(capture.method, capture.mime, capture.status):
+            elif capture.status not in FILE_STATUSES:
                 told = f"{capture.status} {told}"  # refused with the very same bytes, say
             differing[capture.key].add(told)
         ranks = _ranks(captures)

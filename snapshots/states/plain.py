@@ -23,6 +23,7 @@ _STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript",
 _STATIC_ALL = frozenset(
     {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
 )
+FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
 _OPERATIONS = tuple(OVERRIDES)
 
 
@@ -33,7 +34,7 @@ def static_mime(mime: str) -> bool:
 
 def static(method: str, mime: str, status: int) -> bool:
     """Whether an answer is a file that stays as it is, if nothing else was ever answered to its request."""
-    return method in ("GET", "HEAD") and static_mime(mime) and status in (200, 206, 304)
+    return method in ("GET", "HEAD") and static_mime(mime) and status in FILE_STATUSES
 
 
 def unremarkable(method: str, url: str, headers: Headers, body: bytes, status: int) -> bool:

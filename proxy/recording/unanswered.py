@@ -27,6 +27,7 @@ UNCONNECTED = "no connection came about until the client left"
 UNANSWERED = "no answer came until the client left"
 MOST = 1 << 24  # bytes of a request's body that are read for its key
 STATUS = 502
+EARLIER = 0.2  # seconds by which a client's clock may have begun to run before ours
 
 
 def waited(flow: http.HTTPFlow) -> int:
@@ -40,7 +41,7 @@ def waited(flow: http.HTTPFlow) -> int:
         since = flow.server_conn.timestamp_tcp_setup or request.timestamp_start
     else:
         since = request.timestamp_end if flow.response is None else None
-    return int(time.time() - since) if since is not None else 0
+    return int(time.time() - since + EARLIER) if since is not None else 0
 
 
 class Unanswered:

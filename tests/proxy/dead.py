@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -20,8 +21,8 @@ def closed_port() -> Iterator[int]:
 
 
 @contextmanager
-def resetting() -> Iterator[int]:
-    """A port whose server hears a request and breaks the connection off."""
+def resetting(after: float = 0.0) -> Iterator[int]:
+    """A port whose server hears a request and breaks the connection off, `after` so many seconds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -32,6 +33,7 @@ def resetting() -> Iterator[int]:
                     return
                 with peer:
                     peer.recv(65536)
+                    time.sleep(after)
                     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
         thread = threading.Thread(target=serve, daemon=True)

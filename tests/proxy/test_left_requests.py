@@ -51,7 +51,7 @@ async def answer(asked: Asked) -> Answer:
     return Answer(body=b"late")
 
 
-def leave(c: httpx.Client, url: str, seconds: float = LEAVES, method: str = "GET") -> str:
+def leave(c: httpx.Client, url: str, seconds: float | httpx.Timeout = LEAVES, method: str = "GET") -> str:
     """Waits in vain; what the client says of that."""
     with pytest.raises(httpx.TimeoutException) as left:
         c.request(method, url, timeout=seconds)
@@ -88,7 +88,7 @@ def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Plac
             told = leave_all(c, *urls, "http://plain.example/slow")[
                 :4
             ]  # it has the head of that one's answer
-            leave(c, f"{here}:{dumb}/soon", 0.2)
+            leave(c, f"{here}:{dumb}/soon", httpx.Timeout(HANG, read=0.05))
             until(lambda: len(recorder.given_up) == 5)  # the tunnel that did not come about has failed
             gate.open.set()
             assert [url for url, _ in recorder.failures] == [urls[2]]  # nobody mistrusts us

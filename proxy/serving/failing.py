@@ -5,8 +5,9 @@ A client that was told nothing, and left, is told nothing again: it leaves by it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy.serving.replies import ESTABLISHED, Held, Reply
 from snapshots.identity.irrelevant import errand, irrelevant_url
@@ -14,7 +15,6 @@ from snapshots.matching.lookup import MISS
 from snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.serving.answering import Answerer
     from proxy.serving.replies import Line
     from snapshots.matching.failing import Failed
     from snapshots.matching.lookup import Lookup
@@ -26,7 +26,19 @@ MOST_HELD = 30  # seconds; what took a client longer fails at once, since nobody
 SPARE = 2  # seconds that a client may take longer to leave than it did while recording, which is known in whole ones
 
 
-def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:
+class Desk(Protocol):
+    """What is needed of who answers (`proxy.serving.answering.Answerer`)."""
+
+    failed: int
+
+    @property
+    def tail(self) -> Callable[..., str]: ...
+    def note(self, line: Line, tail: str, /) -> None: ...
+    def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str, /) -> Reply: ...
+    def tunnel_failed(self, authority: str, line: Line, why: str, /) -> None: ...
+
+
+def fails(desk: Desk, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:
     """What to send, and its line in the ledger; of a tunnel without a `lookup`."""
     reply = _reply(request, failed)
     more: dict[str, Any] = {"why": failed.why}
@@ -35,26 +47,26 @@ def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | Non
     if 0 < failed.failure.waited <= MOST_HELD:
         reply.held = Held(
             failed.failure.waited + SPARE,
-            lambda: _outstayed(answerer, request, line, lookup, failed),
+            lambda: _outstayed(desk, request, line, lookup, failed),
             ESTABLISHED if failed.failure.opened else b"",
         )
     status = 0 if reply.held is not None else reply.status
-    answerer.failed += 1
-    answerer.note(line, answerer.tail(request, lookup, failed.failure.verdict, "", status, more=more))
+    desk.failed += 1
+    desk.note(line, desk.tail(request, lookup, failed.failure.verdict, "", status, more=more))
     return reply
 
 
 def _outstayed(
-    answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed
+    desk: Desk, request: Request, line: Line, lookup: Lookup | None, failed: Failed
 ) -> Reply | None:
     """A client has waited longer than it did then, for what nobody knows: a line of its own, after the one that it failed."""
     seconds = counted(failed.failure.waited, "second")
     why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
     if lookup is None:
-        answerer.tunnel_failed(request.url.partition("//")[2].rstrip("/"), line, why)
+        desk.tunnel_failed(request.url.partition("//")[2].rstrip("/"), line, why)
         return None
     line.unanswered(request, "late")
-    return answerer.miss(request, line, replace(lookup, failed=None, verdict=MISS), why)
+    return desk.miss(request, line, replace(lookup, failed=None, verdict=MISS), why)
 
 
 def _reply(request: Request, failed: Failed) -> Reply:

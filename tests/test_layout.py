@@ -124,19 +124,13 @@ def test_the_lock_file_pins_every_dependency_with_hashes() -> None:
     assert all(re.match(r"[a-z0-9][a-z0-9._-]*==\S+( ; .*)? \\$", line) for line in pins)
 
 
-def imported_at_run_time(path: Path, known: Collection[str]) -> set[str]:
-    """The modules among those `known` that a file imports when it runs, in functions too: all but for type checkers.
+def imported_anywhere(path: Path, known: Collection[str]) -> set[str]:
+    """The modules among those `known` that a file imports: in functions too, and for type checkers.
 
     Every import of a submodule loads the packages around it first; that is no wish of the importer and does not count.
     """
     names: set[str] = set()
-    pending: list[ast.AST] = [ast.parse(path.read_text())]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            pending += node.orelse
-            continue
-        pending += ast.iter_child_nodes(node)
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -172,7 +166,7 @@ def test_no_module_imports_itself_by_a_detour() -> None:
         for path in modules(package):
             parts = path.relative_to(ROOT).with_suffix("").parts
             names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    graph = {name: imported_at_run_time(path, names) - {name} for name, path in names.items()}
+    graph = {name: imported_anywhere(path, names) - {name} for name, path in names.items()}
     found = circle(graph)
     assert not found, "modules that import each other in a circle: " + " -> ".join(found)
 
@@ -184,7 +178,7 @@ def test_the_check_of_circles_sees_the_shortest() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": set(), "d": {"a"}}) == []
 
 
-def test_imports_in_functions_count_and_those_of_type_checkers_do_not(tmp_path: Path) -> None:
+def test_imports_in_functions_and_for_type_checkers_count(tmp_path: Path) -> None:
     path = tmp_path / "one.py"
     path.write_text(
         "from typing import TYPE_CHECKING\n"
@@ -198,7 +192,7 @@ def test_imports_in_functions_count_and_those_of_type_checkers_do_not(tmp_path: 
         "        from d import e, f\n"
         "        from g import h\n"
     )
-    assert imported_at_run_time(path, {"a", "b", "c", "d", "d.e", "g"}) == {"a", "c", "d.e", "g"}
+    assert imported_anywhere(path, {"a", "b", "c", "d", "d.e", "g"}) == {"a", "b", "c", "d.e", "g"}
 
 
 def layers(package: str) -> list[str]:

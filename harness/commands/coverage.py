@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.console import print_json, progress, say, say_damage, table
+from harness.console import print_json, progress, say_damage, table
 
 
 @click.command("coverage")
@@ -51,10 +51,10 @@ def command(
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
     from harness.commands.search_ready import make_search_ready
+    from harness.commands.task_set import read_tasks
     from harness.curation.audit import audit, cookie_dates
     from harness.curation.coverage import coverage
     from harness.curation.needs import tasks_as_asked
-    from harness.datasets import load_tasks
     from harness.rubric import compile_rubrics
     from harness.task import TaskSet
     from harness.tools import Toolset
@@ -67,10 +67,8 @@ def command(
         raise click.UsageError("give --tasks or --run")
     if gold and run is not None:
         raise click.UsageError("--gold goes with --tasks: a run's trace has no gold")
-    tasks = load_tasks(source) if source is not None else tasks_as_asked(run or Path())
+    tasks = read_tasks(source) if source is not None else tasks_as_asked(run or Path())
     refused = tasks.problems if isinstance(tasks, TaskSet) else ()
-    for problem in refused:
-        say(f"left out: {problem}")
     day = today.date() if isinstance(today, datetime) else date.today()
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import print_json, say
+from harness.console import print_json
 from snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -60,12 +60,9 @@ def _touched(source: str, found: Diff, views: list[Any]) -> list[Affected]:
 
     if (Path(source) / "run.json").is_file():
         return affected_by_run(Path(source), found)
-    from harness.datasets import load_tasks
+    from harness.commands.task_set import read_tasks
 
-    tasks = load_tasks(source)
-    for problem in tasks.problems:
-        say(f"left out: {problem}")
-    return affected_tasks(tasks, found, views)
+    return affected_tasks(read_tasks(source), found, views)
 
 
 def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from harness.commands.driving import ADVICE, drove
 from harness.commands.finite import FiniteRange
 from harness.commands.mistrust import advice
 from harness.commands.program import WithProgram, only_with_program, program_of
+from harness.commands.task_set import read_tasks
 from harness.console import say, status_line, table
 from harness.inputs.lines import read_lines
 from snapshots.contents.failures import failed_line
@@ -21,6 +22,7 @@ from snapshots.errors import StillwebError
 from snapshots.words import counted
 
 if TYPE_CHECKING:
+    from harness.task import Task
     from proxy.pages.steps import Flow
     from proxy.recording.recorder import Recorder
     from snapshots.profile import Profile
@@ -158,7 +160,8 @@ def command(
     program = program_of(ctx)
     past = direct_hosts(direct)
     only_with_program(program, {"--direct": past, "--isolate": isolate})
-    wanted = _wanted(urls, url_file, tasks)
+    task_set = read_tasks(tasks) if tasks else None
+    wanted = _wanted(urls, url_file, task_set or ())
     flows = _flows(steps)
     if program and (wanted or flows):
         raise click.UsageError("give either URLs or a program after '--', not both")
@@ -230,12 +233,13 @@ def command(
                 "trust our certificate "
                 '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
             )
+            code = max(code, 1)
         if program and drove(out, recorder.captures_of(session)):
             say(
                 "a library told the browser that it drives what to do through the proxy: that is recorded, with all that was "
                 f"typed, and no replay can start a browser so. Record it anew, and {ADVICE}"
             )
-        if _late(out, recorder):
+        if _late(out, recorder) or (task_set and task_set.problems):
             code = max(code, 1)
         for line in advice(reason for _, reason in recorder.failures):
             say(line)
@@ -309,15 +313,14 @@ def _late(out: Path, recorder: Recorder) -> int:
     return len(found)
 
 
-def _wanted(urls: Sequence[str], url_file: Path | None, tasks: str | None) -> list[str]:
+def _wanted(urls: Sequence[str], url_file: Path | None, tasks: Iterable[Task]) -> list[str]:
     found = list(urls)
     if url_file:
         found += [line for line in read_lines(url_file) if not line.startswith("#")]
     if tasks:
         from harness.curation.coverage import urls_of
-        from harness.datasets import load_tasks
 
-        found += [url for task in load_tasks(tasks) for url in urls_of(task)]
+        found += [url for task in tasks for url in urls_of(task)]
     return list(dict.fromkeys(found))
 
 

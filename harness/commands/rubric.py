@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from harness.console import say
 from snapshots.words import counted
 
 
@@ -23,25 +22,22 @@ def command() -> None:
 @command.command("compile", short_help="Compile what can be read by rule.")
 @click.argument("tasks")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
-def compile_(tasks: str, out: Path) -> None:
+def compile_(tasks: str, out: Path) -> int:
     """Compile what can be read by rule; every rule names the sentence it comes from.
 
     \b
-    stillweb rubric compile goal.jsonl -o rubrics.json
+    stillweb rubric compile goal.jsonl -o rubrics.json          exit code 1 on a record that can't be read
     """
-    from harness.datasets import load_tasks
+    from harness.commands.task_set import read_tasks
     from harness.rubric import compile_rubrics, load_rubrics, save_rubrics
 
-    loaded = load_tasks(tasks)
-    for problem in loaded.problems:
-        say(f"left out: {problem}")
-    for notice in loaded.notices:
-        say(f"not read: {notice}")
+    loaded = read_tasks(tasks)
     rubrics = compile_rubrics(loaded)
     if out.is_file() and load_rubrics(str(out)) != rubrics:
         raise click.UsageError(f"{out}: holds other side-cars, perhaps edited ones; name another file")
     save_rubrics(out, rubrics)
     click.echo(f"{out}: {counted(len(rubrics), 'side-car')}")
+    return 1 if loaded.problems else 0
 
 
 @command.command("lint", short_help="Say where a rubric can't be scored by.")
@@ -54,13 +50,11 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     \b
     stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding, or a record that can't be read
     """
+    from harness.commands.task_set import read_tasks
     from harness.curation.lint import lint
-    from harness.datasets import load_tasks
     from harness.rubric import load_rubrics
 
-    loaded = load_tasks(tasks)
-    for problem in loaded.problems:
-        say(f"left out: {problem}")
+    loaded = read_tasks(tasks)
     found = lint(loaded, load_rubrics(rubrics) if rubrics else None, notes=notes)
     for finding in found:
         click.echo(str(finding))

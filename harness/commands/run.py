@@ -174,9 +174,9 @@ def command(
         isolate_program(inside)
     from harness.agents.attempt import Limits
     from harness.commands.search_ready import make_search_ready
-    from harness.datasets import load_tasks
+    from harness.commands.task_set import read_tasks
     from harness.results.certificate import check_traces, write_certificate
-    from harness.results.left_out import failed_attempts
+    from harness.results.left_out import failed_attempts, unread_records
     from harness.rubric import compile_rubrics, load_rubrics
     from harness.runs.cluster import make_engine
     from harness.runs.display import make_display
@@ -188,11 +188,7 @@ def command(
     from snapshots.errors import GateFailed
     from snapshots.matching.ladder import check_accept
 
-    tasks = load_tasks(source, split=split)
-    for problem in tasks.problems:
-        say(f"left out: {problem}")
-    for notice in tasks.notices:
-        say(f"not read: {notice}")
+    tasks = read_tasks(source, split)
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
     # of one's own: its code runs within, so that what it asks itself could not be let in before
     shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
@@ -236,7 +232,7 @@ def command(
         say(f"no side-car for {base} in {rubrics}; it is compiled by rule")
     names = only.split(",") if only is not None else ()
     refused = len(tasks.problems)
-    start_run(out, settings, tasks, rubrics=compiled, limit=limit, only=names, refused=refused)
+    files = start_run(out, settings, tasks, rubrics=compiled, limit=limit, only=names, refused=refused)
     made = run_attempts(
         out, engine=make_engine(engine, out, parallel), display=make_display(), retry_failed=retry_failed
     )
@@ -249,6 +245,8 @@ def command(
             f"{out}: {failed}; "
             f"'stillweb report {out}' shows all of it, the same command with --retry-failed makes them again"
         )
+    if unread := unread_records(files):
+        raise GateFailed(f"{out}: {unread}; correct the set, and run it into another directory")
 
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:

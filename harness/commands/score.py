@@ -110,7 +110,7 @@ def _otherwise(
     parallel: int,
     as_json: bool,
 ) -> int:
-    from harness.datasets import load_tasks
+    from harness.commands.task_set import read_tasks
     from harness.results.certificate import write_certificate
     from harness.results.left_out import failed_attempts
     from harness.results.scoring_otherwise import part_of, score_otherwise
@@ -118,9 +118,7 @@ def _otherwise(
     from harness.runs.workshop import judge_variables
     from snapshots.errors import GateFailed, UsageError
 
-    tasks = load_tasks(source) if source is not None else None
-    for problem in tasks.problems if tasks is not None else ():
-        say(f"left out: {problem}")
+    tasks = read_tasks(source) if source is not None else None
     try:
         with progress("scoring") as advance:
             different = score_otherwise(

@@ -49,9 +49,9 @@ def other_rules(a: Rules, b: Rules) -> list[str]:
 
 
 def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
-    """A sentence for each of the runs that takes a part of its task set only, or has no certificate."""
+    """A sentence for each of the runs that takes a part of its task set only, whose set could not be read whole, or that has no certificate."""
     from harness.results.kept_certificate import read_kept
-    from harness.results.left_out import part
+    from harness.results.left_out import part, unread_records
     from harness.runs.run_files import RunFiles
 
     found = []
@@ -63,6 +63,8 @@ def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
             words = part(len(RunFiles(path).tasks()), of)
             both = "; compared are the tasks that both have"
             found.append(f"{name} has {words}{both}" if b is not None else f"the run has {words}")
+        if path is not None and (unread := unread_records(RunFiles(path))):
+            found.append(f"of {name if b is not None else 'the run'}, {unread}")
     return tuple(found)
 
 

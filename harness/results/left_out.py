@@ -13,8 +13,8 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
     told = []
     if summary.part_of:
         told.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
-    if refused := files.manifest()[1].get("refused"):
-        told.append(f"{counted(refused, 'record')} of the task set could not be read: in no figure here")
+    if unread := unread_records(files):
+        told.append(f"{unread}: in no figure here")
     if again := files.made_again():
         told.append(
             f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
@@ -29,6 +29,12 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
             f"in {of} the judge's answer can't be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
         )
     return told
+
+
+def unread_records(files: RunFiles) -> str:
+    """How many records of a run's task set could not be read; "" where all could."""
+    refused: int = files.manifest()[1].get("refused", 0)
+    return f"{counted(refused, 'record')} of the task set could not be read" if refused else ""
 
 
 def part(taken: int, of: int) -> str:

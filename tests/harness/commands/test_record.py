@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -220,3 +221,13 @@ def test_whose_certificate_is_mistrusted_is_told(tmp_path: Path) -> None:
     ours, an_origins = "mistrusts our certificate", "in spite of its certificate"
     assert (ours in origins, an_origins in origins) == (False, True)
     assert (ours in clients, an_origins in clients) == (True, False)
+
+
+def test_a_record_of_the_set_that_cannot_be_read_is_told_and_counts(shop: Origin, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    good = {"id": "a", "question": "?", "answer": "1", "start_url": f"{shop.url}/same"}
+    bad = {"id": "b", "question": "?", "anwser": "1", "start_url": f"{shop.url}/price"}
+    tasks.write_text(f"{json.dumps(good)}\n{json.dumps(bad)}\n", encoding="utf-8")
+    done = stillweb("record", "-o", tmp_path / "s", "--tasks", tasks)
+    assert (done.code, f"left out: {tasks}:2: anwser: unknown field" in done.err) == (1, True), done.err
+    assert "/same" in {asked.path for asked in shop.asked}

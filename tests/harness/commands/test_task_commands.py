@@ -58,7 +58,7 @@ def test_rubric_compile_does_not_write_over_side_cars_that_were_edited(
 ) -> None:
     path, out = tasks(tmp_path), tmp_path / "r.json"
     for _ in range(2):  # the same ones may be written again
-        assert call(capsys, "rubric", "compile", path, "-o", out)[0] == 0
+        assert call(capsys, "rubric", "compile", path, "-o", out)[0] == 1  # for the record that can't be read
     document = json.loads(out.read_text())
     rubric = next(iter(document["rubrics"].values()))
     rubric["ordered"] = not rubric["ordered"]

@@ -100,7 +100,7 @@ def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
 
 def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Path) -> None:
     done = stillweb("record", "-o", tmp_path / "site", "--", sys.executable, "-c", "pass")
-    assert (done.code, "nothing was recorded: " in done.err) == (0, True)
+    assert (done.code, "nothing was recorded: " in done.err) == (1, True)
     asks = "import urllib.request as u\ntry: u.urlopen('http://127.0.0.1:1/')\nexcept OSError: pass"
     done = stillweb("record", "-o", tmp_path / "site", "--", sys.executable, "-c", asks)
     assert (done.code, "nothing was recorded: " in done.err) == (0, False), done.err

@@ -172,8 +172,11 @@ class Matcher:
         capture: Capture | None
         rule: str | None = None
         if turn is not None:
-            capture, now.unsure = turn.capture, turn.last or not turn.due
             rule = "+".join(self._needed(request, turn.capture, self.group(request.url))) or None
+            if rule is None and turn.capture.key != key.canonical:
+                turn = None  # sealed when there was no rule that leaves `t` out
+        if turn is not None:
+            capture, now.unsure = turn.capture, turn.last or not turn.due
         else:
             capture = choose(candidates, now) if candidates else None
         if capture is not None:

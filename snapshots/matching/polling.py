@@ -17,7 +17,7 @@ from snapshots.request import Request
 from snapshots.states.groups import Group
 
 TRANSPORT = "transport="  # in the address of each request
-_POLLING = "polling"
+POLLING = "polling"
 _SOCKET = "websocket"
 REMEMBERED = 1 << 11  # channels
 
@@ -53,6 +53,12 @@ def _channel(url: str) -> tuple[str, str]:
     return f"{address}?{named['sid']}" if named.get("sid") else "", named["transport"]
 
 
+@lru_cache(maxsize=1024)
+def _but_t(url: str) -> tuple[str, ...]:
+    address, _, query = url.partition("?")
+    return address, *sorted(pair for pair in query.split("&") if not pair.startswith("t="))
+
+
 class _Channel(NamedTuple):
     """What was recorded on a channel: its POSTs, and whether it went on in a web socket."""
 
@@ -71,10 +77,10 @@ class Polling:
     def turn(self, request: Request, session: Said) -> Turn | None:
         """Which of the captures that are the same but for `t` answers a request; None where it is on no recorded channel."""
         channel, transport = channel_of(request.url)
-        if not channel or transport != _POLLING:
+        if not channel or transport != POLLING:
             return None
-        group = self._group(request.url)
-        alike = (c for c in group.captures if c.method == request.method and channel_of(c.url)[0] == channel)
+        group, same = self._group(request.url), _but_t(request.url)
+        alike = (c for c in group.captures if c.method == request.method and _but_t(c.url) == same)
         found = sorted((c for c in alike if group.request(c).body == request.body), key=_order)
         if not found:
             return None
@@ -116,7 +122,7 @@ class Polling:
     def waits(self, request: Request, session: Said) -> bool:
         """Whether there is nothing to say yet: to a poll, or to a web socket before which more was said by POSTs."""
         channel, transport = channel_of(request.url)
-        if not channel or request.method != "GET":
+        if not channel:
             return False
         if transport == _SOCKET:
             return not all(capture.place in session.sent for capture in self._on(channel, request.url).posts)

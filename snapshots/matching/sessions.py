@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from snapshots.capture import Capture
 from snapshots.http.fragments import asks_for_page
 from snapshots.identity.sites import site_of
-from snapshots.matching.polling import channel_of
+from snapshots.matching.polling import POLLING, channel_of
 from snapshots.request import Request
 from snapshots.states.conditions import ANY, Held, SiteState, read
 from snapshots.states.plain import static_mime
@@ -134,7 +134,7 @@ class Session:
         if lookup.inert:
             return
         channel, transport = channel_of(capture.url)
-        if channel and capture.method == "GET":
+        if channel and capture.method == "GET" and transport == POLLING:
             self.polls[channel] = self.polls.get(channel, 0) + 1
         elif transport:
             self.sent.add(capture.place)

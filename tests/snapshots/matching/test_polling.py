@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from snapshots.identity.rules import builtin
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, plain, post
@@ -30,6 +31,11 @@ def poll(channel: str = ONE) -> Request:
 
 def say(text: str, channel: str = ONE) -> Request:
     return post(at(channel), text, "text/plain;charset=UTF-8")
+
+
+def socket(channel: str = ONE) -> Request:
+    address = AT.replace("polling", "websocket") + (f"&sid={channel}" if channel else "")
+    return get(address, Connection="Upgrade", Upgrade="websocket")
 
 
 def recorded(*exchanges: tuple[Request, str, int, int]) -> Matcher:
@@ -123,7 +129,83 @@ def test_without_rules_none_is_the_same(accept: str) -> None:
     assert [replay.ask(r) for r in (hello(), poll())] == ["miss", "miss"]
 
 
-def test_other_addresses_with_such_words_wait_for_nothing() -> None:
-    page = get("http://a.test/timetable?transport=polling&sid=1")
+@pytest.mark.parametrize("query", ["transport=polling&sid=1", "EIO=4&its-transport=polling&sid=1"])
+def test_other_addresses_with_such_words_wait_for_nothing(query: str) -> None:
+    page = get(f"http://a.test/timetable?{query}")
     replay = Replay(recorded((page, "trains", 1, 2)))
     assert [told(replay, page) for _ in range(2)] == ["trains", "trains"]
+
+
+def upgrading(*more: tuple[Request, str, int, int]) -> Matcher:
+    """A channel that went on in a web socket before its last poll was answered."""
+    over = recorded((hello(), "0", 1, 2), (poll(), "6", 5, 8), *more)
+    assert isinstance(over.snapshot, MemoryStore)
+    over.snapshot.talks = [(socket().url, {"messages": []})]
+    return over
+
+
+def test_the_last_poll_waits_for_the_web_socket_that_takes_its_place() -> None:
+    replay = Replay(upgrading())
+    assert told(replay, hello()) == "0"
+    assert replay.matcher.polling.waits(poll(), replay.session)
+    replay.session.opened(socket(TWO).url)
+    assert replay.matcher.polling.waits(poll(), replay.session), "another page's"
+    replay.session.opened(socket().url)
+    assert told(replay, poll()) == "6"
+
+
+def test_a_poll_before_what_was_posted_waits_for_no_web_socket() -> None:
+    replay = Replay(upgrading((say("42"), "ok", 9, 10)))
+    assert [told(replay, r) for r in (hello(), poll())] == ["0", "6"]
+
+
+def test_a_web_socket_waits_for_what_was_posted_on_its_channel() -> None:
+    unrelated = (post("http://a.test/socket.io/?log", "x"), "ok", 13, 14)
+    replay = Replay(upgrading((say("42"), "ok", 6, 7), (say("42", TWO), "ok", 11, 12), unrelated))
+    waits = replay.matcher.polling.waits
+    assert waits(socket(), replay.session)
+    assert not waits(socket(""), replay.session), "it was opened without polls"
+    told(replay, say("42"))
+    assert not waits(socket(), replay.session)
+
+
+def test_a_poll_waits_for_nothing_that_is_on_no_channel_or_was_said_by_others() -> None:
+    store = MemoryStore(
+        [
+            Recorded(hello(), plain("0"), "s", events=(1, 2)),
+            Recorded(post("http://a.test/socket.io/?log", "x"), plain("ok"), "s", events=(3, 4)),
+            Recorded(poll(), plain("2"), "s", events=(5, 6)),
+            Recorded(say("42", TWO), plain("ok"), "other", events=(1, 2)),
+        ]
+    )
+    replay = Replay(Matcher(store))
+    assert [told(replay, r) for r in (hello(), poll())] == ["0", "2"]
+
+
+def test_what_answers_no_poll_is_none() -> None:
+    """A web socket that was refused, and what a browser asks beforehand."""
+    asks = Request("OPTIONS", at(ONE))
+    refused = (socket(), "no web sockets here", 3, 4)
+    over = recorded(
+        (hello(), "0", 1, 2), refused, (asks, "you may", 5, 6), (poll(), "1", 7, 8), (poll(), "2", 9, 10)
+    )
+    replay = Replay(over)
+    assert [told(replay, r) for r in (hello(), poll())] == ["0", "1"]
+    assert told(replay, Request("OPTIONS", at(ONE))) == "you may"
+    again = Replay(over)
+    assert [told(again, r) for r in (hello(), socket(), poll(), poll())] == ["0", refused[1], "1", "2"]
+
+
+def test_another_query_is_another_request() -> None:
+    named = [get(f"{at(ONE)}&token={name}") for name in "AB"]
+    replay = Replay(recorded((hello(), "0", 1, 2), (named[0], "for A", 3, 4)))
+    assert [told(replay, r) for r in (hello(), named[1], named[0])] == ["0", "miss", "for A"]
+
+
+def test_in_a_snapshot_sealed_without_the_rule_nothing_is_the_same() -> None:
+    rules = builtin().without("engine-io")
+    store = MemoryStore(
+        [Recorded(r, plain(t)) for r, t in ((hello(), "0"), (poll(), "1"), (poll(), "2"))], rules
+    )
+    replay = Replay(Matcher(store))
+    assert [replay.ask(r) for r in (hello(), poll(), poll())] == ["miss"] * 3

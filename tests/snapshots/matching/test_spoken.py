@@ -45,6 +45,13 @@ def test_after_the_same_words_it_is_sure() -> None:
     assert (replay.ask(LIST), replay.last.ambiguous) == ("tea", False)
 
 
+def test_what_was_said_after_it_was_asked_for_does_not_count() -> None:
+    replay = Replay(spoken(1, (LIST, html("none"))))
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("none", False)
+    say(replay, TEA)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("none", True)
+
+
 def test_what_was_alike_before_and_after_is_sure_whatever_is_said() -> None:
     replay = Replay(spoken(2, (LIST, html("the same")), (LIST, html("the same"))))
     say(replay, TEA, TEA)
@@ -68,6 +75,20 @@ def test_signs_of_life_do_not_count(text: str, counts: bool) -> None:
     assert bool(word({"text": text})) is counts
     replay = Replay(spoken(0, (LIST, html("page")), text=text))
     assert (replay.ask(LIST), replay.last.ambiguous) == ("page", counts)
+
+
+def test_bytes_are_no_sign_of_life() -> None:
+    assert word({"base64": "1234"})
+    assert word({"base64": "+ping+++"})
+
+
+def test_what_the_server_said_is_nothing_that_the_client_must_say() -> None:
+    over = matcher((LIST, html("page")))
+    assert isinstance(over.snapshot, MemoryStore)
+    heard = {"session": "s", "begin": 0, "messages": [{"from": "server", "text": "news"}], "events": [0]}
+    over.snapshot.talks = [("http://a.test/ws", heard)]
+    replay = Replay(over)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("page", False)
 
 
 def test_a_socket_recorded_without_events_changes_nothing() -> None:
@@ -98,14 +119,15 @@ def test_where_what_was_said_cannot_be_read_nothing_is_sure_and_elsewhere_all_is
 
 def test_what_a_session_wrote_is_told_in_order() -> None:
     first, second = post(f"{A}/items", "x=1"), post(f"{A}/items", "x=2")
+    elsewhere, beacon = post("http://ab.test/items", "x=3"), post(f"{A}/g/collect?v=2", "x=4")
     store = MemoryStore(
-        [Recorded(r, html("ok")) for r in (second, get(f"{A}/"), first)]
+        [Recorded(r, html("ok")) for r in (second, get(f"{A}/"), first, elsewhere, beacon)]
         + [Recorded(first, html("ok"), "other")]
     )
     keys = [
         c.key
         for c in sorted(store.captures(), key=lambda c: c.begin)
-        if c.session == "s" and c.method == "POST"
+        if c.session == "s" and c.url == f"{A}/items" and c.method == "POST"
     ]
     told = Spoken(store).written(f"{A}/ws", "s")
     assert [key for _, key in told] == keys

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.contents.failures import KEPT, TUNNEL, Failure
+from snapshots.contents.failures import KEPT, OPENED, TUNNEL, Failure, Given
 from snapshots.matching.ladder import Matcher
 from snapshots.request import Headers, Request
 from snapshots.snapshot import Snapshot
@@ -94,7 +94,7 @@ def test_a_tunnel_covers_its_host_and_port(
         assert verdict(matcher, covered) == "failed:refused"
         assert verdict(matcher, covered, "POST", b"x=1") == "failed:refused"
         assert verdict(matcher, not_covered) == "miss"
-        assert verdict(matcher, "urn:nothing") == "miss"
+        assert verdict(matcher, "urn:nothing") == verdict(matcher, "http://[") == "miss"
 
 
 @pytest.mark.parametrize("captured", ["https://dead.test/some/page?q=1", "http://dead.test:443/"])
@@ -156,3 +156,33 @@ def test_only_a_tunnel_speaks_for_its_host(tmp_path: Path) -> None:
     with matching(tmp_path / "s", failed(Request("GET", "https://dead.test/"))) as matcher:
         assert verdict(matcher, "https://dead.test/") == "failed:refused"
         assert verdict(matcher, "https://dead.test/other") == "miss"
+
+
+def test_a_tunnel_in_which_nothing_was_said_tells_nothing_of_plain_http(tmp_path: Path) -> None:
+    """What is spoken there may just be no TLS."""
+    mute = failed(Request(TUNNEL, "https://dead.test/"), given=Given(OPENED, "", ""))
+    with matching(tmp_path / "s", mute) as matcher:
+        assert verdict(matcher, "https://dead.test/any") == "failed:refused"
+        assert verdict(matcher, "http://dead.test:443/any") == "miss"
+    with matching(tmp_path / "t", failed(Request(TUNNEL, "https://dead.test/"))) as matcher:
+        assert verdict(matcher, "http://dead.test:443/any") == "failed:refused"
+
+
+def test_rules_join_with_what_failed_where_they_are_accepted(tmp_path: Path) -> None:
+    asked = [f"{DEAD}&_=17000000000{number}" for number in (10, 20)]
+    with matching(tmp_path / "s", failed(Request("GET", asked[0]))) as matcher:
+        assert verdict(matcher, asked[1]) == "failed:refused"
+        assert verdict(matcher, f"{DEAD}0&_=1700000000020") == "miss"
+        for accept in ("exact", "canonical", "varies"):
+            assert verdict(matcher, asked[1], accept=accept) == "miss"
+
+
+def test_of_what_failed_twice_that_counts_of_which_the_client_was_told(tmp_path: Path) -> None:
+    request = Request("GET", DEAD)
+    left = [
+        Failure(request, reason, "", START, waited=waited) for reason, waited in (("tls", 9), ("reset", 5))
+    ]
+    with matching(tmp_path / "s", *left, failed(request)) as matcher:
+        assert verdict(matcher, DEAD) == "failed:refused"
+    with matching(tmp_path / "t", *reversed(left)) as matcher:
+        assert verdict(matcher, DEAD) == "failed:tls"

@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,16 @@ class ScriptAgent:
         scripts = {str(task): _script(script, f"{source}: tasks.{task}") for task, script in tasks.items()}
         default = _script(value["default"], f"{source}: default") if value.get("default") else None
         return cls(scripts, default, str(value.get("name", "script")))
+
+    def not_among(self, ids: Sequence[str]) -> list[str]:
+        """A sentence for each task that has a script and is not among these: a misspelt one is played as `default`."""
+        told = []
+        for name in self._tasks:
+            if name not in ids:
+                near = get_close_matches(name, ids, 1)
+                meant = f"; meant is {near[0]!r}?" if near else ""
+                told.append(f"the script for {name!r} is for no task of the set{meant}")
+        return told
 
     def identity(self) -> dict[str, Any]:
         """Kind, name and the digest of all scripts."""

@@ -25,7 +25,7 @@ from snapshots.words import counted
 @click.option("--agreement", "agree", is_flag=True, help="Print how far two reviewers agree.")
 def command(
     run: Path, port: int, everything: bool, export: Path | None, reviews: Path | None, agree: bool
-) -> None:
+) -> int:
     """Open a local page on which a person says why each answer of RUN was wrong.
 
     \b
@@ -55,4 +55,5 @@ def command(
             click.echo(server.url)
             say("Ctrl-C ends it; reviews are kept in the traces")
             click.launch(server.url)
-            until.wait()
+            return until.wait()
+    return 0

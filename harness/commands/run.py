@@ -173,6 +173,7 @@ def command(
 
         isolate_program(inside)
     from harness.agents.attempt import Limits
+    from harness.agents.script import ScriptAgent
     from harness.commands.search_ready import make_search_ready
     from harness.commands.task_set import read_tasks
     from harness.results.certificate import check_traces, write_certificate
@@ -197,6 +198,9 @@ def command(
         raise click.UsageError(
             f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
         )
+    if isinstance(made_agent, ScriptAgent):
+        for sentence in made_agent.not_among([task.id for task in tasks]):
+            say(f"{agent}: {sentence}")
     if not snapshots and getattr(made_agent, "needs_gateway", False):
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"

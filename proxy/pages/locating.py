@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from proxy.pages.failures import Failed, Unclear
@@ -11,6 +14,20 @@ from proxy.pages.steps import TARGETS
 if TYPE_CHECKING:
     from playwright.async_api import FrameLocator, Locator, Page
 
+LOOK_MS = 2_000  # for a look at what there is, where an element is missing
+_FIELDS = {
+    "textbox",
+    "searchbox",
+    "combobox",
+    "listbox",
+    "checkbox",
+    "radio",
+    "switch",
+    "spinbutton",
+    "slider",
+}
+_OPERABLE = {*_FIELDS, "button", "link", "tab", "menuitem", "option"}
+_NAMED = re.compile(r'^ *- \'?([a-z]+) ("(?:[^"\\]|\\.)*")', re.M)  # a line of an accessibility snapshot
 SHOWN = 4  # elements that are told of where a name means several
 # A tag with what names it, its text, and what stands nearest around it that has a name.
 _LOOK = """(e) => {
@@ -63,7 +80,26 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
         other = "css" if way == "role" else "role"
         several = f"{len(places)} elements ({await _told_apart(found, places)})"
         raise Unclear(f"{named(given)} means {several}: add nth, or name it by {other}")
-    raise Unclear(f"no element with {named(given)} on {page.url}")
+    raise Unclear(f"no element with {named(given)} on {page.url}{await _there(root, given)}")
+
+
+async def _there(root: Page | FrameLocator, given: dict[str, Any]) -> str:
+    """The elements with a role of that kind whose names are nearest to the one sought; "" where there are none, or no such frame."""
+    from playwright.async_api import Error
+
+    if "css" in given:
+        return ""
+    try:
+        seen = await root.locator("body").aria_snapshot(timeout=LOOK_MS)
+    except Error:
+        return ""
+    way = next(way for way in TARGETS if way in given)
+    roles = {given["role"]} if way == "role" else _FIELDS if way in ("label", "placeholder") else _OPERABLE
+    there = dict.fromkeys((role, json.loads(name)) for role, name in _NAMED.findall(seen) if role in roles)
+    sought = str(given.get("name", given[way])).casefold()
+    near = sorted(there, key=lambda one: -SequenceMatcher(None, sought, one[1].casefold()).ratio())
+    told = ", ".join(f"{role} {name!r}" for role, name in near[:SHOWN])
+    return f" (it has {told}{', …' if len(near) > SHOWN else ''})" if told else ""
 
 
 async def _told_apart(found: Locator, places: Sequence[int]) -> str:

@@ -164,6 +164,16 @@ def test_a_server_that_is_told_to_end_has_done_its_work(tmp_path: Path) -> None:
     assert started.end().code == 0
 
 
+def test_a_review_that_ctrl_c_ends_says_it_as_other_servers_do(tmp_path: Path) -> None:
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
+    assert stillweb(*words, cwd=tmp_path).code == 0
+    for end, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
+        started = Started("review", words[words.index("-o") + 1], cwd=tmp_path)
+        started.line()
+        started.process.send_signal(end)
+        assert started.end().code == code
+
+
 def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
     started = Started("record", "-o", tmp_path / "s", "--", *sleeper(tmp_path))
     until((tmp_path / "began").exists, started)

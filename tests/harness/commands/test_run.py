@@ -224,3 +224,14 @@ def test_an_agent_that_is_not_there_leaves_no_run(tmp_path: Path, capsys: pytest
     said = capsys.readouterr().err
     assert (ended.value.code, "agent.yml: No such file" in said, "attempts" in said) == (2, True, False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_script_for_a_task_that_the_set_lacks_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(tmp_path, json.dumps(RIGHT | {"id": "rug"}))
+    script = {"tasks": {"rugg": {"answer": "x"}}, "default": {"answer": "y"}}
+    words[4] = write_script(tmp_path, {"agent": "script", **script})
+    with pytest.raises(SystemExit):
+        main([str(word) for word in words])
+    assert "the script for 'rugg' is for no task of the set; meant is 'rug'?" in capsys.readouterr().err

@@ -195,6 +195,8 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
     ("steps", "words"),
     [
         ("- scroll\n- click: {label: Missing}", "step 2: click: no element with label 'Missing' on http://"),
+        ("- click: Askk", "(it has button 'Ask', "),
+        ("- select: {label: Yaer, option: 2018}", "(it has combobox 'Year', "),
         (
             "- click: {role: button, name: Same}",
             "step 1: click: role 'button' 'Same' means 2 elements (1: button \"Same\", 2: button \"Same\"): add nth, or name it by css",

@@ -24,13 +24,16 @@ def test_exact() -> None:
     assert exact("Alpha", "alpha", fold_case=False) == 0
     assert exact(["Alpha", "Beta"], "beta") == 1
     assert exact("1000", "1,000.0", numeric=True) == 1
+    assert exact("1000", "1,000.0") == 0
     assert exact("1000", "1000.5", numeric=True) == 0
     assert exact("1000", "1000.5", numeric=True, tolerance="0.5") == 1
     assert exact("1", f"1.5{'0' * 40}1", numeric=True, tolerance="0.5") == 0
     assert exact(f"{'9' * 60}.5", f"{'9' * 60}", numeric=True, tolerance="0.5") == 1
     assert exact("b", "long\nthought\n\nb\n", last_line=True) == 1
+    assert exact("b", "long\nthought\n\nb\n") == 0
     assert exact(4, "4") == 1
-    assert score(Task("t", "?", "x", "exact"), "  ").status == "zero"
+    for answer in (None, "  "):
+        assert score(Task("t", "?", "x", "exact"), answer).status == "zero"
     with pytest.raises(UsageError, match="unknown option 'colour'"):
         exact("a", "a", colour=1)
     with pytest.raises(UsageError, match=r"task t: options\.fold_case: must be true or false, not 'false'"):
@@ -64,8 +67,9 @@ def test_page_expressions() -> None:
     broken = score(task, None, Context(page=throws))
     assert broken.status == "unparsable"
     assert "x is not defined" in broken.detail["problems"][0]
-    with pytest.raises(UsageError, match=r"options\.expression"):
-        score(Task("t", "?", None, "page"), None)
+    for options in ({}, {"expression": " "}, {"expression": 5}):
+        with pytest.raises(UsageError, match=r"needs options\.expression"):
+            score(Task("t", "?", None, "page", options=options), None)
 
 
 @pytest.mark.parametrize("name", ["judge", "browsecomp"])
@@ -87,7 +91,7 @@ def test_judged(name: str) -> None:
     nonsense = score(task, "x", Context(judge=Answers("<html>Too many requests"), env=context.env))
     assert nonsense.status == "unparsable"
     assert nonsense.metrics == {"correct": None}
-    assert score(task, "", context).status == "zero"
+    assert score(task, None, context).status == score(task, " ", context).status == "zero"
     with pytest.raises(UsageError, match="needs a judge"):
         score(task, "x")
     with pytest.raises(UsageError, match="GRADER_MODEL"):

@@ -148,6 +148,7 @@ class Line:
         "broken",
         "missed",
         "name",
+        "named",
         "prefix",
         "seq",
         "session",
@@ -164,6 +165,7 @@ class Line:
         self.missed: list[Missed] = []  # in the order in which they were answered
         self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
         self.talks: list[Socket] = []  # those that are open
+        self.named = set[str]()  # the ids that they were told
         # numbers of tunnels in which a browser broke TLS off, by where they led and which it was; those that were tried again
         self.broken: dict[tuple[str, bytes], list[int]] = {}
         self.again: list[int] = []
@@ -174,7 +176,7 @@ class Line:
     def begin_anew(self, session: Session) -> None:
         """All that decides what is answered is as at its start; its count of requests goes on."""
         self.session = session
-        self.sockets, self.talks = {}, []
+        self.sockets, self.talks, self.named = {}, [], set()
         self.moved()
 
     def opened(self, socket: Socket) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.serving.misses import body_entry, masked_url
 from proxy.wire.conversations import Player, Said
+from proxy.wire.numbering import named, plain
 from proxy.wire.whose import Secrets, found_at
 from snapshots.identity.sites import site_of
 from snapshots.matching.spoken import STRAYED
@@ -17,6 +18,7 @@ from snapshots.states.issued import shown_in, text_of
 if TYPE_CHECKING:
     from proxy.serving.answering import Answerer
     from proxy.serving.replies import Line
+    from snapshots.capture import Capture
 
 BREATH = 0.02  # seconds
 
@@ -42,7 +44,14 @@ class Talk:
         turn = line.sockets.get(request.url, 0)
         line.sockets[request.url] = turn + 1
         spoken = answerer.matcher.spoken
-        player = Player(found.conversations, turn, lambda one: spoken.written(one.url, one.session))
+        given = partial(_named, answerer, line, {}) if answerer.accept == "rule" else None
+        player = Player(
+            found.conversations,
+            turn,
+            lambda one: spoken.written(one.url, one.session),
+            given,
+            line.named,
+        )
         talk = cls(answerer, request, line, player, found.secrets)
         if found.sure:
             talk._note("exact", "websocket", 101)
@@ -69,7 +78,8 @@ class Talk:
                 "why": "several web sockets were recorded there, and said different things",
                 "nearest": [],
             }
-        verdict, derived, status = ("miss", "", 0) if refused else ("exact", "websocket", 101)
+        served = "rule:visit-id" if self.player.renumbers else "exact"
+        verdict, derived, status = ("miss", "", 0) if refused else (served, "websocket", 101)
         self._note(verdict, derived, status, more)
         return not refused
 
@@ -102,3 +112,14 @@ def _given(answerer: Answerer, line: Line, value: str) -> bool:
         value in one.url or shown_in(value, text_of(answerer.snapshot.read(one)))
         for one in line.session.served
     )
+
+
+def _named(answerer: Answerer, line: Line, known: dict[Capture, set[str]], value: str) -> bool:
+    """Whether an answer that a session was served names an id. `known` keeps what was read."""
+    wanted = plain(value)
+    for one in line.session.served:
+        if one not in known:
+            known[one] = named(one.url + "\n" + text_of(answerer.snapshot.read(one)))
+        if wanted in known[one]:
+            return True
+    return False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from proxy.wire.numbering import drawn_apart, ids_in, plain, renumbered
 from snapshots.identity.keys import request_key
 from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.matching.spoken import word
@@ -118,7 +119,9 @@ class Player:
 
     `turn` says how many sockets of this address the session opened before. `ambiguous` once the recorded ones that
     still fit would not all have said the same. `written` gives what a recorded session wrote by HTTP to the socket's site,
-    events and keys: what the server said after such a request waits until it is `made`.
+    events and keys: what the server said after such a request waits until it is `made`. `given` says whether the site gave an id
+    by HTTP; without it, a message with other ids than the recorded ones is another one. `named` keeps the ids that this and other
+    sockets of the session were told.
     """
 
     def __init__(
@@ -126,6 +129,8 @@ class Player:
         known: list[Conversation],
         turn: int,
         written: Callable[[Conversation], Sequence[tuple[int, str]]] = lambda one: (),
+        given: Callable[[str], bool] | None = None,
+        named: set[str] | None = None,
     ) -> None:
         own = known[min(turn, len(known) - 1)]
         self._alive = [own, *(one for one in known if one is not own)]
@@ -135,6 +140,9 @@ class Player:
         self._made = Counter[str]()
         self._steps = 0  # that the client has done
         self._count = 0  # of the client's messages
+        self._given = given
+        self._named = set[str]() if named is None else named
+        self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}  # recorded, the client's own
         self.ambiguous = False
         self.protocol = own.protocol
 
@@ -149,13 +157,17 @@ class Player:
         for one in self._alive:
             heard = one.heard()
             if self._count < len(heard):
-                found = same(url, one.messages[heard[self._count]][1], said)
+                at = heard[self._count]
+                stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
+                found = same(url, stored, told)
+                if found is False and self._but_for_ids(one, at, stored, told):
+                    found = None
                 if found is not False:
                     (fits if found else doubtful).append(one)
         if not fits:
             self.ambiguous = self.ambiguous or bool(
                 doubtful
-            )  # with another secret it may have been told otherwise
+            )  # with another secret or id it may have been told otherwise
             fits = doubtful
         if not fits:
             return None
@@ -167,7 +179,7 @@ class Player:
         self._count += 1
         self._at = fits[0].heard()[self._count - 1] + 1
         self._told = 0
-        return late[0] + self._more()
+        return self._own(late[0]) + self._more()
 
     def step(self, number: int) -> list[Said]:
         """What time had brought until a view was seen after so many steps, the last of which is about to be done."""
@@ -202,6 +214,11 @@ class Player:
         return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
 
     @property
+    def renumbers(self) -> bool:
+        """Whether the client's ids are not the recorded ones."""
+        return bool(self._ids[id(self._alive[0])])
+
+    @property
     def close(self) -> tuple[int, str] | None:
         """How the server closed, once all has been said."""
         return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
@@ -214,7 +231,26 @@ class Player:
         new = turns[0][self._told :]
         self._told += len(new)
         self._at += len(new)
-        return new
+        return self._own(new)
+
+    def _own(self, messages: list[Said]) -> list[Said]:
+        """What is said, with the client's own ids in the places of the recorded ones."""
+        ids = self._ids[id(self._alive[0])]
+        told = [renumbered(one, ids) for one in messages]
+        self._named.update(plain(value) for one in told for value in ids_in(one))
+        return told
+
+    def _but_for_ids(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
+        """Whether a message is the recorded one but for ids that the client drew; they are kept then."""
+        given = self._given
+        if given is None or not ids_in(stored):
+            return False
+        ids = self._ids[id(one)]
+        told = [value for mine, what in one.messages[:at] if not mine for value in ids_in(what)]
+        known = self._named | {plain(value) for value in (*told, *ids, *ids.values())}
+        apart = drawn_apart(stored, said, lambda value: plain(value) in known or given(value))
+        ids.update(apart or {})
+        return bool(apart)
 
     def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
         """What was said since the client's last message; not the `whole` until its next one, but to the view after its steps."""
@@ -237,6 +273,10 @@ class Player:
         """Whether what was written before a message has been, as often."""
         awaits, count = self._awaited[id(one)].get(at, ("", 0))
         return self._made[awaits] >= count
+
+
+def _turned(ids: Mapping[str, str]) -> dict[str, str]:
+    return {own: recorded for recorded, own in ids.items()}
 
 
 def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int, tuple[str, int]]:

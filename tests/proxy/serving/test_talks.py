@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import wsproto
-from wsproto.events import Message, Request, TextMessage
+from wsproto.events import CloseConnection, Message, Request, TextMessage
 
 from proxy.serving.gateway import Gateway
 from proxy.wire.conversations import Conversation, Player
@@ -22,6 +24,8 @@ from tests.support.waiting import HANG
 
 HOST = "h.example"
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+OWN = ("0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f")
+GIVEN = "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
 JSON = (("Content-Type", "application/json"),)
 
 
@@ -78,7 +82,9 @@ def test_what_no_word_followed_is_sure() -> None:
 
 
 @contextmanager
-def replayed(path: Path) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
+def replayed(
+    path: Path, *, accept: str = "rule"
+) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
     """A gateway over a list that was added to over a socket and by POST, and a client of that socket."""
     with Writer.open(path) as writer:
 
@@ -91,24 +97,26 @@ def replayed(path: Path) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSCon
         begin = writer.event("s")
         exchange("GET", b"", b"[]")
         exchange("GET", b"", b'["tea"]')
-        exchange("POST", b'{"add":"rum"}', b'"ok"')
+        exchange("POST", b'{"add":"rum"}', json.dumps(GIVEN).encode())
         said: list[dict[str, Any]] = [
             {"from": "server", "text": "[]"},
             {"from": "client", "text": '{"add":"tea"}'},
             {"from": "server", "text": '["tea"]'},
             {"from": "server", "text": '["tea","rum"]'},
+            {"from": "client", "text": f"ask {OWN[0]}"},
+            {"from": "server", "text": f"to {OWN[0]}: yes"},
         ]
         content = {
             "url": f"http://{HOST}/ws",
             "session": "s",
             "begin": begin,
             "messages": said,
-            "events": [1, 3, 3, 7],
+            "events": [1, 3, 3, 7, 7, 7],
         }
         writer.metadata(f"http://{HOST}/ws", content)
     with (
         Snapshot.open(path) as snapshot,
-        Gateway(snapshot) as gateway,
+        Gateway(snapshot, accept=accept) as gateway,
         socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer,
     ):
         peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
@@ -119,11 +127,13 @@ def replayed(path: Path) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSCon
 
 
 def hear(peer: socket.socket, client: wsproto.WSConnection) -> str:
-    """The next message."""
+    """The next message, or how the socket is closed."""
     while True:
         for event in client.events():
             if isinstance(event, Message):
                 return str(event.data)
+            if isinstance(event, CloseConnection):
+                return f"{event.code} {event.reason}"
         client.receive_data(peer.recv(4096))
 
 
@@ -147,7 +157,7 @@ def test_a_list_that_is_added_to_by_socket_and_by_post_is_as_it_was(tmp_path: Pa
         peer.sendall(client.send(TextMessage('{"add":"tea"}')))
         assert hear(peer, client) == '["tea"]'
         assert ask(gateway, "GET") == '["tea"]'
-        assert ask(gateway, "POST", '{"add":"rum"}') == '"ok"'
+        assert ask(gateway, "POST", '{"add":"rum"}') == json.dumps(GIVEN)
         assert hear(peer, client) == '["tea","rum"]'
         assert not [e for e in gateway.ledger.entries() if e["ambiguous"] or e["verdict"] == "miss"]
 
@@ -158,3 +168,34 @@ def test_another_order_is_said_to_be_unsure(tmp_path: Path) -> None:
         ask(gateway, "POST", '{"add":"rum"}')
         entries = list(gateway.ledger.entries())
         assert [e["ambiguous"] for e in entries if e["url"].endswith("/ws")] == [False, True]
+
+
+def add_all(gateway: Gateway, peer: socket.socket, client: wsproto.WSConnection) -> None:
+    """All that was said before the last question."""
+    hear(peer, client)
+    peer.sendall(client.send(TextMessage('{"add":"tea"}')))
+    hear(peer, client)
+    ask(gateway, "POST", '{"add":"rum"}')
+    assert hear(peer, client) == '["tea","rum"]'
+
+
+def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        add_all(gateway, peer, client)
+        peer.sendall(client.send(TextMessage(f"ask {OWN[1]}")))
+        assert hear(peer, client) == f"to {OWN[1]}: yes"
+        assert [(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries()][-1] == (
+            "rule:visit-id",
+            True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies"), (OWN[1], "rule+unambiguous")]
+)
+def test_a_message_with_an_id_that_the_site_gave_is_a_miss(tmp_path: Path, one: str, accept: str) -> None:
+    with replayed(tmp_path / "s", accept=accept) as (gateway, peer, client):
+        add_all(gateway, peer, client)
+        peer.sendall(client.send(TextMessage(f"ask {one}")))
+        assert hear(peer, client).startswith("1011 stillweb: miss")
+        assert next(reversed([e["verdict"] for e in gateway.ledger.entries()])) == "miss"

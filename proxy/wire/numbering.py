@@ -1,0 +1,66 @@
+"""Ids that a client draws for what it says over a web socket (the `msgid` of a message, the `id` of a subscription).
+
+They are drawn anew in each replay, and the server names them in what it answers. So a message that differs from a recorded one
+in such ids alone is that one, though not for sure, and what follows is said with the client's own. Only UUIDs that hold chance
+or a time count (versions 1, 4 and 7): one that is a digest (3, 5) tells what is asked for, as any other hash does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+Said = str | bytes
+DRAWN = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9a-f]{8}(-?)[0-9a-f]{4}\1[147][0-9a-f]{3}\1[89ab][0-9a-f]{3}\1[0-9a-f]{12}"
+    r"|[0-9A-F]{8}(-?)[0-9A-F]{4}\2[147][0-9A-F]{3}\2[89AB][0-9A-F]{3}\2[0-9A-F]{12})(?![0-9A-Za-z])"
+)
+
+_ANY = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
+
+
+def ids_in(said: Said) -> list[str]:
+    """The ids in a message, in order."""
+    return [match[0] for match in DRAWN.finditer(_text(said))]
+
+
+def named(text: str) -> set[str]:
+    """The ids that a text holds, wherever they stand (`\\u0022` may come before one), as `plain` writes them."""
+    return {plain(match[0]) for match in _ANY.finditer(text)}
+
+
+def plain(one: str) -> str:
+    """An id without its hyphens, in lower case."""
+    return one.replace("-", "").lower()
+
+
+def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
+    """A message with some ids replaced by others of the same length."""
+    if not ids:
+        return said
+    text = DRAWN.sub(lambda match: ids.get(match[0], match[0]), _text(said))
+    return text if isinstance(said, str) else text.encode("latin-1")
+
+
+def drawn_apart(stored: Said, said: Said, given: Callable[[str], bool]) -> dict[str, str] | None:
+    """The ids of a recorded message, with those that a client's has in their places; None where the two differ in more.
+
+    `given` says whether an id may come from the site: that one was chosen, and names something else.
+    """
+    if isinstance(stored, str) is not isinstance(said, str):
+        return None
+    theirs, mine = ids_in(stored), ids_in(said)
+    if len(theirs) != len(mine):
+        return None
+    ids: dict[str, str] = {}
+    for one, other in zip(theirs, mine, strict=True):
+        if len(one) != len(other) or ids.setdefault(one, other) != other:
+            return None
+    if len(set(ids.values())) != len(ids) or renumbered(stored, ids) != said:
+        return None
+    apart = {one: other for one, other in ids.items() if one != other}
+    return None if any(given(one) or given(other) for one, other in apart.items()) else apart
+
+
+def _text(said: Said) -> str:
+    return said if isinstance(said, str) else said.decode("latin-1")

@@ -20,9 +20,9 @@ from snapshots.matching.peeking import Place
 from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
 from snapshots.request import Request
-from snapshots.states.conditions import ANY_WRITE, ONCE, Conditions, read, short
+from snapshots.states.conditions import ANY_WRITE, ONCE, Conditions, Effect, read, short
 from snapshots.states.fitting import FAILS, FITS, UNSURE, fits
-from snapshots.states.slots import CREDENTIALS, MADE_ANEW, choices_of
+from snapshots.states.slots import CREDENTIALS, MADE_ANEW, SAFE_METHODS, choices_of
 
 
 def in_state(captures: list[Capture], now: Situation) -> list[Capture]:
@@ -338,3 +338,11 @@ def choose(captures: list[Capture], now: Situation) -> Capture | None:
     if doubtful(found[0], captures, now):
         now.unsure = True
     return found[0]
+
+
+def effects_open(chosen: Capture, captures: list[Capture], now: Situation) -> tuple[Effect, ...]:
+    """What a write may have done of which it is not sure that it was answered as by the chosen capture, which did nothing."""
+    if not now.unsure or now.request.method in SAFE_METHODS or read(chosen.state).effect is not None:
+        return ()
+    others = (read(c.state).effect for c in captures if now.said(c) != now.said(chosen))
+    return tuple(sorted({effect for effect in others if effect is not None}, key=str))

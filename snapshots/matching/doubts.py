@@ -14,7 +14,7 @@ from snapshots.matching.situation import Situation
 from snapshots.matching.varying import ANYTHING, ORIGIN, asked_of
 from snapshots.request import Headers
 from snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
-from snapshots.states.conditions import read
+from snapshots.states.conditions import ONCE, read
 from snapshots.states.header_fields import ACCEPT, PRESENT, all_of, counting, is_secret, own_of
 from snapshots.states.slots import cookies_of, credentials_of, is_session, logins_of, telling_of
 
@@ -141,6 +141,20 @@ def said_otherwise(chosen: Capture, captures: list[Capture], now: Situation) -> 
     return len(seen) < 2 or len(set.union(*seen.values())) > 1
 
 
+def more_often(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
+    """Asked for more often in a row than was ever recorded, where answers changed without a cause that is known."""
+    order = read(chosen.state).sequence
+    if order is None or order.since == ONCE or now.state is None:
+        return False
+    places: dict[str, int] = {}
+    for capture in captures:
+        other = read(capture.state).sequence
+        if other is not None and other.key == order.key:
+            said = now.said(capture)
+            places[said] = max(other.place, places.get(said, 0))
+    return len(places) > 1 and now.state.asked(order) > max(places.values())
+
+
 def _media(headers: Headers) -> str:
     """The media type of a request's body if it is one of JSON."""
     media = asked_of(headers, "content-type").partition(";")[0].strip().lower()
@@ -191,6 +205,7 @@ DOUBTS: list[Doubt] = [
     other_fields,
     other_client,
     said_otherwise,
+    more_often,
 ]
 
 

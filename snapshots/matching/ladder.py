@@ -15,7 +15,7 @@ from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.identity.rules import RuleSet, joining
 from snapshots.identity.sites import site_of
 from snapshots.matching.changers import Changers
-from snapshots.matching.choosing import choose
+from snapshots.matching.choosing import choose, effects_open
 from snapshots.matching.evident import evident
 from snapshots.matching.failing import Failing
 from snapshots.matching.layers import layer_of
@@ -213,7 +213,7 @@ class Matcher:
         conditions = read(capture.state)
         lookup = Lookup(
             verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, request,
-            shared=now.shared, matcher=self, session=session,
+            shared=now.shared, others=effects_open(capture, candidates, now), matcher=self, session=session,
         )  # fmt: skip
         stateless = turn is None and (
             conditions.lasting

@@ -16,7 +16,7 @@ from snapshots.matching.failing import Failed
 from snapshots.matching.peeking import Peek
 from snapshots.matching.sessions import Session
 from snapshots.request import Request
-from snapshots.states.conditions import SiteState, read
+from snapshots.states.conditions import Effect, SiteState, read
 from snapshots.states.groups import Group
 
 MISS = "miss"
@@ -63,6 +63,7 @@ class Lookup:
     inert: bool = False  # nothing follows from it for the session
     shared: bool = False  # several recorded sessions were answered so
     site: str = ""
+    others: tuple[Effect, ...] = ()  # what it may have done, if it was not answered so
     why: tuple[str, ...] = ()
     matcher: Explainer | None = field(default=None, repr=False)
     session: Session | None = field(default=None, repr=False)

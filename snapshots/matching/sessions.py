@@ -11,7 +11,7 @@ from snapshots.http.fragments import asks_for_page
 from snapshots.identity.sites import site_of
 from snapshots.matching.polling import POLLING, channel_of
 from snapshots.request import Request
-from snapshots.states.conditions import ANY, Held, SiteState, read
+from snapshots.states.conditions import ANY, Effect, Held, SiteState, read
 from snapshots.states.plain import static_mime
 from snapshots.states.slots import has_session
 from snapshots.states.trails import KEY, Trail
@@ -25,7 +25,7 @@ VISITS = 2000  # exchanges remembered that may have changed something by being a
 
 class Answered(Protocol):
     """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure; `shared`: what
-    was recorded by other sessions says the same.
+    was recorded by other sessions says the same; `others`: effects that it may have had instead of none.
     """
 
     @property
@@ -40,6 +40,8 @@ class Answered(Protocol):
     def ambiguous(self) -> bool | None: ...
     @property
     def shared(self) -> bool: ...
+    @property
+    def others(self) -> tuple[Effect, ...]: ...
 
 
 class Change(NamedTuple):
@@ -149,6 +151,9 @@ class Session:
             self.sites[site].unknown -= conditions.sets
         if conditions.effect is not None:
             self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))
+            self.version += 1
+        for effect in lookup.others:
+            self._site(site).may_apply(effect)
             self.version += 1
 
     def opened(self, url: str) -> None:

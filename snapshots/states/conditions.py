@@ -338,6 +338,16 @@ class SiteState:
             value = f"?{effect.value}" if doubted and effect.weak else effect.value
             self.held[slot] = Held(value, not effect.weak, doubtful, history, effect.own, before.lost)
 
+    def may_apply(self, effect: Effect) -> None:
+        """What follows if an exchange was answered otherwise than it seems."""
+        slot = effect.slot
+        before = self.held.get(slot)
+        if before is None:
+            self.held[slot] = Held(f"?{effect.value}", strong=False, own=effect.own)
+        else:
+            history = added(before.history, f"?{effect.value}")
+            self.held[slot] = before._replace(doubtful=True, history=history)
+
     def _begin_anew(self, slot: str, *, weak: bool = False) -> None:
         for key, sequence in list(self.counts.items()):
             # what is only suspected to matter begins none, as in the recording

@@ -144,7 +144,7 @@ def said_otherwise(chosen: Capture, captures: list[Capture], now: Situation) -> 
 def more_often(chosen: Capture, captures: list[Capture], now: Situation) -> bool:
     """Asked for more often in a row than was ever recorded, where answers changed without a cause that is known."""
     order = read(chosen.state).sequence
-    if order is None or order.since == ONCE or now.state is None:
+    if order is None or order.since == ONCE or now.state is None or now.worded:
         return False
     places: dict[str, int] = {}
     for capture in captures:

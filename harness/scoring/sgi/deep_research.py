@@ -71,8 +71,8 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
 
 
 def _judged_steps(text: str) -> list[dict[str, Any]]:
-    steps = json_part(text, "[", "]")
-    if not isinstance(steps, list) or not steps:
+    steps: list[Any] = json_part(text, "[", "]")
+    if not steps:
         raise ValueError("an empty list")
     for number, step in enumerate(steps, 1):
         if not isinstance(step, dict) or "judge" not in step:

@@ -17,9 +17,11 @@ class Answers:
     def __init__(self, answer: Callable[[str, str], str] | str) -> None:
         self.answer = answer
         self.calls: list[tuple[str, str, float]] = []
+        self.told: list[str] = []  # before each, as the system
 
     def complete(self, messages: Sequence[Any], model: str, temperature: float) -> str:
         prompt = str(messages[-1]["content"])
+        self.told.append("".join(str(one["content"]) for one in messages[:-1]))
         self.calls.append((prompt, model, temperature))
         return self.answer if isinstance(self.answer, str) else self.answer(prompt, model)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.scoring import Context, score
+from harness.scoring.sgi.deep_research import NUMBER_EXAMPLE, TEXT_EXAMPLE
 from harness.task import Task
 from snapshots.errors import UsageError
 from tests.harness.scoring.sgi.samples import STEPS
@@ -26,6 +27,7 @@ def research(
 def test_deep_research_em_and_steps() -> None:
     got, judge = research("because <answer>0.25</answer>", STEPS)
     assert got.metrics == {"em": 1.0, "step_accuracy": 2 / 3}
+    assert "fault" not in got.detail
     assert [(model, temperature) for _, model, temperature in judge.calls] == [
         ("gpt-4.1-mini", 0.0),
         ("o4-mini", 0.0),
@@ -39,13 +41,31 @@ def test_the_parser_never_sees_the_reference() -> None:
     assert research("<answer>a half</answer>", STEPS, parsed="0.5", gold="0.5")[0].metrics["em"] == 1
 
 
+@pytest.mark.parametrize(("gold", "example"), [("0.5", NUMBER_EXAMPLE), ("B cell", TEXT_EXAMPLE)])
+def test_the_parser_is_shown_an_answer_of_the_same_kind(gold: str, example: str) -> None:
+    asked = research("<answer>a half</answer>", STEPS, gold=gold)[1].told[0]
+    assert [one in asked for one in (NUMBER_EXAMPLE, TEXT_EXAMPLE)] == [
+        one == example for one in (NUMBER_EXAMPLE, TEXT_EXAMPLE)
+    ]
+
+
+@pytest.mark.parametrize("answer", [None, " "])
+def test_no_answer_is_zero_and_asks_nobody(answer: str | None) -> None:
+    got, judge = research(answer, STEPS)
+    assert (got.status, judge.calls) == ("zero", [])
+
+
 def test_deep_research_faithful_and_fixed() -> None:
     untagged, _ = research("0.25", STEPS)
     assert untagged.metrics["em"] == 1
     assert untagged.detail["differs"] == [
         {"metric": "em", "faithful": 1.0, "fixed": 0.0, "why": "without an answer tag fixed sees no answer"}
     ]
+    assert research("<answer>0.3</answer>", STEPS, mode="fixed")[0].metrics["em"] == 0
     assert research("<answer>0.250</answer>", STEPS)[0].metrics["em"] == 0
+    for gold, right in (("alpha", 1), ("beta", 0)):
+        assert research("<answer>Alpha</answer>", STEPS, gold=gold, mode="fixed")[0].metrics["em"] == right
+    assert "spellings" in research("<answer>0.250</answer>", STEPS)[0].detail["differs"][0]["why"]
     assert research("<answer>0.250</answer>", STEPS, mode="fixed")[0].metrics["em"] == 1
 
 
@@ -53,6 +73,7 @@ def test_deep_research_faithful_and_fixed() -> None:
 def test_a_judge_that_returns_nonsense_is_named_and_the_rest_stands(nonsense: str) -> None:
     got, _ = research("<answer>0.25</answer>", nonsense)
     assert got.metrics == {"em": 1.0, "step_accuracy": None}
+    assert got.detail["fault"] == "judge"
     assert "o4-mini" in got.detail["problems"][0]
 
 

@@ -66,7 +66,19 @@ def test_wet_reads_the_answer_tag_and_steps_that_are_never_closed() -> None:
     assert wet(protocol("AB"), text).metrics["final"] == 1
     assert parse_steps("a = <X>(\n  p=1\n)\nb = <Y>(\n  q=2") == parse_steps("a = <X>(\n  p=1,\n)")
     assert parse_steps("a = <X>(\n)")[0].inputs == {}
-    assert wet("x", None).status == "zero"
+    assert wet("x", None).status == wet("x", " ").status == "zero"
+
+
+def test_only_quotes_around_a_value_are_taken_away() -> None:
+    text = 'a = <X>(\n  p=5",\n  q="five,\n  r="5"\n)'
+    assert parse_steps(text)[0].inputs == {"p": '5"', "q": '"five', "r": "5"}
+
+
+def test_a_protocol_of_one_step_has_no_order() -> None:
+    other = wet(protocol("A"), protocol("B"))
+    assert (other.metrics["sequence_similarity"], other.metrics["parameter_accuracy"]) == (1, 0)
+    for actions, right in (("A", 1), ("B", 0)):
+        assert wet(protocol("A"), protocol(actions), "fixed").metrics["sequence_similarity"] == right
 
 
 def test_a_step_without_parameters_is_read_as_the_official_pattern_reads_it() -> None:

@@ -216,6 +216,10 @@ def test_gates() -> None:
         "p<=0.05: p is 0.007812",
         "upper<0: upper is -1",
     ]
+    assert failed_gates(result, ["worse>=8", "better<=0", "worse>8", "better<0"]) == [
+        "worse>=8: worse is 8",
+        "better<=0: better is 0",
+    ]
     with pytest.raises(GateFailed, match="worse is 8"):
         check_gates([result], ["worse>0"])
     check_gates([result], ["better>0"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -67,6 +68,49 @@ def test_wet_reads_the_answer_tag_and_steps_that_are_never_closed() -> None:
     assert parse_steps("a = <X>(\n  p=1\n)\nb = <Y>(\n  q=2") == parse_steps("a = <X>(\n  p=1,\n)")
     assert parse_steps("a = <X>(\n)")[0].inputs == {}
     assert wet("x", None).status == wet("x", " ").status == "zero"
+
+
+def test_where_there_is_an_answer_tag_only_what_it_holds_is_read() -> None:
+    text = f"{protocol('Z')}\n<answer>\n{protocol('AB')}\n</answer>"
+    assert wet(protocol("AB"), text).metrics["final"] == 1
+
+
+def test_a_reference_without_steps_earns_nothing_for_any() -> None:
+    got = wet("no protocol", protocol("A"))
+    assert (got.status, set(got.metrics.values())) == ("scored", {0})
+
+
+def test_official_similarity_counts_pairs_that_compare_the_other_way_round() -> None:
+    """Two equal names compare no way round."""
+    for gold, predicted in product(product("ABC", repeat=3), repeat=2):
+        ways = [
+            (
+                (gold[i] > gold[j]) - (gold[i] < gold[j]),
+                (predicted[i] > predicted[j]) - (predicted[i] < predicted[j]),
+            )
+            for i, j in ((0, 1), (0, 2), (1, 2))
+        ]
+        assert sequence_official(list(gold), list(predicted)) == 1 - sum(a * b < 0 for a, b in ways) / 3
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "right"),
+    [
+        ("a", "m", 3),  # the counterpart's output, whatever its name
+        ('"one"', '"other"', 3),  # literals may differ
+        ("a", "n", 2),  # another step's
+        ("a", '"a literal"', 2),
+        ('"a literal"', "m", 2),
+    ],
+)
+def test_an_input_that_another_step_made_is_that_of_its_counterpart(
+    gold: str, predicted: str, right: int
+) -> None:
+    step = "{} = <{}>(\n  x={}\n)"
+    reference = [step.format(*one) for one in (("a", "A", "1"), ("b", "B", "1"), ("c", "C", gold))]
+    answer = [step.format(*one) for one in (("m", "A", "2"), ("n", "B", "2"), ("o", "C", predicted))]
+    got = wet("\n".join(reference), "\n".join(answer))
+    assert got.metrics["parameter_accuracy"] == pytest.approx(right / 3)
 
 
 def test_only_quotes_around_a_value_are_taken_away() -> None:

@@ -239,11 +239,7 @@ def compare(
     out = {**left_out, **lacking, **_scored_otherwise(a, b)}
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
         out[task_id] = ONLY_FIRST if task_id in left or task_id in left_out else "only in the second run"
-    pairs = [
-        _pair(task_id, left[task_id], right[task_id])
-        for task_id in left
-        if task_id in right and task_id not in out
-    ]
+    pairs = [_pair(task_id, left[task_id], right[task_id]) for task_id in left if task_id not in out]
     found = _compared(metric, pairs, out, seed, resamples)
     unjudged = [
         _pair(task_id, left[task_id], (left[task_id][0], 0.0, ("",)))

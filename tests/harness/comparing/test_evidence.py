@@ -97,6 +97,18 @@ def test_what_judges_failed_hides_no_regression() -> None:
     assert failed_gates(compare([*lost, good[-1]], [*lost, good[-1]]), ["regressed"]) == []
 
 
+def test_of_a_time_nothing_is_no_worst() -> None:
+    a, b = (
+        [Outcome(t, t, 1, {"ser": 1.0, "aet": 2.0}, "scored", fault=fault) for t in "ab"]
+        for fault in ("", "judge")
+    )
+    b[0] = Outcome("a", "a", 1, {"ser": None, "aet": None}, "scored", fault="judge")
+    assert compare(a, b, "aet").at_worst is None
+    worst = compare(a, b, "ser").at_worst
+    assert worst is not None
+    assert worst.mean_b == 0.5
+
+
 def test_a_fault_is_of_the_metrics_that_have_no_value() -> None:
     half = [Outcome("a", "a", 1, {"em": 1.0, "step_accuracy": None}, fault="judge", status="scored")]
     whole = [Outcome("a", "a", 1, {"em": 1.0, "step_accuracy": 1.0}, status="scored")]
@@ -121,6 +133,9 @@ def test_what_the_second_run_lacks_is_no_pass() -> None:
     ]
     assert failed_gates(compare(lacking, eight), ["regressed"]) == []
     assert failed_gates(compare(lacking, lacking), ["regressed"]) == []
+    gone = compare(lacking, eight[:7])
+    assert gone.left_out == (("h", "only in the first run"),)
+    assert failed_gates(gone, ["regressed"]) == [f"{told}tasks of the first run are not in the second (1)"]
 
 
 def test_a_gate_on_a_number_is_passed_by_nothing_that_is_not_there() -> None:

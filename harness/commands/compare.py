@@ -48,6 +48,7 @@ def command(
     from harness.comparing.comparable import asked_otherwise, differences, parts_of_sets
     from harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
     from harness.comparing.gates import check_gates, parse_gate
+    from harness.comparing.others import worse_by_others
     from harness.comparing.repeats import errors_by_base, flips
     from snapshots.errors import UsageError
 
@@ -99,6 +100,9 @@ def command(
             click.echo(sentence)
         for one in found:
             _told(one, ("constraint", "goal") if b is None else ("A", "B"))
+            if b is not None:
+                for sentence in worse_by_others(one, first, second):
+                    click.echo(sentence)
         if not found:
             click.echo(f"{parts[0].name}: no task has both a goal and a constraint form")
         for task_id, values in within.get("flips", {}).items():

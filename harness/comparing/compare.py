@@ -229,6 +229,7 @@ def compare(
     """
     metric = metric or main_metric(a)
     known = _knowing((*a, *b), metric)
+    _check_named(metric, known, (*a, *b))
     scale = _scale((*a, *b), metric)
     left, left_out = _by_task(a, metric, known, scale)
     right, right_out = _by_task(b, metric, known, scale)
@@ -263,6 +264,7 @@ def compare_variants(
     """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
     metric = metric or main_metric(outcomes)
     known = _knowing(outcomes, metric)
+    _check_named(metric, known, outcomes)
     values, out = _by_task(outcomes, metric, known, _scale(outcomes, metric))
     forms: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     languages: dict[str, set[str]] = defaultdict(set)
@@ -313,6 +315,15 @@ def _knowing(outcomes: Iterable[Outcome], metric: str) -> set[str]:
     """Base tasks whose scorer gives the metric, and the scorers of one's own that do: an attempt that failed says no name."""
     giving = [outcome for outcome in outcomes if metric in outcome.metrics]
     return {one.base for one in giving} | {f"scorer {one.own}" for one in giving if one.own}
+
+
+def _check_named(metric: str, known: Set[str], outcomes: Iterable[Outcome]) -> None:
+    """Raises UsageError for a metric that no task has, with those that there are."""
+    there = dict.fromkeys(name for outcome in outcomes for name in outcome.metrics)
+    if there and not known:
+        raise UsageError(
+            f"nothing to compare by {metric!r}: no task has that metric (they have {', '.join(there)})"
+        )
 
 
 def _scale(outcomes: Iterable[Outcome], metric: str) -> tuple[float, str]:

@@ -74,7 +74,7 @@ def test_what_can_not_be_paired_is_named() -> None:
     }
     with pytest.raises(UsageError, match="nothing to compare"):
         compare(run({"a": 1}), run({"b": 1}))
-    with pytest.raises(UsageError, match="no metric 'colour'"):
+    with pytest.raises(UsageError, match=r"'colour': no task has that metric \(they have em, f1\)"):
         compare(run({"a": 1}), run({"a": 1}), "colour")
 
 

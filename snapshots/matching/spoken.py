@@ -26,7 +26,8 @@ _LIFE = re.compile(
 )
 
 Words = Mapping[str, int]
-UNREAD: Words = {"": 1}
+UNKNOWN = ""  # what no session says
+UNREAD: Words = {UNKNOWN: 1}
 
 
 class Source(Protocol):
@@ -87,10 +88,17 @@ class Spoken:
         if self._said is None:
             found: dict[str, dict[str, list[tuple[int, str]]]] = {}
             for address, talk in self._talks():
-                for event, entry in zip(talk.get("events", ()), talk["messages"], strict=False):
-                    if entry.get("from") == "client" and (what := word(entry)):
-                        by_session = found.setdefault(site_of(address), {})
-                        by_session.setdefault(str(talk.get("session", "")), []).append((int(event), what))
+                events = talk.get("events", ())
+                said = [
+                    (int(event), what)
+                    for event, entry in zip(events, talk["messages"], strict=False)
+                    if entry.get("from") == "client" and (what := word(entry))
+                ]
+                if events and talk.get("left_out"):  # more was said, that nobody knows
+                    said.append((int(events[-1]), UNKNOWN))
+                if said:
+                    by_session = found.setdefault(site_of(address), {})
+                    by_session.setdefault(str(talk.get("session", "")), []).extend(said)
             self._said = found
         return self._said
 

@@ -91,6 +91,18 @@ def test_what_the_server_said_is_nothing_that_the_client_must_say() -> None:
     assert (replay.ask(LIST), replay.last.ambiguous) == ("page", False)
 
 
+def test_after_more_than_was_kept_of_a_socket_nothing_is_sure() -> None:
+    later = get(f"{A}/later")
+    over = matcher((LIST, html("before")), (later, html("after")))
+    assert isinstance(over.snapshot, MemoryStore)
+    news = {"from": "server", "text": "news"}
+    cut = {"session": "s", "begin": 0, "messages": [news, news], "events": [0, 2], "left_out": 1}
+    over.snapshot.talks = [("http://a.test/ws", cut)]
+    replay = Replay(over)
+    assert (replay.ask(LIST), replay.last.ambiguous) == ("before", False)
+    assert (replay.ask(later), replay.last.ambiguous) == ("after", True)
+
+
 def test_a_socket_recorded_without_events_changes_nothing() -> None:
     over = matcher((LIST, html("page")))
     assert isinstance(over.snapshot, MemoryStore)

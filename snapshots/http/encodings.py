@@ -102,7 +102,7 @@ def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
         return _members(pieces, lambda _: zlib.decompressobj(GZIP), zlib.error)
     if name == "deflate":
         return _members(_first_two_together(pieces), _inflater, zlib.error)
-    raise EncodingProblem(f"unknown content encoding {name!r}")
+    raise EncodingProblem(f"unknown coding {name!r}")
 
 
 def _first_two_together(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -179,7 +179,7 @@ def _pack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     elif name == "deflate":
         z = zlib.compressobj(6)
     else:
-        raise EncodingProblem(f"unknown content encoding {name!r}")
+        raise EncodingProblem(f"unknown coding {name!r}")
     for piece in pieces:
         yield z.compress(piece)
     yield z.flush()

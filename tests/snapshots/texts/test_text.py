@@ -279,15 +279,16 @@ def test_other_media_have_no_text() -> None:
     assert extract(None, page(b"\x89PNG", "image/png"), address="https://site.test/") is None
 
 
-def test_a_wrong_content_encoding_is_said() -> None:
+@pytest.mark.parametrize(("coding", "said"), [("gzip", "not gzip"), ("none", "unknown coding 'none'")])
+def test_a_wrong_content_encoding_is_said(coding: str, said: str) -> None:
     found = extract(
         None,
-        Response(200, "OK", (("Content-Type", "text/html"), ("Content-Encoding", "gzip")), ARTICLE.encode()),
+        Response(200, "OK", (("Content-Type", "text/html"), ("Content-Encoding", coding)), ARTICLE.encode()),
         address="https://site.test/",
     )
     assert found is not None
     assert "Adelie" in found.markdown
-    assert found.warnings[0].startswith("content encoding:")
+    assert found.warnings[0].startswith(f"content encoding: {said}")
 
 
 @pytest.mark.parametrize(

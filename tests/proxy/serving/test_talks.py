@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,33 @@ def test_what_no_word_followed_is_sure() -> None:
     one.opened()
     assert one.made("log") == []
     assert not one.ambiguous
+
+
+def test_nothing_that_waits_is_doubted_by_what_nobody_recorded() -> None:
+    one = player(("[]", 1), written=[])
+    assert (one.opened(), one.made(None), one.ambiguous) == (["[]"], [], False)
+
+
+def test_more_than_was_recorded_is_not_answered() -> None:
+    one = player((">go", 1), ("gone", 1), written=[])
+    assert (one.opened(), one.client("http://h/", "go")) == ([], ["gone"])
+    assert (one.expected(), one.client("http://h/", "go")) == (None, None)
+
+
+@pytest.mark.parametrize("second", ["the same", "another"])
+def test_what_recorded_sockets_did_not_all_say_is_unsure(second: str) -> None:
+    told = second == "another"
+    known = [conversation((word, 1), (">go", 2)) for word in ("the same", second)]
+    first = Player(known, 0)
+    assert (first.opened(), first.ambiguous) == (["the same"], told)
+    # what time brought after the view that was seen
+    late = [
+        replace(conversation(("hello", 1), (word, 2), (">go", 3)), looks=((0, 1),))
+        for word in ("the same", second)
+    ]
+    later = Player(late, 0)
+    assert (later.opened(), later.ambiguous) == (["hello"], False)
+    assert (later.client("http://h/", "go"), later.ambiguous) == (["the same"], told)
 
 
 @contextmanager

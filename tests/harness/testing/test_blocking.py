@@ -89,6 +89,7 @@ def test_what_is_below_the_module_socket_or_was_imported_before_is_blocked(ask):
     assert len(blocked.attempts) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # workers of xdist have threads
 def test_what_a_process_that_was_forked_off_tries_is_kept():
     with Blocked() as blocked:
         child = os.fork()

@@ -142,6 +142,7 @@ def test_other_records_are_no_captures() -> None:
     assert len(index.entries("test,example)/")) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # workers of xdist have threads
 def test_reading_from_threads_and_after_a_fork(tmp_path: Path) -> None:
     path = tmp_path / "i.cdxj"
     names = [f"test,example)/{n:05d}" for n in range(3000)]

@@ -366,7 +366,7 @@ class Matcher:
             found, stale = left or found, not left
         if not found:
             return None, None
-        # Captures that the rules join and that fit the same state say the same, or a rule would be off here: the
+        # Captures that the rules join and that fit the same state say the same, or a rule would be off here or is unsure: the
         # first choice is as good as one that needs fewer rules, unless it rests on a value that nobody was given.
         for refusing in (False, True):
             if refusing:
@@ -380,6 +380,8 @@ class Matcher:
                 doubted = [r.id for r in group.rules(request.method) if r.doubted and r.id in ids]
                 if any(not group.indifferent(one, chosen, found) for one in doubted):
                     now.unsure = True  # it may be somebody else's, or another version
+                if group.changing(request.method) & set(ids):
+                    now.unsure = True  # nothing tells when it changed
                 now.unsure = now.unsure or stale
                 return chosen, "+".join(ids)
         return None, None

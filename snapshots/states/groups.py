@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 
@@ -20,6 +22,23 @@ from snapshots.states.slots import SAFE_METHODS, slot_of
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]
+
+
+# By how many seconds a capture's clock may be early: jQuery's is when its page was loaded, a time without a name may be a version's.
+CLOCKS = {"cache-buster": 3600.0, "bare-time": 5.0}
+_MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
+_FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
+
+
+def drawn_anew(capture: Capture, early: float) -> bool:
+    """Whether a query names the moment in milliseconds at which it was asked for, or `early` seconds before; or a random fraction."""
+    if _FRACTION.search(capture.url):
+        return True
+    stamp = capture.timestamp.ljust(17, "0")
+    asked = (
+        datetime.strptime(stamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp() + int(stamp[14:]) / 1000
+    )
+    return any(-early < int(one) / 1000 - asked < 10 for one in _MOMENT.findall(capture.url))
 
 
 def group_prefix(url: str) -> str:
@@ -49,6 +68,7 @@ class Group:
         self._slots: dict[str, dict[str, list[Capture]]] = {}
         self._joined: dict[tuple[str, bool], dict[str, list[Capture]]] = {}
         self._on: dict[str, tuple[Rule, ...]] = {}
+        self._changing: dict[str, frozenset[str]] = {}
 
     def request(self, capture: Capture) -> Request:
         """The request of a capture of this path; a GET without body needs no reading."""
@@ -78,6 +98,16 @@ class Group:
             off |= {r.rule for r in self._rules.refused if r.path in paths}
             found = tuple(r for r in self._rules.rules if r.id not in off)
             self._on[method] = found
+        return found
+
+    def changing(self, method: str) -> frozenset[str]:
+        """The rules in force that join different answers all the same: what they leave out is when each was asked for."""
+        found = self._changing.get(method)
+        if found is None:
+            captures = [c for c in self.captures if c.method == method]
+            on = [r for r in self.rules(method) if r.id in CLOCKS]
+            all_told = refused(captures, on, self.request, self._read_response, timely=False)
+            found = self._changing[method] = frozenset(r.rule for r in all_told)
         return found
 
     def slots(self, method: str) -> dict[str, list[Capture]]:
@@ -158,11 +188,14 @@ def refused(
     rules: Iterable[Rule],
     read_request: ReadRequest,
     read_response: ReadResponse,
+    *,
+    timely: bool = True,
 ) -> list[Refused]:
     """The rules that would join captures of one path and method that answered differently in the same state.
 
     What a rule joins in different states or for different values of a Vary field, those keep apart; but not two
-    secrets that were replaced, which say nothing of a third.
+    secrets that were replaced, which say nothing of a third. If `timely`, a clock's rule is not refused for what names
+    the time at which it was asked for: who asks how far something is gets other answers, whatever keeps caches from answering.
     """
     captures = sorted(captures, key=lambda c: (c.timestamp, c.place))
     if len({c.key for c in captures}) < 2:
@@ -177,6 +210,8 @@ def refused(
             left = reduced(read_request(capture), (rule,), read(capture.state).issued, stored=True)
             joined[digest(left)].append(capture)
         for members in joined.values():
+            if timely and rule.id in CLOCKS and all(drawn_anew(one, CLOCKS[rule.id]) for one in members):
+                continue
             pair = _told_apart(members, answers, rule.kind == "redacted")
             if pair is not None:
                 path = path_of(pair[0].method, split_url(pair[0].url)[0])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _CLIENT = "TLS with the client failed"  # as mitmproxy says it
+_BY_NOBODY = re.compile(r"expired|not yet valid|hostname mismatch|not valid for", re.I)  # whoever signed it
 
 
 def advice(reasons: Iterable[str]) -> list[str]:
@@ -15,8 +17,11 @@ def advice(reasons: Iterable[str]) -> list[str]:
         lines.append(
             'a client that mistrusts our certificate: docs/recording.md, "What a client must be told"'
         )
-    if any(_CLIENT not in reason for reason in told):
+    origins = [reason for reason in told if _CLIENT not in reason]
+    if any(not _BY_NOBODY.search(reason) for reason in origins):
         lines.append(
             "to record an origin in spite of its certificate: --trust FILE (its authority) or --insecure"
         )
+    elif origins:
+        lines.append("to record an origin in spite of its certificate: --insecure")
     return lines

@@ -234,7 +234,7 @@ def command(
     lacking = [t for t in tables if "rubric" not in t.options and not {t.id, t.base} & compiled.keys()]
     for base in dict.fromkeys(task.base or task.id for task in lacking):
         say(f"no side-car for {base} in {rubrics}; it is compiled by rule")
-    names = only.split(",") if only is not None else ()
+    names = [name.strip() for name in only.split(",")] if only is not None else ()
     refused = len(tasks.problems)
     files = start_run(out, settings, tasks, rubrics=compiled, limit=limit, only=names, refused=refused)
     made = run_attempts(

@@ -1,0 +1,27 @@
+"""What is told where a certificate was not taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.commands.mistrust import advice
+
+EXPIRED = "Certificate verify failed: certificate has expired"
+MISNAMED = "Certificate verify failed: hostname mismatch"
+STRANGE = "Certificate verify failed: self-signed certificate"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "trust"),
+    [([EXPIRED], False), ([MISNAMED], False), ([STRANGE], True), ([EXPIRED, STRANGE], True)],
+)
+def test_to_trust_an_authority_is_advised_where_that_helps(reasons: list[str], trust: bool) -> None:
+    (line,) = advice(reasons)
+    assert ("--trust FILE" in line) is trust
+    assert "--insecure" in line
+
+
+def test_a_client_that_mistrusts_us_is_another_matter() -> None:
+    assert advice(["no route to host"]) == []
+    (line,) = advice(["TLS with the client failed: certificate unknown"])
+    assert "What a client must be told" in line

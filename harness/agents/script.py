@@ -24,7 +24,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from harness.agents.attempt import Attempt
 from harness.inputs.yaml_file import read_yaml
 from harness.trace import digest
 from snapshots.errors import UsageError
+from snapshots.words import meant
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}
 _KINDS: dict[str, type] = {"call": str, "with": dict, "as": str, "set": dict, "may_fail": bool}
@@ -104,13 +104,11 @@ class ScriptAgent:
 
     def not_among(self, ids: Sequence[str]) -> list[str]:
         """A sentence for each task that has a script and is not among these: a misspelt one is played as `default`."""
-        told = []
-        for name in self._tasks:
-            if name not in ids:
-                near = get_close_matches(name, ids, 1)
-                meant = f"; meant is {near[0]!r}?" if near else ""
-                told.append(f"the script for {name!r} is for no task of the set{meant}")
-        return told
+        return [
+            f"the script for {name!r} is for no task of the set{meant(name, ids, 1)}"
+            for name in self._tasks
+            if name not in ids
+        ]
 
     def identity(self) -> dict[str, Any]:
         """Kind, name and the digest of all scripts."""

@@ -41,7 +41,7 @@ def command(
     stillweb lookup site.wacz https://example.com/api -X POST -d '{"q": 1}' -H 'Content-Type: application/json'
     """
     from snapshots import Request, Snapshot
-    from snapshots.matching.ladder import check_accept
+    from snapshots.matching.accepting import check_accept
     from snapshots.view import id_in
 
     check_accept(accept)

@@ -187,7 +187,7 @@ def command(
     from proxy.wire.addresses import host_port
     from snapshots import Snapshot
     from snapshots.errors import GateFailed
-    from snapshots.matching.ladder import check_accept
+    from snapshots.matching.accepting import check_accept
 
     tasks = read_tasks(source, split)
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, chdir
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from math import fsum
 from pathlib import Path
@@ -40,6 +39,7 @@ from proxy.pages import running
 from snapshots import Snapshot
 from snapshots.errors import StillwebError, UsageError
 from snapshots.machine.signals import SIGNALS
+from snapshots.words import meant
 
 SCORING = ("evaluator", "scorers")  # what run.json says of who scored
 _BY_SIGNAL = {128 + number for number in SIGNALS}  # the codes with which the command line then ends
@@ -142,9 +142,7 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
         raise UsageError(f"two tasks have the id {twice!r}")
     for name in only:
         if name not in known:
-            near = get_close_matches(name, known, 3)
-            meant = f"; meant is {' or '.join(map(repr, near))}?" if near else ""
-            raise UsageError(f"--only: there is no task {name!r}{meant}")
+            raise UsageError(f"--only: there is no task {name!r}{meant(name, known)}")
     chosen = [task for task in tasks if not only or task.id in only]
     return chosen[:limit] if limit is not None else chosen
 

@@ -16,7 +16,7 @@ from harness.testing.blocking import Blocked
 from harness.testing.guard import guarded
 from harness.testing.shelf import Shelf
 from snapshots.errors import UsageError
-from snapshots.matching.ladder import check_accept
+from snapshots.matching.accepting import check_accept
 from snapshots.request import Request
 from snapshots.words import counted
 

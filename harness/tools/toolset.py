@@ -12,7 +12,7 @@ from harness.inputs.import_path import load_module
 from harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from harness.tools.store import Store, Visit
 from snapshots.errors import UsageError
-from snapshots.matching.ladder import check_accept
+from snapshots.matching.accepting import check_accept
 
 if TYPE_CHECKING:
     from snapshots.snapshot import Snapshot

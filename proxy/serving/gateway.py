@@ -30,7 +30,7 @@ from proxy.wire.certificates import Authority
 from proxy.wire.open_files import allow_many_open_files
 from proxy.wire.proxied import Proxied
 from snapshots.errors import MissingCapability, StillwebError, UsageError
-from snapshots.matching.ladder import check_accept
+from snapshots.matching.accepting import check_accept
 
 if TYPE_CHECKING:
     from proxy.serving.workers import Worker, Workers

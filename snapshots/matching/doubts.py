@@ -146,13 +146,10 @@ def more_often(chosen: Capture, captures: list[Capture], now: Situation) -> bool
     order = read(chosen.state).sequence
     if order is None or order.since == ONCE or now.state is None or now.worded:
         return False
-    places: dict[str, int] = {}
-    for capture in captures:
-        other = read(capture.state).sequence
-        if other is not None and other.key == order.key:
-            said = now.said(capture)
-            places[said] = max(other.place, places.get(said, 0))
-    return len(places) > 1 and now.state.asked(order) > max(places.values())
+    orders = [(c, o) for c in captures if (o := read(c.state).sequence) and o.key == order.key]
+    if now.state.asked(order) <= max(o.place for _, o in orders):
+        return False
+    return len({now.said(c) for c, _ in orders}) > 1
 
 
 def _media(headers: Headers) -> str:

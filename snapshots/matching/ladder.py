@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from snapshots.capture import Capture, Response
 from snapshots.contents.failures import Failure
-from snapshots.errors import UsageError
 from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.identity.rules import RuleSet, joining
 from snapshots.identity.sites import site_of
+from snapshots.matching.accepting import LEVELS, Accept
 from snapshots.matching.changers import Changers
 from snapshots.matching.choosing import choose, effects_open
 from snapshots.matching.evident import evident
@@ -21,7 +21,7 @@ from snapshots.matching.failing import Failing
 from snapshots.matching.layers import layer_of
 from snapshots.matching.lookup import MISS, Lookup, Near
 from snapshots.matching.peeking import Peek
-from snapshots.matching.polling import TRANSPORT, Polling, unused
+from snapshots.matching.polling import TRANSPORT, Polling, Turn, unused
 from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from snapshots.matching.sessions import Session
 from snapshots.matching.situation import Situation
@@ -31,13 +31,12 @@ from snapshots.request import Request
 from snapshots.secrets.redact import PREFIX, mask
 from snapshots.states.acceptance import accepts
 from snapshots.states.conditions import read
-from snapshots.states.groups import Group, group_prefix
+from snapshots.states.groups import CLOCKS, Group, group_prefix
 from snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
 from snapshots.states.senders import SIGNED, SILENT, bearing
 from snapshots.states.slots import telling_of
 from snapshots.states.trails import Trail
 
-LEVELS = ("exact", "canonical", "varies", "rule")  # what `accept` may be, each with all before it
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 
@@ -59,27 +58,6 @@ class Store(Protocol):
     def read_request(self, capture: Capture, /) -> Request: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Accept:
-    level: int
-    unambiguous: bool
-
-    @classmethod
-    def read(cls, text: str) -> _Accept:
-        name, plus, more = text.partition("+")
-        if name not in LEVELS or (plus and more != "unambiguous"):
-            raise UsageError(
-                f"accept {text!r}: must be one of {', '.join(LEVELS)}, with or without +unambiguous"
-            )
-        return cls(LEVELS.index(name), bool(plus))
-
-
-def check_accept(text: str) -> str:
-    """The text, if it is one that `accept` may be. UsageError otherwise."""
-    _Accept.read(text)
-    return text
-
-
 class Matcher:
     """Finds the capture that answers a request. Reads the index as it is asked.
 
@@ -89,7 +67,7 @@ class Matcher:
     def __init__(self, snapshot: Store, rules: RuleSet | None = None) -> None:
         self.snapshot = snapshot
         self.rules = snapshot.rules if rules is None else rules
-        self._accepts: dict[str, _Accept] = {}
+        self._accepts: dict[str, Accept] = {}
         self._hot: dict[str, tuple[str, Lookup]] = {}
         self._keys: dict[str, Key] = {}
         self._lock = threading.RLock()
@@ -126,7 +104,7 @@ class Matcher:
     def _lookup(self, request: Request, plain: bool, session: Session | None, accept: str) -> Lookup:
         accepted = self._accepts.get(accept)
         if accepted is None:
-            accepted = self._accepts[accept] = _Accept.read(accept)
+            accepted = self._accepts[accept] = Accept.read(accept)
         key = self._key(request.url) if plain else request_key(request)
         site = site_of(request.url)
         state = session.sites.get(site) if session is not None else None
@@ -168,13 +146,8 @@ class Matcher:
             guesses=session.guesses if session is not None else (),
             spoken=spoken,
         )
-        turn = self.polling.turn(request, session) if polled and session is not None else None
+        turn, rule = self._polled(request, key, session) if polled and session is not None else (None, None)
         capture: Capture | None
-        rule: str | None = None
-        if turn is not None:
-            rule = "+".join(self._needed(request, turn.capture, self.group(request.url))) or None
-            if rule is None and turn.capture.key != key.canonical:
-                turn = None  # sealed when there was no rule that leaves `t` out
         if turn is not None:
             capture, now.unsure = turn.capture, turn.last or not turn.due
         else:
@@ -230,6 +203,14 @@ class Matcher:
             if plain:
                 self._remember(request, lookup, candidates, "" if conditions.lasting else site)
         return lookup
+
+    def _polled(self, request: Request, key: Key, session: Session) -> tuple[Turn | None, str | None]:
+        """What is next on a channel, and the rules that are needed for it."""
+        turn = self.polling.turn(request, session)
+        rule = "+".join(self._needed(request, turn.capture, self.group(request.url))) if turn else ""
+        if turn is not None and not rule and turn.capture.key != key.canonical:
+            turn = None  # sealed when there was no rule that leaves `t` out
+        return turn, rule or None
 
     def _evidently(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
         """What all the steps come to where there is one capture and nothing that could speak against it."""
@@ -380,7 +361,7 @@ class Matcher:
                 doubted = [r.id for r in group.rules(request.method) if r.doubted and r.id in ids]
                 if any(not group.indifferent(one, chosen, found) for one in doubted):
                     now.unsure = True  # it may be somebody else's, or another version
-                if group.changing(request.method) & set(ids):
+                if CLOCKS.keys() & ids and group.changing(request.method) & set(ids):
                     now.unsure = True  # nothing tells when it changed
                 now.unsure = now.unsure or stale
                 return chosen, "+".join(ids)

@@ -1,10 +1,10 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and words that were misspelt."""
 
 from __future__ import annotations
 
 import pytest
 
-from snapshots.words import counted
+from snapshots.words import counted, meant
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,10 @@ from snapshots.words import counted
 )
 def test_a_number_with_its_noun(number: int, what: str, said: str) -> None:
     assert counted(number, what) == said
+
+
+def test_a_word_that_is_not_there_is_told_with_those_that_come_nearest() -> None:
+    known = ["birds_001", "birds_002", "weather"]
+    assert meant("birds_003", known) == "; meant is 'birds_002' or 'birds_001'?"
+    assert meant("birds_003", known, 1) == "; meant is 'birds_002'?"
+    assert meant("rug", known) == ""

@@ -170,6 +170,14 @@ class Replay:
         return self.matcher.snapshot.read(lookup.capture).body.decode()
 
 
+def stated(*recorded: tuple[Request, Response, str]) -> Replay:
+    """A replay of exchanges of as many sessions, in states as given."""
+    store = MemoryStore([Recorded(r, a, f"s{n}") for n, (r, a, _) in enumerate(recorded)])
+    for number, (_, _, state) in enumerate(recorded):
+        store.changed(number, state=state, changes=">" in state)
+    return Replay(Matcher(store))
+
+
 def answers(over: Matcher, *asked: Request) -> list[str]:
     """The texts of the answers of one session; `?` marks what is not sure."""
     replay = Replay(over)

@@ -8,10 +8,8 @@ import pytest
 
 from snapshots.capture import Response
 from snapshots.identity.keys import request_key
-from snapshots.matching.ladder import Matcher
 from snapshots.request import Headers, Request
-from snapshots.states.conditions import UNSET, added
-from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect, stated
 
 A = "http://a.test"
 U = f"{A}/d"
@@ -433,14 +431,6 @@ def test_of_two_values_that_vary_names_none_is_not_one() -> None:
         assert told(Replay(over), get(U, **({"X_Tenant": value} if value else {}))) == ("same", unsure)
 
 
-def stated(*recorded: tuple[Request, Response, str]) -> Replay:
-    """A replay of exchanges of as many sessions, in states as given."""
-    store = MemoryStore([Recorded(r, a, f"s{n}") for n, (r, a, _) in enumerate(recorded)])
-    for number, (_, _, state) in enumerate(recorded):
-        store.changed(number, state=state, changes=">" in state)
-    return Replay(Matcher(store))
-
-
 def test_an_answer_that_changes_by_itself_is_not_sure_when_asked_for_more_often_than_ever() -> None:
     """A login that times out, say: seen after other pages, and never after none."""
     own = request_key(get(U)).canonical[:8]
@@ -452,31 +442,3 @@ def test_an_answer_that_changes_by_itself_is_not_sure_when_asked_for_more_often_
     assert [told(replay, get(U)) for _ in range(4)] == [("account", n > 1) for n in range(4)]
     always = stated(*((get(U), signed, state) for state in past))
     assert [told(always, get(U)) for _ in range(4)] == [("account", False)] * 4
-
-
-@pytest.mark.parametrize("effect", [" >cccccccc~dddddddd", " >cccccccc=dddddddd", ""])
-def test_what_a_write_may_have_done_leaves_nothing_sure(effect: str) -> None:
-    write = post(f"{A}/send", "token=1")
-    replay = stated(
-        (write, html("expired", 403), "#aaaaaaaa.0/."),
-        (write, html("sent"), f"#aaaaaaaa.0/.{effect}"),
-        (get(U), html("none"), ""),
-    )
-    assert told(replay, get(U)) == ("none", False)
-    assert told(replay, write) == ("expired", True)
-    assert told(replay, get(U)) == ("none", bool(effect))
-
-
-def test_what_is_held_is_in_doubt_after_a_write_that_may_have_changed_it() -> None:
-    write, sure = post(f"{A}/send", "token=1"), post(f"{A}/send", "token=2")
-    held = "cccccccc=eeeeeeee cccccccc/" + added(UNSET, "eeeeeeee")
-    replay = stated(
-        (sure, html("sent"), ">cccccccc~eeeeeeee"),
-        (write, html("expired", 403), "cccccccc* #aaaaaaaa.0/."),
-        (write, html("sent"), "cccccccc* #aaaaaaaa.0/. >cccccccc~dddddddd"),
-        (get(U), html("one"), held),
-    )
-    assert told(replay, sure) == ("sent", False)
-    assert told(replay, get(U)) == ("one", False)
-    assert told(replay, write) == ("expired", True)
-    assert told(replay, get(U)) == ("one", True)

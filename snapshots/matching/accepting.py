@@ -1,0 +1,33 @@
+"""Which verdicts a client takes: what `--accept` may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapshots.errors import UsageError
+
+LEVELS = ("exact", "canonical", "varies", "rule")  # each with all before it
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The last of the levels that is taken, and whether nothing ambiguous is."""
+
+    level: int
+    unambiguous: bool
+
+    @classmethod
+    def read(cls, text: str) -> Accept:
+        """From its text. Raises UsageError for any other."""
+        name, plus, more = text.partition("+")
+        if name not in LEVELS or (plus and more != "unambiguous"):
+            raise UsageError(
+                f"accept {text!r}: must be one of {', '.join(LEVELS)}, with or without +unambiguous"
+            )
+        return cls(LEVELS.index(name), bool(plus))
+
+
+def check_accept(text: str) -> str:
+    """The text, if it is one that `accept` may be. UsageError otherwise."""
+    Accept.read(text)
+    return text

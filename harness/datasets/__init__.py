@@ -20,7 +20,7 @@ from typing import Any
 from harness.datasets.records import Record, RecordError, read_records
 from harness.task import Problem, Task, TaskSet
 from snapshots.errors import DamagedInput, UsageError
-from snapshots.words import counted
+from snapshots.words import counted, meant
 
 __all__ = ["KINDS", "load_tasks"]
 
@@ -79,7 +79,7 @@ def load_tasks(
     if ids is not None:
         wanted = list(ids)
         if unknown := [name for name in wanted if name not in seen]:
-            raise UsageError(f"{source}: no task {unknown[0]!r}")
+            raise UsageError(f"{source}: no task {unknown[0]!r}{meant(unknown[0], list(seen))}")
         tasks = [task for task in tasks if task.id in set(wanted)]
     notices = [
         Problem(file, 0, name, f"unknown field, read by nothing ({counted(count, 'record')})")

@@ -13,6 +13,7 @@ from harness.datasets.csv_records import SUFFIXES, read_csv
 from harness.inputs.strict_json import StandsTwice, strict_json
 from harness.task import Problem
 from snapshots.errors import MissingCapability, UsageError
+from snapshots.machine.text_files import not_utf8
 
 
 class RecordError(Exception):
@@ -156,7 +157,7 @@ def _file(path: Path) -> Iterator[Record | Problem]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        yield Problem(str(path), 0, "", f"not UTF-8 at byte {error.start}")
+        yield Problem(str(path), 0, "", not_utf8(error))
         return
     if path.suffix in _LINES:
         yield from _lines(path, text)

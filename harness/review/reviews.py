@@ -24,6 +24,7 @@ from harness.scoring.seen import Seen
 from harness.scoring.wanted import wanted
 from harness.trace import Event, Trace, append_event, read_trace
 from snapshots.errors import DamagedInput, UsageError
+from snapshots.machine.text_files import not_utf8
 from snapshots.words import counted
 
 COMPOSITION = "final answer composition error"
@@ -311,7 +312,7 @@ def import_reviews(path: Path, source: Path) -> int:
     try:
         text = source.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DamagedInput(f"{source}: not saved reviews: not UTF-8 at byte {error.start}") from error
+        raise DamagedInput(f"{source}: not saved reviews: {not_utf8(error)}") from error
     # Not splitlines(): what a person pasted may hold U+2028 and others that it would split at.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

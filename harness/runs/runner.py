@@ -142,7 +142,8 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
         raise UsageError(f"two tasks have the id {twice!r}")
     for name in only:
         if name not in known:
-            raise UsageError(f"--only: there is no task {name!r}{meant(name, known)}")
+            hint = meant(name, known) if name else "; an empty one is between two commas, or after the last"
+            raise UsageError(f"--only: there is no task {name!r}{hint}")
     chosen = [task for task in tasks if not only or task.id in only]
     return chosen[:limit] if limit is not None else chosen
 

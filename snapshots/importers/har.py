@@ -54,7 +54,8 @@ def exchanges(
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         entries, reached = _whole_entries(data)
         if not entries:
-            raise DamagedInput(f"{name}: is no HAR: {error}") from error
+            why = f"it has no member {error}" if isinstance(error, KeyError) else error
+            raise DamagedInput(f"{name}: is no HAR, the only JSON that is a snapshot: {why}") from error
         whole = counted(len(entries), "whole entry")
         yield Damaged(f"{name}: offset {reached}: a damaged HAR ({error}); what follows {whole} is left out")
     read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)

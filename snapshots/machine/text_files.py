@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from snapshots.errors import UsageError
@@ -14,4 +15,10 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
+        raise UsageError(f"{path}: {not_utf8(error)}") from None
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Where a text is no UTF-8, and what to do of one in UTF-16, as Windows' programs save it."""
+    utf16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return f"not UTF-8 at byte {error.start}" + ("; it is UTF-16: save it as UTF-8" if utf16 else "")

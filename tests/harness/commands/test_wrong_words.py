@@ -72,7 +72,7 @@ def test_words_in_a_wrong_place_are_told(
 def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
     # an empty variable in a script: all tasks were run; of a file each split was the whole
-    assert "--only: there is no task ''" in stillweb(*words, "--only", "").err
+    assert "--only: there is no task ''; an empty one is" in stillweb(*words, "--only", "").err
     assert "tasks.jsonl: is one file; a split ('goal')" in stillweb(*words, "--split", "goal").err
     assert "accept 'canonicl'" in stillweb(*words, "--accept", "canonicl").err
     assert not (tmp_path / "run").exists()

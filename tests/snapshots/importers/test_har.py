@@ -188,6 +188,14 @@ def test_what_is_no_har_is_said(tmp_path: Path, data: bytes) -> None:
         Snapshot.open(tmp_path / "x.har")
 
 
+def test_of_json_that_is_something_else_is_told_what_a_har_has(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "question": "?"}\n')
+    with pytest.raises(
+        DamagedInput, match=r"tasks\.jsonl: is no HAR, the only JSON .*: it has no member 'log'"
+    ):
+        Snapshot.open(tmp_path / "tasks.jsonl")
+
+
 def test_importing_snapshots_loads_no_heavy_packages() -> None:
     code = (
         "import sys, snapshots, snapshots.importers.flows, snapshots.snapshot, snapshots.writer\n"

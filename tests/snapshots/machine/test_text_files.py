@@ -22,5 +22,8 @@ def test_what_is_no_text_is_named_with_its_place(tmp_path: Path) -> None:
     path.write_bytes(b"ab\xff")
     with pytest.raises(UsageError, match=r"words\.txt: not UTF-8 at byte 2$"):
         read_text(path)
+    path.write_bytes("ab".encode("utf-16"))
+    with pytest.raises(UsageError, match=r"words\.txt: not UTF-8 at byte 0; it is UTF-16: save it as UTF-8$"):
+        read_text(path)
     with pytest.raises(UsageError, match=r"none: No such file or directory$"):
         read_text(tmp_path / "none")

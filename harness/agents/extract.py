@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from snapshots.errors import UsageError
+from snapshots.words import counted
 
 Table = list[list[str]]
 
@@ -75,8 +76,16 @@ def find(text: str, pattern: str, group: int | str = 1) -> str:
     found = match and match.group(group if match.re.groups else 0)
     if found is None:
         what = "nothing matches" if match is None else f"what matches has no group {group} of"
-        raise UsageError(f"{what} {pattern!r}")
+        raise UsageError(f"{what} {pattern!r} in {_begin(text)}")
     return str(found)
+
+
+def _begin(text: str) -> str:
+    """A text as an error names it: how long it is, and how it begins."""
+    words = " ".join(text[:400].split())
+    if not words:
+        return "an empty text"
+    return f"a text of {counted(len(text), 'character')}: {words[:160].rstrip()}{'…' if len(text.strip()) > 160 else ''}"
 
 
 def find_all(text: str, pattern: str) -> list[Any]:
@@ -88,7 +97,7 @@ def from_json(text: str) -> Any:
     """The JSON value that starts at the first brace or bracket of a text (a tool may put words before it)."""
     start = re.search(r"[\[{]", text)
     if start is None:
-        raise UsageError("the text holds no JSON object or array")
+        raise UsageError(f"there is no JSON object or array in {_begin(text)}")
     try:
         value, _ = json.JSONDecoder().raw_decode(text, start.start())
     except ValueError as error:

@@ -82,9 +82,11 @@ def test_cells_lines_json_and_references_are_taken_out():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: extract.find("x", "y"), "nothing matches 'y'"),
+        (lambda: extract.find("x", "y"), "nothing matches 'y' in a text of 1 character: x$"),
+        (lambda: extract.find(" ", "y"), "nothing matches 'y' in an empty text$"),
+        (lambda: extract.find("a\n" * 200, "y"), "in a text of 400 characters: (a ){79}a…$"),
         (lambda: extract.find("x", "(x)|(y)", 2), r"what matches has no group 2 of '\(x\)\|\(y\)'"),
-        (lambda: extract.from_json("x"), "holds no JSON object or array"),
+        (lambda: extract.from_json("x"), "no JSON object or array in a text of 1 character: x$"),
         (lambda: extract.from_json("{x"), "holds no whole JSON value"),
         (lambda: extract.ref(ARIA, "slider"), r"no element 0 of the page matches 'slider' \(0 do\)"),
     ],

@@ -179,8 +179,11 @@ def test_ids_and_limit(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", [{"id": str(i), "question": "q", "answer": "a"} for i in range(5)])
     assert [task.id for task in load_tasks(path, limit=2)] == ["0", "1"]
     assert [task.id for task in load_tasks(path, ids=["3", "1"])] == ["1", "3"]
-    with pytest.raises(UsageError, match="'9'"):
+    with pytest.raises(UsageError, match=r"no task '9'$"):
         load_tasks(path, ids=["9"])
+    path = write(tmp_path / "x.jsonl", [{"id": "birds", "question": "q", "answer": "a"}])
+    with pytest.raises(UsageError, match=r"no task 'brids'; meant is 'birds'\?$"):
+        load_tasks(path, ids=["brids"])
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -380,9 +380,10 @@ def _plain(value: float) -> float:
 
 def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, resamples: int) -> Comparison:
     if not pairs:
-        reason = next(iter(out.values()), "no tasks")
+        task_id, reason = next(iter(sorted(out.items())), ("", "no tasks"))
         remedy = f"; {ALIKE}" if reason.startswith(SCORED_BY) else ""
-        raise UsageError(f"nothing to compare by {metric!r}: {reason}{remedy}")
+        where = f"{counted(len(out), 'task')} left out, {task_id} among them: " if out else ""
+        raise UsageError(f"nothing to compare by {metric!r}: {where}{reason}{remedy}")
     pairs.sort(key=lambda pair: pair.task_id)
     clusters: dict[str, list[float]] = defaultdict(list)
     for pair in pairs:

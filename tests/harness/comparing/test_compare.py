@@ -72,7 +72,7 @@ def test_what_can_not_be_paired_is_named() -> None:
         "x": "only in the first run",
         "y": "only in the second run",
     }
-    with pytest.raises(UsageError, match="nothing to compare"):
+    with pytest.raises(UsageError, match=r"'em': 2 tasks left out, a among them: only in the first run$"):
         compare(run({"a": 1}), run({"b": 1}))
     with pytest.raises(UsageError, match=r"'colour': no task has that metric \(they have em, f1\)"):
         compare(run({"a": 1}), run({"a": 1}), "colour")

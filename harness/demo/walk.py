@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -13,12 +14,13 @@ from typing import Any
 import click
 
 from harness.console import progress, say, status_line
-from snapshots.errors import StillwebError, UsageError
+from snapshots.errors import MissingCapability, StillwebError, UsageError
 from snapshots.words import counted
 
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
 MARK = ".stillweb-demo"
+EXTRA = ("datasette", "python_multipart", "trustme")  # of pyproject.toml
 
 
 def walk(out: Path) -> Path:
@@ -26,6 +28,7 @@ def walk(out: Path) -> Path:
     from proxy.isolation import can_isolate
 
     started = time.monotonic()
+    _check_extra()
     _empty(out)
     site = out / "site"
     say("1. record: Datasette with open data, and a page of ours, over TLS on loopback")
@@ -46,6 +49,15 @@ def walk(out: Path) -> Path:
     say(f"done in {time.monotonic() - started:.0f} s; the report:")
     click.echo(str(report.resolve()))
     return report.resolve()
+
+
+def _check_extra() -> None:
+    """Raises MissingCapability where what the demo's site is served by is not installed."""
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingCapability(
+            f"the demo's site needs the optional extra ({missing[0]} is missing): pip install 'stillweb[demo]'"
+        )
 
 
 def _empty(out: Path) -> None:

@@ -116,3 +116,15 @@ def test_replays_in_fresh_processes_are_one(
     for other in results[1:]:
         assert other["steps"] == first["steps"]
         assert other["requests"] == first["requests"]
+
+
+def test_without_the_demos_extra_nothing_is_begun(tmp_path: Path) -> None:
+    """As `pip install` leaves it, which takes no extras."""
+    code = "import sys; sys.modules['trustme'] = None; from harness.cli import main; main()"
+    out = tmp_path / "demo"
+    said = subprocess.run(
+        [sys.executable, "-c", code, "demo", "-o", str(out)], capture_output=True, text=True, timeout=STARTS
+    )
+    assert said.returncode == 4
+    assert "(trustme is missing): pip install 'stillweb[demo]'" in said.stderr
+    assert not out.exists()

@@ -58,6 +58,7 @@ class Talk:
             "replayable": len(self.messages) <= MOST_MESSAGES,
             "messages": said,
             "events": draft.heard[: len(said)],
+            "times": [round(message.timestamp * 1000) for message in self.messages[: len(said)]],
             "left_out": max(0, len(self.messages) - MOST_MESSAGES),
         }
         if self.close is not None:

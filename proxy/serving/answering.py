@@ -17,6 +17,7 @@ from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
 from proxy.serving.ledger import Ledger
 from proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
+from proxy.serving.own_ids import with_ids
 from proxy.serving.permissions import is_preflight, permission
 from proxy.serving.pieces import cut, read_head, stored_pieces
 from proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
@@ -109,7 +110,12 @@ class Answerer:
         a long run cost, so `note` is written out here.
         """
         session, site = line.session, memo.site
-        if site in session.sites or line.again or (memo.signed and site not in session.given):
+        if (
+            site in session.sites
+            or line.again
+            or session.drawn
+            or (memo.signed and site not in session.given)
+        ):
             return b""
         session.repeated(site, memo.capture, memo.followed, memo.visit)
         seq = line.seq
@@ -153,7 +159,8 @@ class Answerer:
         if lookup.capture is None:
             return self._derived(request, line, lookup)
         try:
-            reply, derived, hot = self._reply(request, lookup, lookup.verdict, "")
+            ids = {**line.session.drawn, **lookup.ids}
+            reply, derived, hot = self._reply(request, lookup, lookup.verdict, "", ids)
         except responses.Refusal as refusal:
             return self.miss(request, line, lookup, str(refusal))
         except DamagedInput as error:
@@ -182,7 +189,9 @@ class Answerer:
             lookup = self.matcher.lookup(get, line.session, accept=self.accept)
             if lookup.capture is not None:
                 try:
-                    reply, derived, _ = self._reply(request, lookup, lookup.verdict, "head")
+                    reply, derived, _ = self._reply(
+                        request, lookup, lookup.verdict, "head", line.session.drawn
+                    )
                 except responses.Refusal as refusal:
                     return self.miss(request, line, missed, str(refusal))
                 except DamagedInput as error:
@@ -200,7 +209,7 @@ class Answerer:
         return self.miss(request, line, missed, "")
 
     def _reply(
-        self, request: Request, lookup: Lookup, verdict: str, derived: str
+        self, request: Request, lookup: Lookup, verdict: str, derived: str, ids: Mapping[str, str]
     ) -> tuple[Reply, str, Hot | None]:
         capture = lookup.capture
         assert capture is not None
@@ -208,6 +217,9 @@ class Answerer:
             reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
             return reply, how, None
         hot = self.kept.load(capture)
+        own = with_ids(hot.response, ids) if ids else None
+        if own is not None:
+            hot = Hot(own, hot.aged)
         stored = hot.response
         decoded = codings.must_decode(self.snapshot, capture, stored, request)
         conditional = bool(request.conditional())
@@ -232,7 +244,7 @@ class Answerer:
                 body = hot.plain
         recorded = hot.recorded or Request(capture.method, capture.url)
         made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
-        how = _joined(made.derived or derived, hot.aged)
+        how = _joined(made.derived or derived, hot.aged, own is not None)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous)
         reply = Reply.of(made, fields, capture, responses.join(made.parts, body))
         if not made.derived and not derived and plain_get:
@@ -399,5 +411,5 @@ class Answerer:
         self.ledger.write_timed(line.prefix, seq, tail)
 
 
-def _joined(derived: str, aged: bool) -> str:
-    return "+".join(filter(None, (derived, AGED if aged else "")))
+def _joined(derived: str, aged: bool, own: bool = False) -> str:
+    return "+".join(filter(None, (derived, AGED if aged else "", "ids" if own else "")))

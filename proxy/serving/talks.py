@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.serving.misses import body_entry, masked_url
 from proxy.wire.conversations import Player, Said
-from proxy.wire.numbering import named, plain
 from proxy.wire.whose import Secrets, found_at
 from snapshots.identity.sites import site_of
+from snapshots.matching.numbering import named, plain
 from snapshots.matching.spoken import STRAYED
 from snapshots.request import Request
 from snapshots.states.issued import shown_in, text_of
@@ -78,7 +78,7 @@ class Talk:
                 "why": "several web sockets were recorded there, and said different things",
                 "nearest": [],
             }
-        served = "rule:visit-id" if self.player.renumbers else "exact"
+        served = f"rule:{self.player.rules}" if self.player.rules else "exact"
         verdict, derived, status = ("miss", "", 0) if refused else (served, "websocket", 101)
         self._note(verdict, derived, status, more)
         return not refused

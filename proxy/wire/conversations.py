@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import base64
 import operator
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proxy.wire.numbering import drawn_apart, ids_in, plain, renumbered
+from proxy.wire.moments import with_moments
 from snapshots.identity.keys import request_key
+from snapshots.matching.numbering import drawn_apart, ids_in, plain, renumbered
 from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
 from snapshots.matching.spoken import word
 from snapshots.request import Request
@@ -33,7 +35,8 @@ class Conversation:
 
     `begin` is the event number of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are
     (steps done, messages so far) of each view that was seen: what came by itself after one came by time. `events` holds the last
-    event of the session before each message (none in older records), `words` each message as `spoken` counts it.
+    event of the session before each message, `times` when it passed the recorder in seconds since 1970 (none in older records),
+    `words` each message as `spoken` counts it.
     """
 
     url: str
@@ -44,6 +47,7 @@ class Conversation:
     protocol: str = ""
     looks: tuple[tuple[int, int], ...] = ()
     events: tuple[int, ...] = ()
+    times: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
 
     def heard(self) -> list[int]:
@@ -77,6 +81,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         str(value.get("protocol", "")),
         tuple((operator.index(steps), operator.index(at)) for steps, at in looks),
         tuple(operator.index(at) for at in value.get("events", ())),
+        tuple(operator.index(at) / 1000 for at in value.get("times", ())),
         tuple(word(one) for one in value["messages"]),
     )
 
@@ -131,6 +136,7 @@ class Player:
         written: Callable[[Conversation], Sequence[tuple[int, str]]] = lambda one: (),
         given: Callable[[str], bool] | None = None,
         named: set[str] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         own = known[min(turn, len(known) - 1)]
         self._alive = [own, *(one for one in known if one is not own)]
@@ -141,8 +147,10 @@ class Player:
         self._steps = 0  # that the client has done
         self._count = 0  # of the client's messages
         self._given = given
+        self._now = now
         self._named = set[str]() if named is None else named
         self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}  # recorded, the client's own
+        self._timed: set[int] = set()  # those in which the client named other moments
         self.ambiguous = False
         self.protocol = own.protocol
 
@@ -160,7 +168,7 @@ class Player:
                 at = heard[self._count]
                 stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
                 found = same(url, stored, told)
-                if found is False and self._but_for_ids(one, at, stored, told):
+                if found is False and self._but_for_drawn(one, at, stored, told):
                     found = None
                 if found is not False:
                     (fits if found else doubtful).append(one)
@@ -214,9 +222,14 @@ class Player:
         return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
 
     @property
-    def renumbers(self) -> bool:
-        """Whether the client's ids are not the recorded ones."""
-        return bool(self._ids[id(self._alive[0])])
+    def rules(self) -> str:
+        """The rules by which the client's messages are the recorded ones; "" where none is needed."""
+        leads = id(self._alive[0])
+        return "+".join(
+            rule
+            for rule, needed in (("timestamp", leads in self._timed), ("visit-id", bool(self._ids[leads])))
+            if needed
+        )
 
     @property
     def close(self) -> tuple[int, str] | None:
@@ -240,15 +253,24 @@ class Player:
         self._named.update(plain(value) for one in told for value in ids_in(one))
         return told
 
-    def _but_for_ids(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
-        """Whether a message is the recorded one but for ids that the client drew; they are kept then."""
+    def _but_for_drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
+        """Whether a message is the recorded one but for ids that the client drew, which are kept then, and for moments at which it
+        was said.
+        """
         given = self._given
-        if given is None or not ids_in(stored):
+        if given is None:
+            return False
+        timed = with_moments(stored, said, one.times[at], self._now()) if at < len(one.times) else said
+        if timed is not said:
+            self._timed.add(id(one))
+            if same(one.url, stored, timed):
+                return True
+        if not ids_in(stored):
             return False
         ids = self._ids[id(one)]
         told = [value for mine, what in one.messages[:at] if not mine for value in ids_in(what)]
         known = self._named | {plain(value) for value in (*told, *ids, *ids.values())}
-        apart = drawn_apart(stored, said, lambda value: plain(value) in known or given(value))
+        apart = drawn_apart(stored, timed, lambda value: plain(value) in known or given(value))
         ids.update(apart or {})
         return bool(apart)
 

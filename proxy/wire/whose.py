@@ -1,13 +1,14 @@
 """A web socket whose address holds a secret: which recorded one it is, and what its messages are without it.
 
 The address was stored with a pseudonym, and so was what was said: JupyterLab's session id is in both, and in messages
-of bytes whose lengths are counted. A client that has the secret is told it again as it was said.
+of bytes whose lengths are counted. A client that has the secret is told it again as it was said; one that has another is told
+that one in its place, though what it is told is not sure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -60,6 +61,7 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
     asked = Request("GET", url)
     masked = mask(asked)
     others: list[Conversation] = []
+    names: dict[str, str] = {}  # by field of the query, the pseudonym that stands for what is asked with
     drawn: list[Conversation] = []
     for address in snapshot.metadata_addresses(url.partition("?")[0]):
         stored = Request("GET", address)
@@ -76,10 +78,22 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
         if alike(told, stored):
             return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
         if masked is not asked and alike(mask(stored), masked):
-            others += conversations(snapshot, address)
+            others += [_as(one, names, dict(_pairs(address))) for one in conversations(snapshot, address)]
     if drawn and not others:
         return Found(drawn, False, rule="visit-id")
-    return Found(others, sure=not others)
+    others.sort(key=lambda one: (one.session, one.begin))
+    values = dict(_pairs(url))
+    return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
+
+
+def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Conversation:
+    """A conversation with the pseudonyms that the first of several has in their places; they are named by it if it is the first."""
+    for place, name in own.items():
+        if PSEUDONYM_TEXT.fullmatch(name):
+            first = names.setdefault(place, name)
+            said = tuple((mine, _replaced(what, name, first)) for mine, what in one.messages)
+            one = replace(one, messages=said)
+    return one
 
 
 def _pairs(url: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from snapshots.contents.failures import Failure
 from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from snapshots.identity.rules import RuleSet, joining
 from snapshots.identity.sites import site_of
+from snapshots.matching import drawing
 from snapshots.matching.accepting import LEVELS, Accept
 from snapshots.matching.changers import Changers
 from snapshots.matching.choosing import choose, effects_open
@@ -77,6 +78,7 @@ class Matcher:
         self.peek = Peek(snapshot.read_request, snapshot.head)
         self.failing = Failing(snapshot, self.group)
         self.spoken = Spoken(snapshot)
+        self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)
         self.polling = Polling(self.group, snapshot.metadata_addresses)
 
     def session(self, name: str = "default") -> Session:
@@ -110,8 +112,17 @@ class Matcher:
         state = session.sites.get(site) if session is not None else None
         given = session is not None and site in session.given
         candidates = self._same(request, key)
+        asked, ids = request, drawing.NONE
+        if session is not None and accepted.level >= LEVELS.index("rule") and not candidates:
+            request, ids = self.drawing.recorded(request, session)
+            if request is not asked:
+                key = request_key(request)
+                candidates = self._same(request, key)
+        drawn = request is not asked
         polled = TRANSPORT in request.url and session is not None and accepted.level >= LEVELS.index("rule")
-        alone = candidates[0] if plain and len(candidates) == 1 and state is None and not polled else None
+        alone = None
+        if plain and len(candidates) == 1 and state is None and not polled and not drawn:
+            alone = candidates[0]
         spoken = self.spoken if self.spoken.on(site) else None
         if (
             alone is not None
@@ -167,6 +178,10 @@ class Matcher:
                 # a secret in a body may be another one, such as a wrong password; some prove that they are
                 stored = self.group(request.url).request(capture)
                 now.unsure = now.unsure or bool(request.body or other_secrets(request, stored)[0])
+        if capture is not None and drawn:
+            now.unsure = True
+            rule = "+".join(filter(None, (rule, drawing.RULE)))
+            verdict = f"rule:{rule}"
         if capture is not None and accepted.level == 0 and verdict != "exact":
             capture = None
         if capture is not None and accepted.unambiguous and now.unsure:
@@ -186,7 +201,7 @@ class Matcher:
         conditions = read(capture.state)
         lookup = Lookup(
             verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, request,
-            shared=now.shared, others=effects_open(capture, candidates, now), matcher=self, session=session,
+            shared=now.shared, others=effects_open(capture, candidates, now), ids=ids, matcher=self, session=session,
         )  # fmt: skip
         stateless = turn is None and (
             conditions.lasting

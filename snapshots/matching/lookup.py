@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -65,6 +65,9 @@ class Lookup:
     site: str = ""
     others: tuple[Effect, ...] = ()  # what it may have done, if it was not answered so
     why: tuple[str, ...] = ()
+    ids: Mapping[str, str] = field(
+        default_factory=dict
+    )  # recorded ones, and those that the client drew in their places
     matcher: Explainer | None = field(default=None, repr=False)
     session: Session | None = field(default=None, repr=False)
     before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in

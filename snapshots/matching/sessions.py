@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -25,7 +26,8 @@ VISITS = 2000  # exchanges remembered that may have changed something by being a
 
 class Answered(Protocol):
     """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure; `shared`: what
-    was recorded by other sessions says the same; `others`: effects that it may have had instead of none.
+    was recorded by other sessions says the same; `others`: effects that it may have had instead of none; `ids`: those that its client
+    drew, by the recorded ones.
     """
 
     @property
@@ -42,6 +44,8 @@ class Answered(Protocol):
     def shared(self) -> bool: ...
     @property
     def others(self) -> tuple[Effect, ...]: ...
+    @property
+    def ids(self) -> Mapping[str, str]: ...
 
 
 class Change(NamedTuple):
@@ -79,6 +83,7 @@ class Session:
     """
 
     __slots__ = (
+        "drawn",
         "followed",
         "given",
         "guesses",
@@ -119,6 +124,9 @@ class Session:
         self.polls: dict[str, int] = {}
         self.sent: set[tuple[str, int]] = set()
         self.upgraded: set[str] = set()
+        self.drawn: dict[
+            str, str
+        ] = {}  # ids that were recorded, and those that it drew in their places (drawing.py)
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Answered) -> None:
@@ -133,6 +141,7 @@ class Session:
         elif self.guesses.get((site, capture.session)) is False:
             del self.guesses[site, capture.session]  # only that one has asked this
         self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
+        self.drawn.update(lookup.ids)
         if lookup.inert:
             return
         channel, transport = channel_of(capture.url)

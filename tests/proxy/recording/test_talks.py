@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ def test_a_secret_that_a_message_names_is_nowhere_in_the_record(lab: Lab, tmp_pa
     name = json.loads(second)["access_token"]
     assert name.startswith("stillweb-secret-")
     assert first == f"for {name}"
+    assert len(record["times"]) == 2
+    assert all(abs(time.time() * 1000 - passed) < 3_600_000 for passed in record["times"])
     assert record["events"] == [record["begin"]] * 2  # what was asked before each
     assert record["close"] == [4001, f"bye {name}"]
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,30 @@ def test_whose_it_is_is_told_from_the_secret(path: Path, query: str, count: int,
             assert found.secrets.shown(stored) == f"welcome {MINE}"
             assert found.secrets.hidden(f"welcome {MINE}") == stored
             assert found.secrets.hidden(found.secrets.shown(str(stored).encode())) == str(stored).encode()
+
+
+def test_who_has_another_secret_is_told_that_one(tmp_path: Path) -> None:
+    """Recorded under two of them, each with its own in what was said; the later one's address is first by its text."""
+    with Writer.open(tmp_path / "s") as writer:
+        for begin, secret in ((5, TAB), (1, MINE)):
+            address = Redactor(b"key").url(f"http://h.example/talk?room=1&session_id={secret}")
+            said = [
+                {"from": "client", "text": f"{begin}: I am {address.rpartition('=')[2]}"},
+                {
+                    "from": "server",
+                    "base64": b64encode(b"\xff" + address.rpartition("=")[2].encode()).decode(),
+                },
+            ]
+            told = {"url": address, "session": "s", "begin": begin, "messages": said}
+            writer.metadata(address, told)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = found_at(snapshot, f"http://h.example/talk?session_id={OTHERS}&room=1")
+        assert not found.sure
+        assert [one.begin for one in found.conversations] == [1, 5]
+        for one in found.conversations:
+            asked = found.secrets.hidden(f"{one.begin}: I am {OTHERS}")
+            assert asked == one.messages[0][1]
+            assert found.secrets.shown(one.messages[1][1]) == b"\xff" + OTHERS.encode()
 
 
 TAB, TAB2 = "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", "9c1e3f2b-5d6a-4b7c-8d9e-0a1b2c3d4e5f"

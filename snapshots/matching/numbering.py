@@ -1,4 +1,4 @@
-"""Ids that a client draws for what it says over a web socket (the `msgid` of a message, the `id` of a subscription).
+"""Ids that a client draws for what it says over a web socket (the `msgid` of a message, the `id` of a subscription), or makes.
 
 They are drawn anew in each replay, and the server names them in what it answers. So a message that differs from a recorded one
 in such ids alone is that one, though not for sure, and what follows is said with the client's own. Only UUIDs that hold chance
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import overload
 
 Said = str | bytes
 DRAWN = re.compile(
@@ -34,6 +35,10 @@ def plain(one: str) -> str:
     return one.replace("-", "").lower()
 
 
+@overload
+def renumbered(said: str, ids: Mapping[str, str]) -> str: ...
+@overload
+def renumbered(said: bytes, ids: Mapping[str, str]) -> bytes: ...
 def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
     """A message with some ids replaced by others of the same length."""
     if not ids:

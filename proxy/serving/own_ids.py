@@ -1,0 +1,30 @@
+"""An answer with the ids that a client drew itself in the places of the recorded ones (`snapshots.matching.drawing`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from snapshots.capture import Response
+from snapshots.http.encodings import EncodingProblem, decode
+from snapshots.matching.numbering import renumbered
+from snapshots.secrets.redact import TEXTUAL
+
+_OF_THE_BYTES = frozenset({"content-encoding", "content-length"})
+
+
+def with_ids(stored: Response, ids: Mapping[str, str]) -> Response | None:
+    """The answer with a client's own ids in its text and its header fields; None where it names none of them."""
+    headers = tuple((name, renumbered(value, ids)) for name, value in stored.headers)
+    media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
+    body = plain = stored.body
+    if body and TEXTUAL.search(media):
+        try:
+            plain = decode(body, stored.header("content-encoding"))
+        except EncodingProblem:  # damaged at the origin already: as it came
+            plain = body
+        body = renumbered(plain, ids)
+    if body == plain:
+        return replace(stored, headers=headers) if headers != stored.headers else None
+    left = tuple(field for field in headers if field[0].lower() not in _OF_THE_BYTES)
+    return replace(stored, headers=(*left, ("Content-Length", str(len(body)))), body=body)

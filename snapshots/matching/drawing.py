@@ -1,0 +1,116 @@
+"""Ids that a client draws for what it makes (the cells of a notebook, JupyterLab's sessions): others in each replay.
+
+A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
+client made, or was answered with 201 Created: so a thing was made, and an id of it is new. One that any answer named before, or that a request asked for, was chosen, and names
+something else. From then on the session says its own ids where the recorded one said others, and is told them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from snapshots.capture import Capture, Response
+from snapshots.identity.sites import site_of
+from snapshots.identity.urlkeys import surt
+from snapshots.matching.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
+from snapshots.request import Request
+from snapshots.states.groups import Group
+from snapshots.states.issued import text_of
+from snapshots.states.plain import static_mime
+
+RULE = "visit-id"
+CREATED = 201
+NONE: Mapping[str, str] = {}
+
+
+class Drawer(Protocol):
+    """What is needed of a session: the recorded ids for which it has its own, and its last answers."""
+
+    @property
+    def drawn(self) -> Mapping[str, str]: ...
+    @property
+    def served(self) -> Iterable[Capture]: ...
+
+
+class Drawing:
+    """What tells drawn ids from chosen ones. `prefix` gives the captures of keys, `read` their answers, `group` those of a path."""
+
+    def __init__(
+        self,
+        prefix: Callable[[str], Iterator[Capture]],
+        read: Callable[[Capture], Response],
+        group: Callable[[str], Group],
+    ) -> None:
+        self._prefix = prefix
+        self._read = read
+        self._group = group
+        self._named: dict[tuple[str, int], set[str]] = {}
+
+    def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
+        """A request with the ids that were recorded where a session has its own, itself where it has none; and those that are new."""
+        known = as_recorded(request, session.drawn) if session.drawn else request
+        new = self._apart(known, session) if known.body and known.method in ("POST", "PUT") else NONE
+        return as_recorded(known, new) if new else known, new
+
+    def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
+        """The recorded ids, and a client's own in their places, of the first capture that a request differs from in them
+        alone; none where there is none.
+        """
+        if request.body[:1] not in (b"{", b"[") or not ids_in(request.body):
+            return NONE
+        ids, served = session.drawn, list(session.served)
+        places = {capture.place for capture in served}
+        group = self._group(request.url)
+        left = (c for c in group.captures if c.method == request.method and _made(c))
+        for capture in sorted(left, key=lambda c: (c.begin, c.timestamp, c.place)):
+            if capture.place in places:  # it was made already
+                continue
+
+            def given(value: str, capture: Capture = capture) -> bool:
+                return (
+                    value in ids
+                    or value in ids.values()
+                    or _says(request, value)
+                    or any(plain(value) in self._names(one) for one in served)
+                    or any(plain(value) in self._names(one) for one in self._before(capture))
+                )
+
+            if found := drawn_apart(group.request(capture).body, request.body, given):
+                return found
+        return NONE
+
+    def _before(self, capture: Capture) -> Iterator[Capture]:
+        """What the recorded session was answered by its site before it asked for a capture, but for plain files."""
+        site = site_of(capture.url)
+        for one in self._prefix(surt(f"http://{site}/").rpartition(")")[0]):
+            if one.session == capture.session and one.end <= capture.begin and not static_mime(one.mime):
+                yield one
+
+    def _names(self, capture: Capture) -> set[str]:
+        """The ids that an answer, or the address that it was asked for at, names."""
+        found = self._named.get(capture.place)
+        if found is None:
+            found = self._named[capture.place] = named(capture.url + "\n" + text_of(self._read(capture)))
+        return found
+
+
+def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
+    """A request with the recorded ids in the places of a client's own."""
+    own = {mine: recorded for recorded, mine in ids.items()}
+    url = DRAWN.sub(lambda match: own.get(match[0], match[0]), request.url)
+    body = renumbered(request.body, own) if request.body else request.body
+    if url == request.url and body == request.body:
+        return request
+    return replace(request, url=url, body=body)
+
+
+def _made(capture: Capture) -> bool:
+    return capture.status == CREATED or (capture.method == "PUT" and 200 <= capture.status < 300)
+
+
+def _says(request: Request, value: str) -> bool:
+    """Whether a request names an id elsewhere than in its body: what it is about, or the page that it is asked by."""
+    wanted = plain(value)
+    return wanted in named(request.url) or wanted in named(request.header("referer") or "")

@@ -6,6 +6,7 @@ can change (`proxy.serving.kept`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from proxy.serving.failing import fails
 from proxy.serving.hosting import VirtualHost, reset_in
 from proxy.serving.kept import Kept
 from proxy.serving.ledger import Ledger
+from proxy.serving.long_polls import hanging, unanswered
 from proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
 from proxy.serving.own_ids import with_ids
 from proxy.serving.permissions import is_preflight, permission
@@ -30,6 +32,7 @@ from snapshots.http import encodings
 from snapshots.identity.irrelevant import errand, irrelevant_url
 from snapshots.identity.keys import opens_socket
 from snapshots.identity.sites import site_of
+from snapshots.matching.lookup import HANGS
 from snapshots.matching.polling import TRANSPORT
 from snapshots.request import Request
 from snapshots.states.slots import SAFE_METHODS
@@ -134,15 +137,21 @@ class Answerer:
 
     async def due(self, request: Request, line: Line) -> None:
         """Returns when there is."""
-        await line.until(lambda: not self.waits(request, line))
+        try:
+            await line.until(lambda: not self.waits(request, line))
+        except asyncio.CancelledError:
+            unanswered(self, request, line, "rule:engine-io")
+            raise
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
         """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
         try:
             reply = self._answer(request, line, memo_key)
+            hangs = reply.held is not None and reply.held.until is not None
             if (
                 line.talks
                 and request.method not in SAFE_METHODS
+                and not hangs
                 and not irrelevant_url(request.url.partition("?")[0])
             ):
                 line.wrote(reply.capture)
@@ -153,7 +162,9 @@ class Answerer:
             return self._failed(request, line, error)
 
     def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
-        lookup = self.matcher.lookup(request, line.session, accept=self.accept)
+        lookup = self.matcher.lookup(request, line.session, accept=self.accept, patient=True)
+        if lookup.verdict == HANGS:
+            return hanging(self, request, line)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
             return self.miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:

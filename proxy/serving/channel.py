@@ -128,7 +128,7 @@ class Channel(asyncio.Protocol):
     async def _hold(self, held: Held, message: Message) -> None:
         if held.said:
             self.write(held.said)
-        await asyncio.sleep(held.seconds)
+        await held.over()
         self._holding = False
         late = held.late()
         if late is None:

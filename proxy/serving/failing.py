@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from proxy.serving.long_polls import never
 from proxy.serving.replies import ESTABLISHED, Held, Reply
 from snapshots.identity.irrelevant import errand, irrelevant_url
 from snapshots.matching.lookup import MISS
@@ -17,6 +18,7 @@ from snapshots.words import counted
 if TYPE_CHECKING:
     from proxy.serving.replies import Line
     from snapshots.matching.failing import Failed
+    from snapshots.matching.ladder import Matcher
     from snapshots.matching.lookup import Lookup
     from snapshots.request import Request
 
@@ -30,6 +32,7 @@ class Desk(Protocol):
     """What is needed of who answers (`proxy.serving.answering.Answerer`)."""
 
     failed: int
+    matcher: Matcher
 
     @property
     def tail(self) -> Callable[..., str]: ...
@@ -44,7 +47,13 @@ def fails(desk: Desk, request: Request, line: Line, lookup: Lookup | None, faile
     more: dict[str, Any] = {"why": failed.why}
     if lookup is None:
         more["irrelevant"] = irrelevant_url(request.url) or errand(request.url)
-    if 0 < failed.failure.waited <= MOST_HELD:
+    if (
+        failed.failure.waited
+        and not failed.tunnel
+        and desk.matcher.hanging.polls(request.method, request.url)
+    ):
+        reply.held = Held(0, lambda: None, until=never)  # it left with its page
+    elif 0 < failed.failure.waited <= MOST_HELD:
         reply.held = Held(
             failed.failure.waited + SPARE,
             lambda: _outstayed(desk, request, line, lookup, failed),

@@ -232,26 +232,28 @@ class Http2:
         elif hub.answerer.waits(request, self._line):
             self._held[stream] = self._start(self._later(stream, request))
         else:
-            reply = hub.answerer.answer(request, self._line)
-            if reply.held is not None:
-                self._held[stream] = self._start(self._hold(stream, reply.held))
-            else:
-                self._send(stream, reply)
+            self._reply(stream, hub.answerer.answer(request, self._line))
+
+    def _reply(self, stream: int, reply: Reply) -> None:
+        if reply.held is not None:
+            self._held[stream] = self._start(self._hold(stream, reply.held))
+        else:
+            self._send(stream, reply)
 
     async def _hold(self, stream: int, held: Held) -> None:
-        await asyncio.sleep(held.seconds)
+        await held.over()
         del self._held[stream]
         late = held.late()
         if late is None:
             self._reset(stream, h2.errors.ErrorCodes.CANCEL)
         else:
-            self._send(stream, late)
+            self._reply(stream, late)
         self.pump()
 
     async def _later(self, stream: int, request: Request) -> None:
         await self._hub.answerer.due(request, self._line)
         del self._held[stream]
-        self._send(stream, self._hub.answerer.answer(request, self._line))
+        self._reply(stream, self._hub.answerer.answer(request, self._line))
         self.pump()
 
     async def _virtual(self, stream: int, request: Request, name: str) -> None:

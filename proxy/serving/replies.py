@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.serving.http1 import CHUNKED, field_lines, head
@@ -42,11 +42,22 @@ def flagged(
 
 class Held(NamedTuple):
     """A client is to leave within so many seconds, in which it is told nothing but `said`. `late()` is what to send to one that
-    is still there then; None for the end of its connection."""
+    is still there then; None for the end of its connection. One that polls may stay `until` there is news instead; `left()` is
+    called where it leaves before."""
 
     seconds: int
     late: Callable[[], Reply | None]
     said: bytes = b""
+    until: Callable[[], Awaitable[None]] | None = None
+    left: Callable[[], None] = lambda: None
+
+    async def over(self) -> None:
+        """Returns when the client has not left."""
+        try:
+            await (asyncio.sleep(self.seconds) if self.until is None else self.until())
+        except asyncio.CancelledError:
+            self.left()
+            raise
 
 
 class Reply:

@@ -19,8 +19,9 @@ from snapshots.matching.changers import Changers
 from snapshots.matching.choosing import choose, effects_open
 from snapshots.matching.evident import evident
 from snapshots.matching.failing import Failing
+from snapshots.matching.hanging import Hanging, hangs
 from snapshots.matching.layers import layer_of
-from snapshots.matching.lookup import MISS, Lookup, Near
+from snapshots.matching.lookup import HANGS, MISS, Lookup, Near
 from snapshots.matching.peeking import Peek
 from snapshots.matching.polling import TRANSPORT, Polling, Turn, unused
 from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
@@ -78,6 +79,7 @@ class Matcher:
         self.peek = Peek(snapshot.read_request, snapshot.head)
         self.failing = Failing(snapshot, self.group)
         self.spoken = Spoken(snapshot)
+        self.hanging = Hanging(self.group, self.spoken.writes, snapshot.failures)
         self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)
         self.polling = Polling(self.group, snapshot.metadata_addresses)
 
@@ -85,11 +87,14 @@ class Matcher:
         """A fresh session, before any change."""
         return Session(name)
 
-    def lookup(self, request: Request, session: Session | None = None, *, accept: str = "rule") -> Lookup:
+    def lookup(
+        self, request: Request, session: Session | None = None, *, accept: str = "rule", patient: bool = False
+    ) -> Lookup:
         """The answer to a request of a session. Raises UsageError for an unknown `accept`.
 
         On a miss the session knows that a change may have happened that was not recorded; otherwise the
-        session moves only when it is told that the answer was given (`Session.answered`).
+        session moves only when it is told that the answer was given (`Session.answered`). Who is `patient` is told of a long poll
+        that it is not answered yet.
         """
         plain = is_plain(request)
         hot = self._hot.get(request.url) if plain else None
@@ -101,9 +106,11 @@ class Matcher:
             and (hot[1].capture is None or accepts(request, hot[1].capture))
         ):
             return hot[1]
-        return self._lookup(request, plain, session, accept)
+        return self._lookup(request, plain, session, accept, patient)
 
-    def _lookup(self, request: Request, plain: bool, session: Session | None, accept: str) -> Lookup:
+    def _lookup(
+        self, request: Request, plain: bool, session: Session | None, accept: str, patient: bool
+    ) -> Lookup:
         accepted = self._accepts.get(accept)
         if accepted is None:
             accepted = self._accepts[accept] = Accept.read(accept)
@@ -120,8 +127,11 @@ class Matcher:
                 candidates = self._same(request, key)
         drawn = request is not asked
         polled = TRANSPORT in request.url and session is not None and accepted.level >= LEVELS.index("rule")
+        poll = self.hanging.next(request, session, candidates) if session is not None else None
+        if poll is not None and session is not None and patient and hangs(poll, session):
+            return Lookup(HANGS, None, None, False, "", key, request)
         alone = None
-        if plain and len(candidates) == 1 and state is None and not polled and not drawn:
+        if plain and len(candidates) == 1 and state is None and not polled and not drawn and poll is None:
             alone = candidates[0]
         spoken = self.spoken if self.spoken.on(site) else None
         if (
@@ -162,7 +172,7 @@ class Matcher:
         if turn is not None:
             capture, now.unsure = turn.capture, turn.last or not turn.due
         else:
-            capture = choose(candidates, now) if candidates else None
+            capture = choose([poll.capture] if poll else candidates, now) if candidates else None
         if capture is not None:
             verdict = f"rule:{rule}" if rule else "exact" if capture.exact == key.exact else "canonical"
             if now.header is not None:
@@ -201,16 +211,20 @@ class Matcher:
         conditions = read(capture.state)
         lookup = Lookup(
             verdict, capture, rule, now.unsure, "" if conditions.lasting else told, key, request,
-            shared=now.shared, others=effects_open(capture, candidates, now), ids=ids, matcher=self, session=session,
+            shared=now.shared, polled=poll is not None, others=effects_open(capture, candidates, now), ids=ids, matcher=self, session=session,
         )  # fmt: skip
-        stateless = turn is None and (
-            conditions.lasting
-            or (
-                spoken is None
-                and not now.unsure
-                and rule is None
-                and not conditions.effect
-                and all(_bare(c) for c in candidates)
+        stateless = (
+            turn is None
+            and poll is None
+            and (
+                conditions.lasting
+                or (
+                    spoken is None
+                    and not now.unsure
+                    and rule is None
+                    and not conditions.effect
+                    and all(_bare(c) for c in candidates)
+                )
             )
         )
         if stateless and not now.unsure and rule is None:

@@ -20,6 +20,7 @@ from snapshots.states.conditions import Effect, SiteState, read
 from snapshots.states.groups import Group
 
 MISS = "miss"
+HANGS = "hangs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Lookup:
     """What a request is answered with, and why.
 
     `verdict` is `exact`, `canonical`, `varies:<header>`, `rule:<ids>`, or, with `capture` None, `failed:<reason>` (then
-    `failed` says of what) or `miss`. `rule` holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
+    `failed` says of what) or `miss`; `hangs` where a long poll is not answered yet, for those who can wait. `rule` holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
     session's state at the site, "" where none can matter.
     """
 
@@ -72,6 +73,7 @@ class Lookup:
     session: Session | None = field(default=None, repr=False)
     before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in
     failed: Failed | None = None
+    polled: bool = False  # whether it is a long poll
     _nearest: list[Near] | None = field(default=None, repr=False)
 
     @property

@@ -14,7 +14,7 @@ from snapshots.matching.polling import POLLING, channel_of
 from snapshots.request import Request
 from snapshots.states.conditions import ANY, Effect, Held, SiteState, read
 from snapshots.states.plain import static_mime
-from snapshots.states.slots import has_session
+from snapshots.states.slots import SAFE_METHODS, has_session
 from snapshots.states.trails import KEY, Trail
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ VISITS = 2000  # exchanges remembered that may have changed something by being a
 class Answered(Protocol):
     """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure; `shared`: what
     was recorded by other sessions says the same; `others`: effects that it may have had instead of none; `ids`: those that its client
-    drew, by the recorded ones.
+    drew, by the recorded ones; `polled`: it is a long poll.
     """
 
     @property
@@ -44,6 +44,8 @@ class Answered(Protocol):
     def shared(self) -> bool: ...
     @property
     def others(self) -> tuple[Effect, ...]: ...
+    @property
+    def polled(self) -> bool: ...
     @property
     def ids(self) -> Mapping[str, str]: ...
 
@@ -91,6 +93,7 @@ class Session:
         "lost",
         "name",
         "pages",
+        "polled",
         "polls",
         "secrets",
         "sent",
@@ -101,6 +104,7 @@ class Session:
         "trails",
         "upgraded",
         "version",
+        "wrote",
     )
 
     def __init__(self, name: str = "default") -> None:
@@ -124,6 +128,9 @@ class Session:
         self.polls: dict[str, int] = {}
         self.sent: set[tuple[str, int]] = set()
         self.upgraded: set[str] = set()
+        # the captures by which long polls were answered, and the keys of what it has written (hanging.py)
+        self.polled: set[tuple[str, int]] = set()
+        self.wrote: Counter[str] = Counter()
         self.drawn: dict[
             str, str
         ] = {}  # ids that were recorded, and those that it drew in their places (drawing.py)
@@ -142,6 +149,10 @@ class Session:
             del self.guesses[site, capture.session]  # only that one has asked this
         self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
         self.drawn.update(lookup.ids)
+        if lookup.polled:
+            self.polled.add(capture.place)
+        elif capture.method not in SAFE_METHODS:
+            self.wrote[capture.key] += 1
         if lookup.inert:
             return
         channel, transport = channel_of(capture.url)

@@ -50,7 +50,7 @@ class Spoken:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._said: dict[str, dict[str, list[tuple[int, str]]]] | None = None
-        self._written: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        self._written: dict[tuple[str, str], list[Capture]] = {}
         self._unread: set[str] = set()  # sites of which something can't be read
         self._before: dict[tuple[str, str, int], Words] = {}
 
@@ -72,15 +72,22 @@ class Spoken:
 
     def written(self, url: str, session: str) -> list[tuple[int, str]]:
         """What a recorded session wrote to the site of an address: event and key of each request, in order."""
+        return [(capture.begin, capture.key) for capture in self.writes(url, session)]
+
+    def writes(self, url: str, session: str) -> list[Capture]:
+        """The captures of the same."""
         site = site_of(url)
         found = self._written.get((site, session))
         if found is None:
             start = surt(f"http://{site}/").rpartition(")")[0]
             own = (c for c in self._source.prefix(start) if c.session == session and site_of(c.url) == site)
             found = self._written[site, session] = sorted(
-                (c.begin, c.key)
-                for c in own
-                if c.method not in SAFE_METHODS and not irrelevant_url(c.url.partition("?")[0])
+                (
+                    c
+                    for c in own
+                    if c.method not in SAFE_METHODS and not irrelevant_url(c.url.partition("?")[0])
+                ),
+                key=lambda c: (c.begin, c.key),
             )
         return found
 

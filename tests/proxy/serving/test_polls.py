@@ -93,4 +93,5 @@ def test_the_last_poll_stays_open_and_ends_with_the_gateway(polled: Gateway) -> 
         last = pool.submit(c.get, at("http/1.1", 15))
         polled.close()
         assert isinstance(last.exception(HANG), httpx.TransportError)
-    assert len(polled.ledger.entries()) == 3
+    assert [entry["status"] for entry in polled.ledger.entries()] == [200, 200, 200, 0]
+    assert polled.ledger.entries()[-1]["verdict"] == "rule:engine-io"

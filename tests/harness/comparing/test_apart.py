@@ -41,7 +41,7 @@ RIGHT = {"steps": [FETCH], "answer": "finch"}
         ({"steps": [FETCH], "answer": "gull"}, "'finch' -> 'gull'; the same calls, answered alike"),
         (
             {"steps": [OTHER], "answer": "gull"},
-            """'finch' -> none (script of 'bird', step 1: fetch failed: """,
+            """'finch' -> none (script of 'bird', step 2: fetch failed: """,
         ),
         (
             {"steps": [{**OTHER, "may_fail": True}], "answer": "gull"},
@@ -57,6 +57,6 @@ RIGHT = {"steps": [FETCH], "answer": "finch"}
 def test_what_was_answered_and_asked_otherwise_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], worse: dict[str, Any], said: str
 ) -> None:
-    one, two = make_run(tmp_path / "1", RIGHT, worse), make_run(tmp_path / "2", worse, worse)
+    one, two = make_run(tmp_path / "1", worse, RIGHT, RIGHT), make_run(tmp_path / "2", RIGHT, worse, worse)
     lines = call(capsys, "compare", one, two)[1].splitlines()
     assert said in next(line for line in lines if line.startswith("bird: answer"))

@@ -35,6 +35,8 @@ def test_the_run_file_of_the_guide(tmp_path: Path) -> None:
     assert (run.models[0].api_key, run.datasets[0].splits, run.limit) == ("SOME_API_KEY", ("test",), 10)
     path.write_text(RUN_FILE.replace("demo_mode: true", "demo_mode: false"))
     assert load_run_file(path).limit is None
+    path.write_text(RUN_FILE.replace("    temperature: 0.0\n", ""))
+    assert load_run_file(path).models[0].temperature == 0
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
@@ -55,6 +57,10 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         ("api_key: SOME_API_KEY", "api_key: sk-abc", "must name a variable"),
         ("models:", "models: [", "not YAML"),
         ('splits: ["test"]', "splits: [1]", r"datasets\[0\].splits"),
+        (RUN_FILE, "- models", "must be a mapping with models, datasets and run"),
+        (RUN_FILE, "{models: 3}", "models: must be a list with at least one entry"),
+        (RUN_FILE, "{models: []}", "models: must be a list with at least one entry"),
+        (RUN_FILE, "{models: [some-model]}", r"models\[0\]: must be a mapping"),
     ],
 )
 def test_broken_run_files_name_the_member(tmp_path: Path, old: str, new: str, says: str) -> None:

@@ -215,6 +215,9 @@ def _exit_code(error: BaseException) -> int | None:
             | PermissionError()
         ):
             if error.filename is None:
+                if "temporary directory" in str(error):  # of the module tempfile
+                    _say(f"error: {error.strerror}; make room, or name one in TMPDIR")
+                    return 4
                 return None
             name = os.fsdecode(error.filename)
             folder = os.path.dirname(name)

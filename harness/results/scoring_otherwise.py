@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.inputs.import_path import look_in
+from harness.results.certificate import write_certificate
 from harness.rubric import compile_rubrics
 from harness.runs.hashes import as_json, rubrics_hash, scoring_hashes
 from harness.runs.ready import check_judges, unnamed_judge
@@ -49,7 +50,7 @@ def score_otherwise(
     embedder: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Writes the run at `out`, scored by what is given and else as `run` was; the attempts whose score is another.
+    """Writes the run at `out` with its certificate, scored by what is given and else as `run` was; the attempts whose score is another.
 
     `judges` lets judges be asked what the traces do not hold: the variables that name them, over those of the run. What
     they say is added to the tape of `out`, and one that fails is told in the attempt's score. They are asked about
@@ -114,8 +115,9 @@ def score_otherwise(
                     files, new, by_id, evaluator, asking, parallel if asked else 1, told
                 )
             _write_rest(new, settings, chosen, side_cars, hashes)
-            (part / BEGUN).unlink(missing_ok=True)
+            write_certificate(part)
             os.replace(part, out)
+            (out / BEGUN).unlink(missing_ok=True)  # not before: what judges were paid for would be no one's
         except BaseException:
             if not (asked and any(new.traces.glob("*"))):
                 shutil.rmtree(part, ignore_errors=True)

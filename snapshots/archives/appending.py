@@ -57,6 +57,8 @@ class AppendFile:
             self._take_back(start)
             if isinstance(error, OSError) and error.errno in FULL_DISK:
                 raise full_disk(self.path, error) from error
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = str(self.path)
             raise
         return offsets
 

@@ -16,12 +16,14 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from snapshots.errors import UsageError
+from snapshots.texts.refused import refused_by_the_machine
 from snapshots.texts.shown import Shown
 from snapshots.texts.text import FrozenText
 from snapshots.view import OF_A_URL
@@ -127,7 +129,8 @@ class SearchIndex:
 
     `texts` are read once and put in the order of their addresses as they come (the order of `Snapshot.texts`).
     `progress` is told how many are done. In a `folder` of the caller's the files stay, for `kept` to open again.
-    Safe for searches from many threads.
+    Safe for searches from many threads. Where the machine has no room for it, or may not open its files, raises
+    MissingCapability, of a caller's folder OSError.
     """
 
     def __init__(
@@ -137,19 +140,25 @@ class SearchIndex:
         progress: Callable[[int], None] | None = None,
         folder: Path | None = None,
     ) -> None:
-        self._open(folder or Path(tempfile.mkdtemp(prefix="stillweb-search-")))
-        self._shown = Shown(Path(self._folder, "shown"))
-        self._remove = weakref.finalize(self, _forget, self._shown, self._folder if folder is None else None)
         self._addresses: list[str] = []
         self._titles: list[str] = []
         self._again: set[int] = set()  # numbers of texts that another address of their URL has as well
-        self._build(texts, progress)
-        if folder is not None:
-            self._shown.save()
-            names = json.dumps([self._addresses, self._titles, sorted(self._again)], ensure_ascii=True)
-            (folder / NAMES).write_text(names, encoding="ascii")
-        self._index.reload()
-        self._searcher = self._index.searcher()
+        with refused_by_the_machine(folder), ExitStack() as unless_built:
+            place = folder or Path(tempfile.mkdtemp(prefix="stillweb-search-"))
+            if folder is None:
+                unless_built.callback(shutil.rmtree, place, ignore_errors=True)
+            self._open(place)
+            self._shown = Shown(place / "shown")
+            self._remove = weakref.finalize(self, _forget, self._shown, None if folder else str(place))
+            unless_built.callback(self._remove)
+            self._build(texts, progress)
+            if folder is not None:
+                self._shown.save()
+                names = json.dumps([self._addresses, self._titles, sorted(self._again)], ensure_ascii=True)
+                (folder / NAMES).write_text(names, encoding="ascii")
+            self._index.reload()
+            self._searcher = self._index.searcher()
+            unless_built.pop_all()
 
     @classmethod
     def kept(cls, folder: Path) -> SearchIndex:
@@ -297,7 +306,8 @@ def _digest(text: str) -> str:
 
 
 def _forget(shown: Shown, folder: str | None) -> None:
-    shown.close()
+    with suppress(OSError):  # what could not be written is not wanted any more
+        shown.close()
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 

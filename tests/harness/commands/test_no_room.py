@@ -136,6 +136,33 @@ def test_no_room_for_temporary_files_while_importing(
     assert sound(out)
 
 
+@pytest.mark.parametrize("size", [1, 300])
+def test_no_room_for_a_search_index(tmp_path: Path, size: int) -> None:
+    """It was a traceback, and left its directory."""
+    path, place = make(tmp_path / "s", 60), tmp_path / "temporary"
+    assert stillweb("seal", path).code == 0
+    place.mkdir()
+    done = stillweb("search", tmp_path / "s.wacz", "says", **limited(size) | {"env": {"TMPDIR": str(place)}})
+    assert (done.code, len(done.err.strip().splitlines())) == (4, 1), done.err
+    assert "directory for temporary files: " in done.said
+    assert "name another one in TMPDIR" in done.said
+    assert list(place.iterdir()) == []
+
+
+def test_no_directory_for_temporary_files(tmp_path: Path) -> None:
+    """As where all is mounted to be read only: the module tempfile names no file."""
+    path = make(tmp_path / "s")
+    assert stillweb("seal", path).code == 0
+    program = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/none']; import harness.cli; harness.cli.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "search", tmp_path / "s.wacz", "says"], capture_output=True, text=True
+    )
+    assert done.returncode == 4
+    assert done.stderr == (
+        "stillweb: error: No usable temporary directory found in ['/none']; make room, or name one in TMPDIR\n"
+    )
+
+
 def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
     path = make(tmp_path / "s")
     with open("/dev/full", "w") as full:
@@ -198,3 +225,18 @@ def test_a_report_without_room_leaves_nothing_half_written(tmp_path: Path) -> No
     done = stillweb("report", tmp_path / "run", **limited(10_000))
     assert (done.code, "report.html: File too large" in done.said) == (4, True)
     assert sorted((tmp_path / "run").iterdir()) == before
+
+
+def test_a_run_scored_otherwise_has_its_certificate_or_is_not_there(tmp_path: Path) -> None:
+    """It lay there without, and the same command then found its place taken."""
+    words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
+    assert stillweb(*words, "--epochs", "30").code == 0
+    run, out = tmp_path / "run", tmp_path / "out"
+    again = ("score", run, "--fold-case", "-o", out)
+    size = (run / "certificate.json").stat().st_size  # the largest of its files
+    assert all(file.stat().st_size < size - 10 for file in run.rglob("*.json*") if "certif" not in file.name)
+    done = stillweb(*again, **limited(size - 10))
+    assert (done.code, "certificate.json: File too large" in done.said) == (4, True)
+    assert not out.exists()
+    assert stillweb(*again).code == 0
+    assert (out / "certificate.json").exists()

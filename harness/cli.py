@@ -130,7 +130,19 @@ _ended: list[int] = []  # the exit code, once `main` is through
 def run() -> int:
     """The program: as `main`, but memory that ends with the process is not taken apart first, which takes longer than `--help`."""
     atexit.register(_leave)  # before any other, and so called after all of them
+    _open_closed()
     return main()
+
+
+def _open_closed() -> None:
+    """Gives a closed stdin, stdout or stderr (`>&-`) back as /dev/null: the next file would be opened in its place, and
+    what a program that we start prints would stand in it."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def _leave() -> None:
@@ -206,6 +218,14 @@ def _exit_code(error: BaseException) -> int | None:
         case OSError() if error.errno in _LACKS:
             where = f"{error.filename}: " if error.filename else ""
             _say(f"error: {where}{error.strerror}; {_LACKS[error.errno]}")
+            return 4
+        case MemoryError():
+            _say("error: there is not enough memory; free some, or raise its limit (ulimit -v)")
+            return 4
+        case RuntimeError() if str(error) == "can't start new thread":
+            _say(
+                "error: no more threads can be started: memory or processes are short (ulimit -v, ulimit -u)"
+            )
             return 4
         case (
             FileNotFoundError()

@@ -7,6 +7,7 @@ presented, and a client that goes round the proxy fails instead of recording not
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from proxy.java import java_past, java_proxy, java_trust, with_properties
 from proxy.wire.told import java_store, php_settings, wget_settings
-from snapshots.errors import UsageError
+from snapshots.errors import MissingCapability, UsageError
 from snapshots.machine.signals import heard_signals, hearing
 
 NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
@@ -100,11 +101,14 @@ def _has_wget_settings(environment: Mapping[str, str], before: Path) -> bool:
     return Path(home, ".wgetrc").exists() or named not in (None, "", str(wget_settings(before)))
 
 
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+
+
 def run_command(command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()) -> int:
     """Runs a command to its end and gives its exit code (128 + n when signal n ended it).
 
     It inherits the open `files`. Ctrl-C reaches the command by itself (same terminal); we wait for it to finish. A command that isn't there
-    or can't be run is a UsageError.
+    or can't be run is a UsageError; MissingCapability where files, memory or processes are short.
     """
     child: subprocess.Popen[bytes] | None = None
     with _interrupts_left_to_the_command():
@@ -113,7 +117,8 @@ def run_command(command: Sequence[str], environment: Mapping[str, str], files: S
                 try:
                     child = subprocess.Popen(list(command), env=dict(environment), pass_fds=files)
                 except OSError as e:
-                    raise UsageError(f"{command[0]}: can't be run ({e.strerror})") from e
+                    kind = MissingCapability if e.errno in _SHORT else UsageError
+                    raise kind(f"{command[0]}: can't be run ({e.strerror})") from e
             code = child.wait()
         except BaseException:
             if child is not None:

@@ -13,6 +13,7 @@ from snapshots.archives.appending import FULL_DISK, full_disk
 from snapshots.archives.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
 from snapshots.contents.failures import failed_line
 from snapshots.errors import GateFailed, UsageError
+from snapshots.machine.aside import aside
 from snapshots.machine.places import Place, chunks
 from snapshots.texts.text import doubts
 from snapshots.words import counted
@@ -107,6 +108,8 @@ def seal(
     target = Path(out) if out is not None else root.with_name(root.name + ".wacz")
     if target.is_dir():
         raise UsageError(f"{target}: is a directory; name a file")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{target}: is no file that a snapshot could replace; name another")
     report = SealReport(target, "")
     try:
         late.refuse(root, state)
@@ -149,9 +152,8 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
     files |= dict(sorted(container.members.items(), key=lambda item: (order.get(item[0], 2), item[0])))
     total = sum(place.size for place in files.values())
     done = 0
-    temporary = target.with_name(f".{target.name}.new")
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as out:
+        with aside(Path(os.path.realpath(target)), wait=False) as file, zipfile.ZipFile(file, "w") as out:
             for name, place in files.items():
                 info = zipfile.ZipInfo(name, EARLIEST)
                 info.external_attr = 0o644 << 16
@@ -162,11 +164,7 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
                         done += len(piece)
                         if progress is not None:
                             progress(done, total)
-        os.replace(temporary, target)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
+    except OSError as error:
+        if error.errno in FULL_DISK:
             raise full_disk(target, error) from error
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename = str(target)
         raise

@@ -9,12 +9,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from snapshots.archives.scan import Damage, scan
 from snapshots.errors import MissingCapability, StillwebError, UsageError
+from snapshots.machine.aside import aside
 from snapshots.machine.places import CHUNK, FilePlace
 from snapshots.words import counted
 
@@ -109,22 +109,16 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
     MissingCapability on a full disk, and OSError with this path for any other reason.
     """
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".{place.name}.new")
     size = 0
     try:
-        aside = place.is_file() or not place.exists()
-        with open(temporary if aside else path, "wb") as out:
+        with aside(place, wait=True) if place.is_file() or not place.exists() else open(path, "wb") as out:
             for piece in pieces:
                 size += out.write(piece)
-        if aside:
-            os.replace(temporary, place)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
+    except OSError as error:
+        if error.errno in FULL_DISK:
             raise full_disk(path, error) from error
-        if isinstance(error, OSError) and error.filename is not None:
-            error.filename = str(path)  # for whom that is told, it is this one that can't be written
+        if error.filename is not None:
+            error.filename = str(path)
         raise
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import shutil
@@ -19,7 +20,7 @@ import pytest
 from proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
 from proxy.recording.recorder import Recorder, record_command
 from proxy.wire.certificates import Authority
-from snapshots.errors import UsageError
+from snapshots.errors import MissingCapability, UsageError
 from snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
@@ -374,6 +375,19 @@ def test_exit_codes() -> None:
     assert run_command([sys.executable, "-c", "import os; os.abort()"], os.environ) == 134
     with pytest.raises(UsageError, match="can't be run"):
         run_command(["/no/such/program"], {})
+
+
+def test_a_command_that_the_machine_has_no_room_for_is_no_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too many open files were exit code 2."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(subprocess, "Popen", full)
+    with pytest.raises(MissingCapability, match=r"curl: can't be run \(Too many open files\)"):
+        run_command(["curl"], {})
 
 
 LATE = """

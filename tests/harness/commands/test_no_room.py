@@ -176,6 +176,22 @@ def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
     )
 
 
+def test_closed_output_is_not_lent_to_the_files_that_are_opened(origin: Origin, tmp_path: Path) -> None:
+    """It was a traceback; and what a program printed could have stood in an archive, opened in the place of its stdout."""
+    path, program = tmp_path / "s", tmp_path / "fetch.py"
+    program.write_text("print('a line of its own', flush=True)\n" + FETCH.replace("40", "3"))
+    command = Path(sys.executable).with_name("stillweb")
+    for closed in (">&-", "<&- >&- 2>&-"):
+        words = f"{command} record -o {path} -- {sys.executable} {program} {origin.url} {closed}"
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "Traceback" not in done.stderr
+    assert len(urls(path)) == 6
+    assert sound(path)
+    assert subprocess.run(["bash", "-c", f"{command} ls {path} >&-"]).returncode == 0
+    assert subprocess.run(["bash", "-c", f"{command} ls {path}.not 2>&-"]).returncode == 2
+
+
 def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     path = make(tmp_path / "s", 400, body=b"")
     words = f"{sys.executable} -c 'from harness.cli import main; main()' ls --json {path}"
@@ -201,6 +217,8 @@ RAISING = (
         ("OSError(errno.EADDRINUSE, 'Address already in use')", 4, "Address already in use; choose another"),
         ("BaseExceptionGroup('', [OSError(errno.ENOSPC, 'No space left', 'x.warc')])", 4, "x.warc: No space"),
         ("PermissionError(errno.EACCES, 'Permission denied', 'x.warc')", 2, "x.warc: Permission denied"),
+        ("MemoryError()", 4, "there is not enough memory"),
+        ('RuntimeError("can\'t start new thread")', 4, "no more threads can be started"),
         ("KeyboardInterrupt", 130, "interrupted"),
         ("OSError(errno.EINVAL, 'Invalid argument')", 1, None),
         ("KeyError('x')", 1, None),

@@ -9,7 +9,7 @@ from snapshots.secrets.credentials import PSEUDONYM_TEXT
 from snapshots.secrets.proofs import split
 from snapshots.secrets.redact import MASK
 from snapshots.states.acceptance import first_kind
-from snapshots.states.header_fields import own_name
+from snapshots.states.header_fields import is_secret, own_name
 from snapshots.states.slots import CREDENTIALS
 
 
@@ -28,18 +28,16 @@ def known_alike(name: str, recorded: str, asked: str, seen: Iterable[str]) -> bo
     """Whether two values of a request field are known to get the same, where those seen did.
 
     They ask for the same in other words, or one that was seen is as far from the recorded one; none says nothing.
-    Languages are less alike: see `languages.shown`. Of a secret that was replaced no other one is known to be good,
-    and none is no value of an application's field.
+    Languages are less alike: see `languages.shown`. Of a secret no other one is known to be good, also where it was not
+    replaced (in archives of other programs), and none is no value of an application's field.
     """
-    if PSEUDONYM_TEXT.search(recorded) or (not asked and own_name(name)):
+    if is_secret(name, recorded) or is_secret(name, asked) or (not asked and own_name(name)):
         return False
     grade = kinship(name, recorded, asked)
     if name == "accept-language":
         return grade == EQUAL or shown(asked, seen)
     return grade >= SAME or any(
-        "" != value != recorded != ""
-        and (PSEUDONYM_TEXT.search(value) is not None or kinship(name, recorded, value) <= grade)
-        for value in seen
+        "" != value != recorded != "" and kinship(name, recorded, value) <= grade for value in seen
     )
 
 

@@ -86,14 +86,21 @@
     const goal = byId(e, id) || document.getElementsByName(id)[0];
     return goal ? shown(goal) && !goal.contains(e) && !e.hasAttribute("aria-expanded") : /^top$/i.test(id);
   };
-  // A dialog over the whole screen: then only what lies in such a layer can be operated.
-  const layered = (e) => {
-    for (let n = e; n; n = n.parentElement || n.getRootNode().host) if (getComputedStyle(n).position === "fixed") return true;
-    return false;
+  // A dialog over the whole screen: then only what lies in it, or can be clicked all the same, can be operated. What
+  // else is fixed (a bar, a drawn box's own field) may lie below it.
+  const layers = (e) => { // what is fixed around it, the nearest first
+    const fixed = [];
+    for (let n = e; n; n = n.parentElement || n.getRootNode().host) if (getComputedStyle(n).position === "fixed") fixed.push(n);
+    return fixed;
   };
   const [right, bottom] = [innerWidth - 5, innerHeight - 5];
   const points = [[5, 5], [right, 5], [5, bottom], [right, bottom], [innerWidth / 2, innerHeight / 2]];
-  const covered = points.every(([x, y]) => { const hit = document.elementFromPoint(x, y); return hit && layered(hit); });
+  const above = points.map(([x, y]) => { const hit = document.elementFromPoint(x, y); return hit && layers(hit)[0]; });
+  const covered = above.every(Boolean);
+  const onTop = (e) => layers(e).some((layer) => above.includes(layer)) || [e, ...(e.labels || [])].some((x) => {
+    const box = x.getBoundingClientRect();
+    return x.contains(x.getRootNode().elementFromPoint(box.x + box.width / 2, box.y + box.height / 2));
+  });
   const here = new URL(location.href);
   for (const e of all) {
     if (found.length >= limit) break;
@@ -102,7 +109,7 @@
     const visible = shown(e) && !outside(e);
     if (!visible && !((type === "radio" || type === "checkbox") && e.labels && [...e.labels].some(reached))) continue;
     if (visible && !/^(select|textarea|input)$/.test(e.localName) && passed(e)) continue;
-    if (covered && !layered(e)) continue;
+    if (covered && !onTop(e)) continue;
     const role = e.getAttribute("role");
     if (type === "select") {
       const options = [...e.options].filter((o) => !o.disabled && !o.selected).map((o) => clean(o.textContent));

@@ -322,6 +322,27 @@ def test_under_a_dialog_only_the_dialog_is_operated(tmp_path: Path) -> None:
     assert sorted(ways) == ["Details", "Details > Close", "More", "More > Details", "More > More"]
 
 
+def test_bars_and_drawn_boxes_that_are_fixed_below_a_dialog_are_not_waited_for(tmp_path: Path) -> None:
+    """A bar that stays in its place, and radio buttons drawn by their labels: fixed, as a dialog is, but below it."""
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        shown = """<title>Guide</title><nav style="position: fixed; top: 0"><button onclick="d.hidden = false">Search</button></nav>
+            <p style="margin-top: 4em"><input type=radio name=code id=b style="position: fixed; opacity: 0; pointer-events: none"
+            onchange="p.hidden = false"><label for=b>b.py</label><p id=p hidden>print(1)</p>
+            <div id=d hidden style="position: fixed; inset: 0"><div style="position: absolute; inset: 0; background: white"></div>
+            <div style="position: relative; width: 50%"><button onclick="this.textContent = 'Few'">Many</button></div></div>
+            <div style="position: fixed; bottom: 40%"><button onclick="this.textContent = 'Off'">Help</button></div>"""
+        return 200, {"Content-Type": "text/html"}, shown.encode()
+
+    with serve(page) as base:
+        graph = explore(tmp_path, base, "/guide", Limits(views=20, depth=2, obey_robots=False))
+    assert graph.ended == "all was tried"
+    assert not graph.failed
+    ways = [[step.get("click", step.get("check")) for step in json.loads(way)] for way in graph.done]
+    under = [way[1]["name"] for way in ways if len(way) == 2 and way[0].get("name") == "Search"]
+    assert sorted(under) == ["Help", "Many"]  # in the dialog, and what lies over it
+
+
 def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Path) -> None:
     """Switches of a theme for narrow screens: a check box that nobody sees, with labels that nobody can click."""
 

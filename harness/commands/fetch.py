@@ -37,6 +37,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
     stillweb fetch site.wacz https://example.com/list --what tables -o tables
     """
     from snapshots import Snapshot
+    from snapshots.archives.appending import write_whole
 
     paths, address = split_address(snapshots, "an address")
     with Snapshot.open(*paths) as snapshot:
@@ -63,7 +64,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
             say(f"stillweb: {address}: {_why_not(snapshot, address, what, view is not None)}")
             return 1
     if out is not None:
-        out.write_bytes(data)
+        write_whole(out, [data])
     elif what == "screenshot":
         raise click.UsageError("a screenshot goes to a file; give -o FILE.png")
     else:
@@ -113,6 +114,7 @@ def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
     """The tables of a view's DOM, or of the page that a client gets at the address."""
+    from snapshots.archives.appending import write_whole
     from snapshots.texts.tables import tables_of
 
     html = _html(snapshot, address)
@@ -130,7 +132,7 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
         out.mkdir(parents=True, exist_ok=True)
         for number, one in enumerate(found, 1):
             path = out / f"table-{number}.csv"
-            path.write_text(one.csv(), encoding="utf-8")
+            write_whole(path, [one.csv().encode()])
             say(
                 f"{path}: {counted(len(one.rows), 'row')}, {counted(one.width, 'column')}  {one.caption}".rstrip()
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from snapshots.errors import StillwebError
 from snapshots.machine.signals import heard_signals, hearing
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
                 if heard:
                     heard[0]()
                 raise
+            except Exception as error:
+                # a signal to the whole group ends the browser, too, and what waits for that fails before it is cancelled
+                if heard and not isinstance(error, (StillwebError, OSError)):
+                    heard[0]()
+                raise
             if heard:
                 heard[0]()
             return result
@@ -51,6 +58,8 @@ def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Ite
 
     def hear(number: int, frame: Any) -> None:
         heard.append(lambda: before[signal.Signals(number)](number, None))
+        # what is cut off now complains in asyncio's log, some of it after the loop's end, and nobody can do anything about it
+        logging.getLogger("asyncio").disabled = True
         if len(heard) > PATIENCE:
             heard[-1]()
         task.get_loop().call_soon_threadsafe(task.cancel)

@@ -17,7 +17,7 @@ _SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # in what tantivy says 
 
 @contextmanager
 def refused_by_the_machine(folder: Path | None) -> Iterator[None]:
-    """Raises MissingCapability; of a `folder` of the caller's, who may choose another place, OSError."""
+    """Raises MissingCapability; OSError of a `folder` of the caller's, who may choose another, and where no other would do."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -25,8 +25,8 @@ def refused_by_the_machine(folder: Path | None) -> Iterator[None]:
         if number is None:
             raise
         said = os.strerror(number) if number != errno.EIO else "a file could not be written"
-        if folder is not None:
-            raise OSError(number, said, str(folder)) from error
+        if folder is not None or number in (errno.EMFILE, errno.ENFILE):
+            raise OSError(number, said, str(folder or "the search index")) from error
         raise MissingCapability(
             f"the search index can't be kept in the directory for temporary files: {said}; make room there, or name "
             "another one in TMPDIR"

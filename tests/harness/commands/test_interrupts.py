@@ -62,6 +62,21 @@ def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: i
     assert sound(path)
 
 
+def test_sigterm_to_all_of_a_browsers_recording(origin: Origin, tmp_path: Path) -> None:
+    """As of a service or `timeout`: the browser's driver ends by it, too. What that broke was a traceback, and code 1."""
+    path = tmp_path / "s"
+    asked = len(origin.asked)
+    started = Started("record", f"{origin.url}/busy", "-o", path, "--explore", "5")
+    until(lambda: len(origin.asked) > asked + 5 and archived(path) > 3000, started)
+    os.killpg(started.process.pid, signal.SIGTERM)
+    done = started.end()
+    assert (done.code, done.said) == (143, "")
+    assert not {"Loop", "Future", "Task", "Exception"} & {
+        line.split(" ")[0] for line in done.err.splitlines()
+    }
+    assert sound(path)
+
+
 TOKEN = "k9Xq2vLm7pRt4wZs8nBd1fGh"  # a secret only because an answer says so, after a page has shown it
 
 

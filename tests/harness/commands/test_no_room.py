@@ -258,3 +258,12 @@ def test_a_run_scored_otherwise_has_its_certificate_or_is_not_there(tmp_path: Pa
     assert not out.exists()
     assert stillweb(*again).code == 0
     assert (out / "certificate.json").exists()
+
+
+def test_a_text_that_is_written_anew_without_room_stays_as_it_was(tmp_path: Path) -> None:
+    path, out = make(tmp_path / "s"), tmp_path / "out.txt"
+    out.write_text("as it was")
+    done = stillweb("fetch", path, "https://a.test/0", "-o", out, **limited(100))
+    assert (done.code, "out.txt: File too large" in done.said) == (4, True)
+    assert out.read_text() == "as it was"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["out.txt", "s"]

@@ -20,6 +20,7 @@ from snapshots.archives.container import Container, open_directory
 from snapshots.archives.scan import Damage, scan
 from snapshots.errors import UsageError
 from snapshots.index.cdxj import Index, is_capture, parse_line
+from snapshots.machine.locking import lock_directory
 from snapshots.machine.places import Place, chunks
 from snapshots.profile import Profile
 from snapshots.snapshot import Snapshot
@@ -32,7 +33,7 @@ Range = tuple[int, int]  # offset and length of a record, of stored bytes
 class Assembly:
     """Writes the archive files of a new snapshot at `out`: a directory, or a sealed file if it ends in `.wacz`.
 
-    Raises UsageError when something is there already. Nothing is left at `out` unless `finish` was reached.
+    Raises UsageError when something is there already, or while another process writes it. Nothing is left at `out` unless `finish` was reached.
     """
 
     def __init__(self, out: str | os.PathLike[str], source: Container) -> None:
@@ -40,8 +41,16 @@ class Assembly:
         if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
             raise UsageError(f"{self.out}: exists; name another one")
         self.root = self.out.with_name(f".{self.out.name.removesuffix('.wacz')}.new")
-        shutil.rmtree(self.root, ignore_errors=True)
-        (self.root / "archive").mkdir(parents=True)
+        archive = self.root / "archive"
+        archive.mkdir(parents=True, exist_ok=True)
+        # not of the whole, which the writer locks; what a killed process left is removed, what another writes is not
+        self._guard = lock_directory(archive, f"another process writes {self.out}; wait until it has ended")
+        for folder in (self.root, archive):
+            for one in folder.iterdir():
+                if one.is_dir() and one != archive:
+                    shutil.rmtree(one)
+                elif one != archive:
+                    one.unlink()
         self._source = source
 
     def __enter__(self) -> Self:
@@ -51,6 +60,8 @@ class Assembly:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
+        if self._guard >= 0:
+            os.close(self._guard)
 
     def copy(self, name: str, records: Iterable[Range]) -> None:
         """Copies records of one of the source's archive files, in their order there."""

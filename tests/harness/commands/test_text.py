@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from snapshots.machine.locking import lock_directory
 from tests.harness.commands.calling import call
+from tests.harness.small_site import make, urls
 from tests.snapshots.upkeep.test_upgrading import SITE, site, texts
+from tests.support.command_line import stillweb
 
 
 def test_texts_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,3 +60,21 @@ def test_nothing_is_written_by_half_a_word(
     path = site(tmp_path / "site")
     code, _ = call(capsys, "text", path, *words)
     assert code == 2
+
+
+def test_what_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
+    """Each removed what the other had written: both failed, or one could end with records of both."""
+    path, theirs = make(tmp_path / "s"), tmp_path / ".new.new" / "archive" / "data-00000.warc.gz"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(b"theirs")
+    words = ("text", path, "--upgrade", "--accept", "-o", tmp_path / "new")
+    handle = lock_directory(theirs.parent, "")
+    try:
+        done = stillweb(*words)
+    finally:
+        os.close(handle)
+    assert (done.code, "another process writes" in done.said) == (2, True)
+    assert theirs.read_bytes() == b"theirs"
+    stillweb(*words)  # what a killed one left is no hindrance
+    assert urls(tmp_path / "new") == urls(path)
+    assert not theirs.exists()

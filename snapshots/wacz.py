@@ -152,8 +152,9 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
     files |= dict(sorted(container.members.items(), key=lambda item: (order.get(item[0], 2), item[0])))
     total = sum(place.size for place in files.values())
     done = 0
+    real = Path(os.path.realpath(target))
     try:
-        with aside(Path(os.path.realpath(target)), wait=False) as file, zipfile.ZipFile(file, "w") as out:
+        with aside(real, wait=False) as file, zipfile.ZipFile(file, "w") as out:
             for name, place in files.items():
                 info = zipfile.ZipInfo(name, EARLIEST)
                 info.external_attr = 0o644 << 16
@@ -167,4 +168,6 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
     except OSError as error:
         if error.errno in FULL_DISK:
             raise full_disk(target, error) from error
+        if error.filename == str(real):
+            error.filename = str(target)  # as it was given
         raise

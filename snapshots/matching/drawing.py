@@ -1,8 +1,8 @@
 """Ids that a client draws for what it makes (the cells of a notebook, JupyterLab's sessions): others in each replay.
 
 A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
-client made, or was answered with 201 Created: so a thing was made, and an id of it is new. One that any answer named before, or that a request asked for, was chosen, and names
-something else. From then on the session says its own ids where the recorded one said others, and is told them.
+client made, or was answered with 201 Created: so a thing was made, and an id of it is new. One that any answer named before, or
+that a request asked for, was chosen, and names something else. From then on the session says its own ids where the recorded one said others, and is told them.
 """
 
 from __future__ import annotations

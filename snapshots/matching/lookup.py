@@ -49,8 +49,9 @@ class Lookup:
     """What a request is answered with, and why.
 
     `verdict` is `exact`, `canonical`, `varies:<header>`, `rule:<ids>`, or, with `capture` None, `failed:<reason>` (then
-    `failed` says of what) or `miss`; `hangs` where a long poll is not answered yet, for those who can wait. `rule` holds the ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the
-    session's state at the site, "" where none can matter.
+    `failed` says of what) or `miss`; `hangs` where a long poll is not answered yet, for those who can wait. `rule` holds the
+    ids alone. `ambiguous`: the evidence does not decide that this is the answer. `state` is the session's state at the site,
+    "" where none can matter.
     """
 
     verdict: str
@@ -66,9 +67,8 @@ class Lookup:
     site: str = ""
     others: tuple[Effect, ...] = ()  # what it may have done, if it was not answered so
     why: tuple[str, ...] = ()
-    ids: Mapping[str, str] = field(
-        default_factory=dict
-    )  # recorded ones, and those that the client drew in their places
+    # recorded ones, and those that the client drew in their places
+    ids: Mapping[str, str] = field(default_factory=dict)
     matcher: Explainer | None = field(default=None, repr=False)
     session: Session | None = field(default=None, repr=False)
     before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in

@@ -131,9 +131,8 @@ class Session:
         # the captures by which long polls were answered, and the keys of what it has written (hanging.py)
         self.polled: set[tuple[str, int]] = set()
         self.wrote: Counter[str] = Counter()
-        self.drawn: dict[
-            str, str
-        ] = {}  # ids that were recorded, and those that it drew in their places (drawing.py)
+        # ids that were recorded, and those that it drew in their places (drawing.py)
+        self.drawn: dict[str, str] = {}
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def answered(self, lookup: Answered) -> None:

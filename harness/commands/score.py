@@ -111,7 +111,7 @@ def _otherwise(
     as_json: bool,
 ) -> int:
     from harness.commands.task_set import read_tasks
-    from harness.results.certificate import check_traces
+    from harness.results.kept_certificate import read_kept
     from harness.results.left_out import failed_attempts
     from harness.results.scoring_otherwise import part_of, score_otherwise
     from harness.rubric import load_rubrics
@@ -138,7 +138,9 @@ def _otherwise(
         if ask_judge and (part := part_of(out)).exists():
             say(f"{part}: holds what judges said so far; the same command goes on from there")
         raise
-    summary = show_summary(out, check_traces(out), as_json)
+    certificate = read_kept(out)
+    assert certificate is not None  # it was written with the run
+    summary = show_summary(out, certificate, as_json)
     of = counted(summary.owed, "attempt")
     named = f": {', '.join(different[:MOST])}{', …' if len(different) > MOST else ''}" if different else ""
     say(f"{len(different)} of {of} have another score than in {run}{named}")

@@ -5,10 +5,10 @@ A client that was told nothing, and left, is told nothing again: it leaves by it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from proxy.serving.long_polls import Desk as PollDesk
 from proxy.serving.long_polls import never
 from proxy.serving.replies import ESTABLISHED, Held, Reply
 from snapshots.identity.irrelevant import errand, irrelevant_url
@@ -18,7 +18,6 @@ from snapshots.words import counted
 if TYPE_CHECKING:
     from proxy.serving.replies import Line
     from snapshots.matching.failing import Failed
-    from snapshots.matching.ladder import Matcher
     from snapshots.matching.lookup import Lookup
     from snapshots.request import Request
 
@@ -28,15 +27,11 @@ MOST_HELD = 30  # seconds; what took a client longer fails at once, since nobody
 SPARE = 2  # seconds that a client may take longer to leave than it did while recording, which is known in whole ones
 
 
-class Desk(Protocol):
+class Desk(PollDesk, Protocol):
     """What is needed of who answers (`proxy.serving.answering.Answerer`)."""
 
     failed: int
-    matcher: Matcher
 
-    @property
-    def tail(self) -> Callable[..., str]: ...
-    def note(self, line: Line, tail: str, /) -> None: ...
     def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str, /) -> Reply: ...
     def tunnel_failed(self, authority: str, line: Line, why: str, /) -> None: ...
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import h2.config
 import h2.connection
 import httpx
 import pytest
 
+from proxy.serving.answering import Answerer
 from proxy.serving.gateway import Gateway
+from proxy.serving.replies import Line
+from snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client, tunnel
 from tests.proxy.serving.test_http2 import answers
@@ -86,11 +90,21 @@ def test_nor_does_one_that_takes_its_stream_back(polled: Gateway) -> None:
         assert answers(sock, connection, 5) == b"42 said"
 
 
-def test_the_last_poll_stays_open_and_ends_with_the_gateway(polled: Gateway) -> None:
+def test_the_last_poll_stays_open_and_ends_with_the_gateway(
+    polled: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived, due = Event(), Answerer.due
+
+    async def noted(self: Answerer, request: Request, line: Line) -> None:
+        arrived.set()
+        await due(self, request, line)
+
     with client(polled, "p") as c, ThreadPoolExecutor(1) as pool:
         c.post(at("http/1.1", 12), content=b"42", headers={"Content-Type": "text/plain"})
         assert [c.get(at("http/1.1", number)).text for number in (13, 14)] == ["42 said", "2"]
+        monkeypatch.setattr(Answerer, "due", noted)
         last = pool.submit(c.get, at("http/1.1", 15))
+        assert arrived.wait(HANG)
         polled.close()
         assert isinstance(last.exception(HANG), httpx.TransportError)
     assert [entry["status"] for entry in polled.ledger.entries()] == [200, 200, 200, 0]

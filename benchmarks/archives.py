@@ -17,15 +17,15 @@ from isal import isal_zlib
 
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
-from snapshots.archives.container import DIGEST, INDEX, PACKAGE, STEPS
-from snapshots.capture import Capture, Exchange
-from snapshots.identity.keys import request_key
-from snapshots.index.blocks import stamp_of, steps_of
-from snapshots.index.cdxj import capture_line
-from snapshots.index.kept import INDEX_VERSION
-from snapshots.machine.places import FilePlace
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.snapshots.archives.container import DIGEST, INDEX, PACKAGE, STEPS
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.index.blocks import stamp_of, steps_of
+from stillweb.snapshots.index.cdxj import capture_line
+from stillweb.snapshots.index.kept import INDEX_VERSION
+from stillweb.snapshots.machine.places import FilePlace
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 
 ROOT = Path(__file__).parents[1]
 EACH = 10_000  # pages of a site
@@ -39,8 +39,8 @@ import json, os, random, resource, sys, time
 sys.path.insert(0, sys.argv[4])
 path, count, asked = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 from benchmarks.archives import TRUE, url_of
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 began = time.perf_counter()
 snapshot = Snapshot.open(path)

@@ -23,19 +23,19 @@ import click
 
 from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, named, walk
-from proxy.checking.check import CheckReport, check
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.exploring.graph import Graph, graph_uri
-from proxy.exploring.moves import Choices
-from proxy.exploring.noise import Noise, shown
-from proxy.pages.browser import BrowserHost, complete
-from proxy.pages.patience import Patience
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import CheckReport, check
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.exploring.graph import Graph, graph_uri
+from stillweb.proxy.exploring.moves import Choices
+from stillweb.proxy.exploring.noise import Noise, shown
+from stillweb.proxy.pages.browser import BrowserHost, complete
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 
 FOUND, TEXT, PIXELS = 0.95, 0.98, 0.90
 PATIENCE = Patience(

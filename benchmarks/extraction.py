@@ -21,17 +21,17 @@ from pathlib import Path
 import click
 
 from benchmarks.corpus import find
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.texts.freezing import Job, extract_all, jobs
-from snapshots.texts.text import OPTIONS, FrozenText
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.texts.freezing import Job, extract_all, jobs
+from stillweb.snapshots.texts.text import OPTIONS, FrozenText
+from stillweb.snapshots.writer import Writer
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 ALONE = """
 import sys, trafilatura
-from snapshots.texts.text import OPTIONS
+from stillweb.snapshots.texts.text import OPTIONS
 found = 0
 for path in sys.stdin.read().splitlines():
     with open(path, encoding="utf-8", errors="replace") as file:

@@ -23,10 +23,10 @@ from typing import Any
 
 import click
 
-from snapshots.http.bodies import typed_body
-from snapshots.identity.keys import canonical_url
-from snapshots.identity.urlkeys import request_urlkey
-from snapshots.request import Request
+from stillweb.snapshots.http.bodies import typed_body
+from stillweb.snapshots.identity.keys import canonical_url
+from stillweb.snapshots.identity.urlkeys import request_urlkey
+from stillweb.snapshots.request import Request
 from tests.support.hard_set import Pair, pairs
 from tests.support.served_pairs import served_pairs
 
@@ -51,7 +51,7 @@ def stillweb(asked: list[Pair], accept: str = "rule") -> list[bool | None]:
 
     None is an answer that it says to be unsure.
     """
-    from snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.matching.ladder import Matcher
     from tests.support.memory_store import MemoryStore, Recorded, html
     from tests.support.stateful_site import HOST, Site
 
@@ -121,7 +121,7 @@ def playwright(asked: list[Pair]) -> list[bool]:
     """Chromium with `route_from_har`, a fetch for each pair."""
     from playwright.sync_api import Error, sync_playwright
 
-    from proxy.pages.browser import find_browser
+    from stillweb.proxy.pages.browser import find_browser
 
     entries = [_entry(p.recorded) for p in asked]
     har = {"log": {"version": "1.2", "creator": {"name": "x", "version": "1"}, "entries": entries}}

@@ -61,7 +61,13 @@ async def compare(folder: Path, calls: int) -> tuple[float, float]:
     """Prints both; gives the ratios ours / SDK's of the round trip and of the server's CPU."""
     make(folder / "site", 200)
     urls = [f"https://site{n % 50}.test/page/{n}" for n in range(200) if n % 100]
-    ours = [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(folder / "site")]
+    ours = [
+        sys.executable,
+        "-c",
+        "from stillweb.harness.cli import main; main()",
+        "mcp",
+        str(folder / "site"),
+    ]
     times: dict[str, list[float]] = {"ours": [], "SDK": []}
     used: dict[str, float] = {}
     async with AsyncExitStack() as stack:

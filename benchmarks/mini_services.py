@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from benchmarks.mini_sites import HOST, SITES, Asked, Memory, away, data, form, get, page, sent, site
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 
 __all__ = ["SITES"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 
 HOST = "http://mini.test"
 Memory = dict[str, Any]

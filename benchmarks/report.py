@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import peers, readme
 from benchmarks.bench import Bench, Row
 from benchmarks.plots import Series, plot
-from proxy.serving.workers import default_count
+from stillweb.proxy.serving.workers import default_count
 
 HERE = Path(__file__).parent
 RATIOS = HERE / "ratios.json"

@@ -20,14 +20,14 @@ from typing import Any
 
 import yaml
 
-from harness.agents.attempt import Attempt, Limits
-from harness.results.summary import score_run, summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.engine import LocalEngine
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import TraceWriter
+from stillweb.harness.agents.attempt import Attempt, Limits
+from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.engine import LocalEngine
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import TraceWriter
 
 TEXT = (
     "Contents of https://shelf.example/:\n" + "| id | mass |\n|---|---|\n" + "| 7 | 3900 |\n" * 350

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.ledger import Ledger
-from snapshots.snapshot import Snapshot
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.snapshots.snapshot import Snapshot
 
 
 def replay(path: str, port: str, workers: str) -> None:
@@ -26,8 +26,8 @@ def replay(path: str, port: str, workers: str) -> None:
 
 def record(path: str, port: str, ca: str) -> None:
     """As `stillweb record` does, with redaction."""
-    from proxy.recording.recorder import Recorder
-    from snapshots.writer import Writer
+    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.snapshots.writer import Writer
 
     with Writer.open(path) as writer, Recorder(writer, port=int(port), upstream_ca=Path(ca), challenge=False):
         sys.stdin.readline()

@@ -133,9 +133,9 @@ def running(
 
 def record(work: Path, root: Path, urls: list[tuple[str, int]], name: str) -> Path:
     """A snapshot of the files under `root`, as if fetched from the bench host."""
-    from snapshots.capture import Exchange
-    from snapshots.request import Request
-    from snapshots.writer import Writer
+    from stillweb.snapshots.capture import Exchange
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.writer import Writer
 
     path = work / name
     shutil.rmtree(path, ignore_errors=True)
@@ -170,7 +170,7 @@ def record(work: Path, root: Path, urls: list[tuple[str, int]], name: str) -> Pa
 
 def authority(work: Path) -> object:
     """The authority that signs for nginx and the gateway."""
-    from proxy.wire.certificates import Authority
+    from stillweb.proxy.wire.certificates import Authority
 
     os.environ["STILLWEB_STATE"] = str(work / "state")
     return Authority.load_or_create(work / "state")
@@ -190,7 +190,7 @@ def gateway(work: Path, snapshot: Path, workers: int = 1) -> Iterator[Server]:
 @contextmanager
 def replay(work: Path, snapshot: Path) -> Iterator[Server]:
     """Ours as `stillweb replay` starts it, with a ledger."""
-    from proxy.serving.workers import default_count
+    from stillweb.proxy.serving.workers import default_count
 
     port = free_port()
     command = [str(Path(sys.executable).with_name("stillweb")), "replay", str(snapshot), "--port", str(port)]

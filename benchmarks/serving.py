@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import peers, servers
 from benchmarks.bench import TURN, Bench, NotRun, Row, told
 from benchmarks.servers import HOST, Server
-from proxy.serving.workers import default_count
+from stillweb.proxy.serving.workers import default_count
 
 COUNTS = (1, 8, 32, 128, 500)
 

@@ -18,9 +18,9 @@ import click
 
 from benchmarks.mini_services import SITES
 from benchmarks.mini_sites import Memory, Mini, asked_of
-from snapshots.capture import Response
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded
 
 HERE = Path(__file__).parent

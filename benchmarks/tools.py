@@ -19,13 +19,13 @@ from pathlib import Path
 
 import click
 
-from harness.tools import Toolset
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.texts.search import SearchIndex
-from snapshots.texts.text import PDF, FrozenText
-from snapshots.writer import Writer
+from stillweb.harness.tools import Toolset
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.texts.search import SearchIndex
+from stillweb.snapshots.texts.text import PDF, FrozenText
+from stillweb.snapshots.writer import Writer
 
 SYLLABLES = ("bar", "cor", "del", "fen", "gim", "hol", "jun", "kel", "lor", "mar", "an", "bel", "cit", "dor", "el", "fin", "gor", "hum", "ist", "ok", "ra", "tum", "us", "val")  # fmt: skip
 WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in ("", *SYLLABLES)]

@@ -20,18 +20,18 @@ import click
 
 from benchmarks.applications.servers import serving
 from benchmarks.bench import NotRun, Row
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.toolset import Toolset
-from proxy.checking.check import check_all
-from proxy.pages.browser import BrowserHost, complete, find_browser
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.toolset import Toolset
+from stillweb.proxy.checking.check import check_all
+from stillweb.proxy.pages.browser import BrowserHost, complete, find_browser
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 
 RECORDING, CHECK, READY = 0.7, 3.0, 100.0  # of the script's views a minute; views a second; milliseconds
 PATHS = [

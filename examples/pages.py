@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 
 HERE = Path(__file__).parent
 MOMENT = datetime(2025, 3, 1, 12, 0, 0, tzinfo=UTC)

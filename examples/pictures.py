@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.report import write_report
-from harness.review.page import ReviewServer
+from stillweb.harness.report import write_report
+from stillweb.harness.review.page import ReviewServer
 from tests.support.pages import chromium
 
 SIZE = {"width": 1180, "height": 860}

@@ -17,7 +17,7 @@ try:
 except KeyboardInterrupt:  # main() is not there yet to say it
     sys.exit(130)
 
-# title -> name -> (module in harness.commands, one line of help), in the order in which they are used
+# title -> name -> (module in stillweb.harness.commands, one line of help), in the order in which they are used
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin here": {
         "demo": ("demo", "The whole way on an embedded site, offline at the end."),
@@ -67,7 +67,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"harness.commands.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"stillweb.harness.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         for option in command.params:  # a range says its limits itself
             if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
@@ -184,7 +184,9 @@ def main(argv: list[str] | None = None) -> int:
     if own:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is closed; a second Ctrl-C has nothing to say
     _drop_unwritten()
-    if own and (threads := sys.modules.get("harness.agents.threads")):  # loaded where agents may have run
+    if own and (
+        threads := sys.modules.get("stillweb.harness.agents.threads")
+    ):  # loaded where agents may have run
         threads.end_process(code)
     _ended.append(code)
     sys.exit(code)
@@ -196,7 +198,7 @@ def _end(number: int, _: object) -> None:
 
 def _exit_code(error: BaseException) -> int | None:
     """Says what went wrong in a line, and gives its exit code; None for a bug."""
-    from snapshots.errors import StillwebError
+    from stillweb.snapshots.errors import StillwebError
 
     match error:
         case click.exceptions.Exit():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 MOST_NOTES = 5
 Advance = Callable[[int, int], None]  # (done, total)
@@ -52,7 +52,7 @@ def say_damage(snapshot: Snapshot) -> None:
 
 def say_left_out(snapshot: Snapshot) -> None:
     """What a HAR or flow file holds that is no answer: a request for it is a miss."""
-    from snapshots.upkeep.importing import left_out
+    from stillweb.snapshots.upkeep.importing import left_out
 
     notes = left_out(snapshot)
     for note in notes[:MOST_NOTES]:

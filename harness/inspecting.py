@@ -1,6 +1,6 @@
 """Inspect tasks on a frozen web: our tools, scorers and task sets for inspect_ai (`pip install stillweb[inspect]`).
 
-    from harness.inspecting import frozen_tools, scored_as_here, task_samples
+    from stillweb.harness.inspecting import frozen_tools, scored_as_here, task_samples
 
     @task
     def penguins():
@@ -26,13 +26,13 @@ from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
 from inspect_ai.util import store
 
-from harness.datasets import load_tasks
-from harness.inputs.sessions import session_of
-from harness.scoring import Context, score
-from harness.task import Task
-from harness.tools import ToolResult, Toolset, ToolSpec
-from harness.tools.toolset import ToolSession
-from snapshots import Snapshot
+from stillweb.harness.datasets import load_tasks
+from stillweb.harness.inputs.sessions import session_of
+from stillweb.harness.scoring import Context, score
+from stillweb.harness.task import Task
+from stillweb.harness.tools import ToolResult, Toolset, ToolSpec
+from stillweb.harness.tools.toolset import ToolSession
+from stillweb.snapshots import Snapshot
 
 TASK = "stillweb_task"  # the member of a sample's metadata that holds our task
 KEPT = "stillweb"  # the member of its store: a list of {tool, verdict, captures, …}, one for each call
@@ -92,7 +92,7 @@ def _content(result: ToolResult) -> str | list[Content]:
 
 
 def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
-    """A task set (see harness.datasets.load_tasks) as samples; the whole task is in each one's metadata."""
+    """A task set (see stillweb.harness.datasets.load_tasks) as samples; the whole task is in each one's metadata."""
     tasks = load_tasks(source, **options)
     samples = [
         Sample(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from harness.testing.pytest_case import Case
-    from harness.testing.shelf import Shelf
+    from stillweb.harness.testing.pytest_case import Case
+    from stillweb.harness.testing.shelf import Shelf
 
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # faults by the end of the test itself
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Puts recorded snapshots in place; a run that can't has failed."""
     if shelves := session.config.stash.get(_SHELVES, {}):
-        from harness.testing.shelf import close_all
+        from stillweb.harness.testing.shelf import close_all
 
         session.config.stash[_NOT_PLACED] = told = close_all(list(shelves.values()))
         if told and session.exitstatus == pytest.ExitCode.OK:
@@ -68,9 +68,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
-    from harness.testing.pytest_case import Case
-    from harness.testing.shelf import Shelf, read_mode
-    from snapshots.errors import StillwebError, UsageError
+    from stillweb.harness.testing.pytest_case import Case
+    from stillweb.harness.testing.shelf import Shelf, read_mode
+    from stillweb.snapshots.errors import StillwebError, UsageError
 
     unknown = sorted(set(marker.kwargs) - _MEMBERS)
     if unknown or not marker.args:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from snapshots.errors import DamagedInput
+from stillweb.snapshots.errors import DamagedInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from harness.inputs.schema import problem
-from snapshots.archives.appending import FULL_DISK, full_disk, write_whole
-from snapshots.errors import DamagedInput, UsageError
+from stillweb.harness.inputs.schema import problem
+from stillweb.snapshots.archives.appending import FULL_DISK, full_disk, write_whole
+from stillweb.snapshots.errors import DamagedInput, UsageError
 
 SCHEMA = "stillweb-trace"
 VERSION = 1

@@ -19,14 +19,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from proxy.checking.check import check
-    from proxy.clients import client_environment
-    from proxy.pages.views import Fetcher
-    from proxy.recording.recorder import Recorder, record_command
-    from proxy.serving.gateway import Gateway
-    from proxy.serving.hosting import MadeHosts
-    from proxy.serving.ledger import Ledger
-    from proxy.wire.certificates import Authority
+    from stillweb.proxy.checking.check import check
+    from stillweb.proxy.clients import client_environment
+    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.recording.recorder import Recorder, record_command
+    from stillweb.proxy.serving.gateway import Gateway
+    from stillweb.proxy.serving.hosting import MadeHosts
+    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.proxy.wire.certificates import Authority
 
 _HOME = {
     "Authority": "wire.certificates",
@@ -55,5 +55,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'proxy' has no attribute {name!r}")
-    return getattr(import_module(f"proxy.{_HOME[name]}"), name)
+        raise AttributeError(f"module 'stillweb.proxy' has no attribute {name!r}")
+    return getattr(import_module(f"stillweb.proxy.{_HOME[name]}"), name)

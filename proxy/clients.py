@@ -15,10 +15,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from proxy.java import java_past, java_proxy, java_trust, with_properties
-from proxy.wire.told import java_store, php_settings, wget_settings
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.machine.signals import heard_signals, hearing
+from stillweb.proxy.java import java_past, java_proxy, java_trust, with_properties
+from stillweb.proxy.wire.told import java_store, php_settings, wget_settings
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.machine.signals import heard_signals, hearing
 
 NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
 

@@ -14,11 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.dates import parse_timestamp
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.dates import parse_timestamp
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 RECORDED = "recorded"
 NEAR = timedelta(minutes=1)  # of what it is to be, in which a clock is held
@@ -48,7 +48,7 @@ def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, st
 
     Raises UsageError for a time at which our certificates aren't valid, MissingCapability where it can't be done.
     """
-    from proxy.wire.certificates import EARLIER_DAYS, LEAF_DAYS  # loads cryptography
+    from stillweb.proxy.wire.certificates import EARLIER_DAYS, LEAF_DAYS  # loads cryptography
 
     now = datetime.now(UTC)
     if not timedelta(days=1 - LEAF_DAYS) < now - moment < timedelta(days=EARLIER_DAYS - 1):

@@ -12,11 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from proxy.clients import past, trusting
-from proxy.wire.addresses import on_this_machine
-from proxy.wire.told import told_files
-from snapshots.archives.appending import write_whole
-from snapshots.errors import UsageError
+from stillweb.proxy.clients import past, trusting
+from stillweb.proxy.wire.addresses import on_this_machine
+from stillweb.proxy.wire.told import told_files
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.errors import UsageError
 
 # A name or address, with or without a port, as clients take it in NO_PROXY.
 _HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
@@ -67,7 +67,7 @@ def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, 
 
 def with_usual(ours: Path) -> Path:
     """A file beside our authority with that and the usual ones; named by what is in it, so that none changes."""
-    from proxy.wire.trust import (
+    from stillweb.proxy.wire.trust import (
         usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves
     )
 

@@ -1,7 +1,7 @@
 """A program alone in a namespace that has only loopback, while its proxy stays outside and reaches the network.
 
 What goes past the proxy fails then, where it would otherwise be answered and recorded nowhere. A launcher enters the
-namespace and becomes the program; the helper of `proxy.relaying` leads the proxy's port there.
+namespace and becomes the program; the helper of `stillweb.proxy.relaying` leads the proxy's port there.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from proxy.clients import run_command
-from proxy.isolation import can_isolate, canary, enter_isolation
-from proxy.relaying import Port, Relay
-from proxy.system_trust import replace_system_list
-from snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.proxy.clients import run_command
+from stillweb.proxy.isolation import can_isolate, canary, enter_isolation
+from stillweb.proxy.relaying import Port, Relay
+from stillweb.proxy.system_trust import replace_system_list
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 
 def run_isolated(command: Sequence[str], environment: Mapping[str, str], let_in: Sequence[Port]) -> int:
@@ -30,7 +30,7 @@ def run_isolated(command: Sequence[str], environment: Mapping[str, str], let_in:
         raise UsageError(f"{command[0]}: can't be run (no such program)")
     with Relay(let_in) as relay:
         # -I: neither the program's variables nor its folder are for this Python
-        launcher = [sys.executable, "-I", "-m", "proxy.isolated", str(relay.control)]
+        launcher = [sys.executable, "-I", "-m", "stillweb.proxy.isolated", str(relay.control)]
         launcher += [part for host, port in let_in for part in (host, str(port))]
         return run_command([*launcher, "--", *command], environment, [relay.control])
 

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from proxy.wire.addresses import host_port
-from snapshots.errors import MissingCapability
+from stillweb.proxy.wire.addresses import host_port
+from stillweb.snapshots.errors import MissingCapability
 
 if TYPE_CHECKING:
-    from proxy.relaying import Relay
+    from stillweb.proxy.relaying import Relay
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
@@ -93,7 +93,7 @@ def isolated() -> bool:
 def enter_isolation(let_in: Sequence[tuple[str, int]] = (), relay: Relay | None = None) -> None:
     """Puts this process, and all that it starts, where only loopback exists. Does nothing the second time.
 
-    Of the loopback outside the ports in `let_in` are reached from within, and nothing else: see `proxy.relaying`. By
+    Of the loopback outside the ports in `let_in` are reached from within, and nothing else: see `stillweb.proxy.relaying`. By
     `relay`, where its helper has been started before.
 
     Call it before threads are started. A process that has threads is started anew inside, with the same
@@ -152,7 +152,7 @@ def _threads() -> int:
 
 def _enter(let_in: Sequence[tuple[str, int]], relay: Relay | None = None) -> None:
     if let_in:
-        from proxy.relaying import Relay
+        from stillweb.proxy.relaying import Relay
 
         relay = relay or Relay(let_in)
         _unshare()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from proxy.wire.told import JAVA_PASSWORD
+from stillweb.proxy.wire.told import JAVA_PASSWORD
 
 VARIABLE = "JAVA_TOOL_OPTIONS"
 

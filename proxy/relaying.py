@@ -18,8 +18,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from proxy.wire.addresses import host_port
-from snapshots.errors import MissingCapability
+from stillweb.proxy.wire.addresses import host_port
+from stillweb.snapshots.errors import MissingCapability
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 Port = tuple[str, int]  # of this machine: an address of loopback, or localhost
@@ -38,7 +38,14 @@ class Relay:
         self._control, theirs = socket.socketpair()
         with theirs:
             # -I: what lies in the folder that we are in, or in Python's variables, is not ours
-            command = [sys.executable, "-I", "-m", "proxy.relaying", str(os.getpid()), str(theirs.fileno())]
+            command = [
+                sys.executable,
+                "-I",
+                "-m",
+                "stillweb.proxy.relaying",
+                str(os.getpid()),
+                str(theirs.fileno()),
+            ]
             command += [part for host, port in ports for part in (host, str(port))]
             self._helper: subprocess.Popen[bytes] | None = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]

@@ -26,14 +26,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture, Exchange, Response
-    from snapshots.profile import Profile
-    from snapshots.request import Request
-    from snapshots.snapshot import Snapshot
-    from snapshots.upkeep.verifying import Problem, verify
-    from snapshots.view import View
-    from snapshots.wacz import SealReport, seal
-    from snapshots.writer import Writer
+    from stillweb.snapshots.capture import Capture, Exchange, Response
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.upkeep.verifying import Problem, verify
+    from stillweb.snapshots.view import View
+    from stillweb.snapshots.wacz import SealReport, seal
+    from stillweb.snapshots.writer import Writer
 
 _HOME = {
     "Capture": "capture",
@@ -68,7 +68,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'snapshots' has no attribute {name!r}")
-    value = getattr(import_module(f"snapshots.{_HOME[name]}"), name)
+        raise AttributeError(f"module 'stillweb.snapshots' has no attribute {name!r}")
+    value = getattr(import_module(f"stillweb.snapshots.{_HOME[name]}"), name)
     globals()[name] = value  # over the module of the same name, which importing it has put here
     return value

@@ -7,7 +7,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from snapshots.request import Headers, Request
+from stillweb.snapshots.request import Headers, Request
 
 PARTIAL = frozenset({206, 304, 412, 416})  # what answers only a request for just that
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snapshots.archives.container import Container
-from snapshots.capture import PARTIAL, Capture
-from snapshots.contents.package import page_list_faults
-from snapshots.index.build import join_lines, open_index
-from snapshots.index.cdxj import Index
-from snapshots.index.indexing import Progress
-from snapshots.index.kept import Built
-from snapshots.machine.places import BytesPlace
-from snapshots.opening import is_url, open_container
+from stillweb.snapshots.archives.container import Container
+from stillweb.snapshots.capture import PARTIAL, Capture
+from stillweb.snapshots.contents.package import page_list_faults
+from stillweb.snapshots.index.build import join_lines, open_index
+from stillweb.snapshots.index.cdxj import Index
+from stillweb.snapshots.index.indexing import Progress
+from stillweb.snapshots.index.kept import Built
+from stillweb.snapshots.machine.places import BytesPlace
+from stillweb.snapshots.opening import is_url, open_container
 
 if TYPE_CHECKING:
-    from snapshots.index.on_disk import OnDisk
+    from stillweb.snapshots.index.on_disk import OnDisk
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ def open_layer(
     """Opens a path of a snapshot; see `Snapshot.open`."""
     writer = None
     if not is_url(path):
-        from snapshots.writer import LIVE
+        from stillweb.snapshots.writer import LIVE
 
         writer = LIVE.get(str(Path(path).resolve()))
     if writer is not None:

@@ -11,9 +11,9 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from snapshots.archives import warc
-from snapshots.archives.boundaries import boundary_after
-from snapshots.archives.container import (
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.boundaries import boundary_after
+from stillweb.snapshots.archives.container import (
     ARCHIVE,
     PACKAGE,
     SMALL,
@@ -23,9 +23,9 @@ from snapshots.archives.container import (
     read_package,
     stamp_of,
 )
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
-from snapshots.machine.cache import derived
-from snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.machine.cache import derived
+from stillweb.snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
@@ -56,7 +56,7 @@ def _file(place: Place, name: str, stamp: str) -> Container:
         return Container(name, "archive", {name.rstrip("/").rpartition("/")[2]: place}, {}, stamp)
     if (several := _listed(place, name, stamp)) is not None:
         return several
-    from snapshots.importers import convert_to_cache
+    from stillweb.snapshots.importers import convert_to_cache
 
     converted = convert_to_cache(place, name, stamp)
     if converted is None:
@@ -126,7 +126,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
 
 def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -> Container:
     """A HAR that lies in a zip with its bodies, as Playwright writes it."""
-    from snapshots.importers import convert_to_cache
+    from stillweb.snapshots.importers import convert_to_cache
 
     hars = sorted(n for n in places if n.endswith(".har"))
     if not hars:

@@ -21,11 +21,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.machine.cache import cache_dir
-from snapshots.texts.search import SearchIndex
+from stillweb.snapshots.machine.cache import cache_dir
+from stillweb.snapshots.texts.search import SearchIndex
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 FORMAT = "stillweb search index 2"
 MANY = 500  # texts from which an index is kept; fewer are indexed in a moment

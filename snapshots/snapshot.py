@@ -11,13 +11,13 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from snapshots.archives.reading import Archives
-from snapshots.archives.warc import Record
-from snapshots.capture import Capture, Response
-from snapshots.contents import failures
-from snapshots.contents.conversions import conversions
-from snapshots.contents.conversions import frozen_text as frozen_text
-from snapshots.contents.package import (
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.archives.warc import Record
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.contents import failures
+from stillweb.snapshots.contents.conversions import conversions
+from stillweb.snapshots.contents.conversions import frozen_text as frozen_text
+from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
     layered_id,
     listed_views,
@@ -25,24 +25,24 @@ from snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
-from snapshots.errors import UsageError
-from snapshots.identity.keys import request_key
-from snapshots.identity.sites import site_of
-from snapshots.index.build import fits
-from snapshots.index.cdxj import parse_line, target_of, to_capture
-from snapshots.index.changing import changing_lines
-from snapshots.index.indexing import Progress, other_key
-from snapshots.layer import Layer, answered, asked, open_layer, overlaid
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.view import View, id_in
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.build import fits
+from stillweb.snapshots.index.cdxj import parse_line, target_of, to_capture
+from stillweb.snapshots.index.changing import changing_lines
+from stillweb.snapshots.index.indexing import Progress, other_key
+from stillweb.snapshots.layer import Layer, answered, asked, open_layer, overlaid
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.view import View, id_in
 
 if TYPE_CHECKING:
-    from snapshots.contents.failures import Failure
-    from snapshots.identity.rules import RuleSet
-    from snapshots.index.on_disk import OnDisk
-    from snapshots.matching.ladder import Matcher
-    from snapshots.texts.text import FrozenText
+    from stillweb.snapshots.contents.failures import Failure
+    from stillweb.snapshots.identity.rules import RuleSet
+    from stillweb.snapshots.index.on_disk import OnDisk
+    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.texts.text import FrozenText
 
 REMEMBERED = 1 << 12  # index keys whose captures are kept parsed
 
@@ -336,7 +336,7 @@ class Snapshot:
     def matcher(self) -> Matcher:
         """The matcher of this snapshot, made once."""
         if self._matcher is None:
-            from snapshots.matching.ladder import Matcher
+            from stillweb.snapshots.matching.ladder import Matcher
 
             self._matcher = Matcher(self)
         return self._matcher

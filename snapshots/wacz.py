@@ -9,14 +9,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from snapshots.archives.appending import FULL_DISK, full_disk
-from snapshots.archives.container import ARCHIVE, DIGEST, INDEX, PACKAGE, PAGES, Container, open_directory
-from snapshots.contents.failures import failed_line
-from snapshots.errors import GateFailed, UsageError
-from snapshots.machine.aside import aside
-from snapshots.machine.places import Place, chunks
-from snapshots.texts.text import doubts
-from snapshots.words import counted
+from stillweb.snapshots.archives.appending import FULL_DISK, full_disk
+from stillweb.snapshots.archives.container import (
+    ARCHIVE,
+    DIGEST,
+    INDEX,
+    PACKAGE,
+    PAGES,
+    Container,
+    open_directory,
+)
+from stillweb.snapshots.contents.failures import failed_line
+from stillweb.snapshots.errors import GateFailed, UsageError
+from stillweb.snapshots.machine.aside import aside
+from stillweb.snapshots.machine.places import Place, chunks
+from stillweb.snapshots.texts.text import doubts
+from stillweb.snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: first of the texts, then of the bytes to pack
 MOST_TOLD = 20  # lines of a kind about single texts
@@ -90,15 +98,15 @@ def seal(
     """Freezes the texts, tries the rules, writes the index and packs the directory into a `.wacz`.
 
     `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed where a secret that
-    became known late stands in it, unless `keep_secrets` (`state`: see `snapshots.upkeep.late.refuse`), UsageError for
+    became known late stands in it, unless `keep_secrets` (`state`: see `stillweb.snapshots.upkeep.late.refuse`), UsageError for
     what is no open snapshot or an empty one, DamagedInput, MissingCapability (full disk).
     """
-    from snapshots.identity.rules import builtin
-    from snapshots.snapshot import Snapshot
-    from snapshots.states.groups import check_rules
-    from snapshots.texts.freezing import freeze
-    from snapshots.upkeep import late
-    from snapshots.writer import Writer
+    from stillweb.snapshots.identity.rules import builtin
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.states.groups import check_rules
+    from stillweb.snapshots.texts.freezing import freeze
+    from stillweb.snapshots.upkeep import late
+    from stillweb.snapshots.writer import Writer
 
     root = Path(path)
     if not (root / "archive").is_dir():

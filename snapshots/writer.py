@@ -18,12 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from snapshots.archives import warc
-from snapshots.archives.appending import AppendFile, not_written, write_whole
-from snapshots.archives.container import ARCHIVE, INDEX, PAGES, open_directory
-from snapshots.archives.reading import Archives
-from snapshots.capture import Capture, Exchange
-from snapshots.contents.package import (
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.appending import AppendFile, not_written, write_whole
+from stillweb.snapshots.archives.container import ARCHIVE, INDEX, PAGES, open_directory
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.contents.package import (
     PAGES_HEADER,
     VIEW_MEDIA,
     pack_options,
@@ -33,20 +33,20 @@ from snapshots.contents.package import (
     view_to_json,
     write_package,
 )
-from snapshots.contents.recorded import Recorded
-from snapshots.contents.records import Packer
-from snapshots.dates import iso_date, parse_timestamp
-from snapshots.errors import UsageError
-from snapshots.index import indexing
-from snapshots.index.build import fits, mend, open_index
-from snapshots.index.cdxj import parse_line, target_of
-from snapshots.index.kept import Hashes
-from snapshots.machine.garbage import seldom_collected
-from snapshots.machine.locking import lock_directory
-from snapshots.machine.places import FilePlace
-from snapshots.profile import Profile
-from snapshots.software import software_name
-from snapshots.view import RESOURCES, View
+from stillweb.snapshots.contents.recorded import Recorded
+from stillweb.snapshots.contents.records import Packer
+from stillweb.snapshots.dates import iso_date, parse_timestamp
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.index import indexing
+from stillweb.snapshots.index.build import fits, mend, open_index
+from stillweb.snapshots.index.cdxj import parse_line, target_of
+from stillweb.snapshots.index.kept import Hashes
+from stillweb.snapshots.machine.garbage import seldom_collected
+from stillweb.snapshots.machine.locking import lock_directory
+from stillweb.snapshots.machine.places import FilePlace
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.software import software_name
+from stillweb.snapshots.view import RESOURCES, View
 
 ROTATE = 1_000_000_000  # bytes of an archive file after which the next one is begun
 OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that are gone on with; others are left as they are

@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "harness": {"snapshots", "proxy", "harness"},
 }
 OURS = set(MAY_IMPORT)
+FACE = ROOT / "stillweb"  # __init__.py and __main__.py; the packages stand in it as links
 
 
 def modules(package: str) -> list[Path]:
@@ -38,8 +39,9 @@ def imported(tree: ast.AST) -> set[str]:
 
 def wrong_imports(package: str, source: str) -> set[str]:
     """Imports of our packages that `package` may not make."""
-    roots = {name.partition(".")[0] for name in imported(ast.parse(source))}
-    return (roots & OURS) - MAY_IMPORT[package]
+    names = (name.split(".") for name in imported(ast.parse(source)))
+    ours = {parts[1] if parts[1:] else "stillweb" for parts in names if parts[0] == "stillweb"}
+    return ours - MAY_IMPORT[package]
 
 
 @pytest.mark.parametrize("package", sorted(OURS))
@@ -49,14 +51,15 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 def test_the_check_of_imports_sees_a_wrong_one() -> None:
-    assert wrong_imports("snapshots", "from proxy.serving.gateway import Gateway") == {"proxy"}
-    assert wrong_imports("proxy", "def f():\n    import harness.cli") == {"harness"}
+    assert wrong_imports("snapshots", "from stillweb.proxy.serving.gateway import Gateway") == {"proxy"}
+    assert wrong_imports("proxy", "def f():\n    import stillweb.harness.cli") == {"harness"}
+    assert wrong_imports("harness", "from stillweb import open") == {"stillweb"}
 
 
 @pytest.mark.parametrize("package", ["snapshots", "proxy"])
 def test_no_public_name_is_also_a_modules(package: str) -> None:
     """What loads a module sets it as an attribute of its package: the function of that name would be gone."""
-    public = set(importlib.import_module(package).__all__)
+    public = set(importlib.import_module(f"stillweb.{package}").__all__)
     assert not public & {
         path.stem for path in (ROOT / package).iterdir() if path.is_dir() or path.suffix == ".py"
     }
@@ -65,15 +68,22 @@ def test_no_public_name_is_also_a_modules(package: str) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("snapshots", {"mitmproxy", "playwright", "trafilatura", "tantivy", "harness", "proxy"}),
-        ("snapshots.snapshot", {"mitmproxy", "playwright", "trafilatura", "tantivy", "harness", "proxy"}),
-        ("proxy", {"mitmproxy", "playwright", "harness"}),
-        ("harness.cli", {"mitmproxy", "playwright", "openai", "mcp", "rich", "lxml", "jinja2"}),
-        ("harness.pytest_plugin", {"mitmproxy", "playwright", "openai", "mcp", "httpx"}),
+        (
+            "stillweb",
+            {"mitmproxy", "playwright", "openai", "mcp", "lxml", "stillweb.proxy", "stillweb.harness"},
+        ),
+        ("stillweb.snapshots", {"mitmproxy", "playwright", "tantivy", "stillweb.harness", "stillweb.proxy"}),
+        (
+            "stillweb.snapshots.snapshot",
+            {"mitmproxy", "playwright", "trafilatura", "tantivy", "stillweb.harness", "stillweb.proxy"},
+        ),
+        ("stillweb.proxy", {"mitmproxy", "playwright", "stillweb.harness"}),
+        ("stillweb.harness.cli", {"mitmproxy", "playwright", "openai", "mcp", "rich", "lxml", "jinja2"}),
+        ("stillweb.harness.pytest_plugin", {"mitmproxy", "playwright", "openai", "mcp", "httpx"}),
     ],
 )
 def test_importing_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
-    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    code = f"import sys, {module}; print(*sys.modules)"
     loaded = set(
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -165,7 +175,7 @@ def test_no_module_imports_itself_by_a_detour() -> None:
     for package in OURS:
         for path in modules(package):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+            names[".".join(("stillweb", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
     graph = {name: imported_anywhere(path, names) - {name} for name, path in names.items()}
     found = circle(graph)
     assert not found, "modules that import each other in a circle: " + " -> ".join(found)
@@ -208,7 +218,7 @@ def folders_behind(package: str, source: str) -> set[str]:
     pending = [source]
     while pending:
         for name in imported(ast.parse(pending.pop())):
-            head, _, rest = name.partition(".")
+            head, _, rest = name.removeprefix("stillweb.").partition(".")
             first = rest.partition(".")[0]
             if head != package or not first or first in seen:
                 continue
@@ -240,17 +250,20 @@ def test_each_folder_imports_only_those_below_it(package: str) -> None:
 
 def test_the_check_of_folders_sees_one_above() -> None:
     order = layers("snapshots")
-    assert climbing("snapshots", order, "index", "from snapshots.matching.ladder import Matcher") == {
-        "matching"
-    }
+    assert climbing(
+        "snapshots", order, "index", "from stillweb.snapshots.matching.ladder import Matcher"
+    ) == {"matching"}
     assert not climbing(
-        "snapshots", order, "matching", "from snapshots.index import cdxj\nimport snapshots.view"
+        "snapshots",
+        order,
+        "matching",
+        "from stillweb.snapshots.index import cdxj\nimport stillweb.snapshots.view",
     )
 
 
 def test_the_check_of_folders_sees_one_above_behind_a_file_at_the_top() -> None:
     order = layers("harness")
-    source = "from harness.pytest_plugin import pytest_configure"
+    source = "from stillweb.harness.pytest_plugin import pytest_configure"
     assert climbing("harness", order, "runs", source) == {"testing"}
     assert not climbing("harness", order, "testing", source)
-    assert not climbing("harness", order, "tools", "from harness.trace import Trace")
+    assert not climbing("harness", order, "tools", "from stillweb.harness.trace import Trace")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import httpx
 
-import harness.demo
+import stillweb.harness.demo
 from benchmarks.servers import free_port
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ def _quiet(work: Path = HERE) -> dict[str, str]:
 
 def _penguins(work: Path) -> None:
     """A table of six columns, three of them facets, of the data set that our demo carries."""
-    with (Path(harness.demo.__file__).parent / "data" / "penguins.csv").open(newline="") as source:
+    with (Path(stillweb.harness.demo.__file__).parent / "data" / "penguins.csv").open(newline="") as source:
         rows = [
             (
                 r["species"],

@@ -9,15 +9,15 @@ from typing import Any
 
 import yaml
 
-from proxy.exploring.noise import Noise, shown
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost
-from proxy.pages.failures import Failed
-from proxy.pages.patience import Patience
-from proxy.pages.sight import look_at
-from proxy.pages.steps import canonical, describe
-from snapshots.profile import Profile
-from snapshots.view import Step
+from stillweb.proxy.exploring.noise import Noise, shown
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.failures import Failed
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.sight import look_at
+from stillweb.proxy.pages.steps import canonical, describe
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import Step
 
 
 @dataclass(frozen=True, slots=True)

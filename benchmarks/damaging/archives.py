@@ -18,15 +18,15 @@ from benchmarks.damaging.asking import Known, Question, Told, ask, learn, wrongs
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.harms import HARMS, Harmed, Range
 from benchmarks.damaging.recorded import FORMS, GUARDED, LARGE, record, small_blocks
-from proxy.serving.answering import Answerer
-from proxy.serving.ledger import Ledger
-from snapshots.archives import warc
-from snapshots.archives.scan import Scanned, scan
-from snapshots.errors import DamagedInput
-from snapshots.machine.places import FilePlace, Place
-from snapshots.opening import open_container
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.scan import Scanned, scan
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.places import FilePlace, Place
+from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
 
 WHEN = ("before", "indexed", "opened", "asked")  # when a file is harmed
 OWN = frozenset({"directory", "wacz", LARGE})
@@ -166,12 +166,12 @@ def _tried(case: Case, master: Master, copy: Path) -> Counter[str]:
     changed = any(before != harmed.data for _, before, harmed in changes)
     if case.when in ("before", "indexed"):
         if case.when == "indexed":
-            with mock.patch("snapshots.index.build.SMALL", 0):
+            with mock.patch("stillweb.snapshots.index.build.SMALL", 0):
                 Snapshot.open(path).close()
         for file, _, harmed in changes:
             _write(file, harmed.data, keep_time=case.when == "indexed")
         try:
-            with mock.patch("snapshots.index.build.SMALL", 0 if case.when == "indexed" else 1 << 22):
+            with mock.patch("stillweb.snapshots.index.build.SMALL", 0 if case.when == "indexed" else 1 << 22):
                 snapshot = Snapshot.open(path)
         except DamagedInput as error:
             return _refused(case, str(path), str(error))

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.damaging.recorded import ACCEPTS, STATEFUL, in_order
-from proxy.serving.answering import Answerer
-from proxy.serving.ledger import Ledger
-from proxy.serving.replies import Reply
-from snapshots.archives.container import SUFFIXES
-from snapshots.capture import Capture
-from snapshots.errors import DamagedInput
-from snapshots.machine.places import FilePlace
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.view import RESOURCES
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.replies import Reply
+from stillweb.snapshots.archives.container import SUFFIXES
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.places import FilePlace
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import RESOURCES
 
 Ranges = tuple[tuple[str, int, int], ...]  # of a file: where it begins and ends
 

@@ -17,15 +17,15 @@ from unittest import mock
 import brotli
 import zstandard
 
-from snapshots.archives import warc
-from snapshots.archives.container import open_directory
-from snapshots.archives.scan import Scanned, scan
-from snapshots.capture import Capture, Exchange
-from snapshots.request import Headers, Request
-from snapshots.snapshot import Snapshot
-from snapshots.view import View, view_address
-from snapshots.wacz import seal
-from snapshots.writer import Writer, reindex
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.container import open_directory
+from stillweb.snapshots.archives.scan import Scanned, scan
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer, reindex
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROTATE = 400_000  # bytes of an archive file: the large bodies bring several about
@@ -80,7 +80,7 @@ def record(path: Path, salt: str = "") -> Path:
     def named(name: str) -> str:
         return f"{name}{salt}"
 
-    with mock.patch("snapshots.writer.ROTATE", ROTATE), Writer.open(path) as writer:
+    with mock.patch("stillweb.snapshots.writer.ROTATE", ROTATE), Writer.open(path) as writer:
 
         def put(
             url: str,
@@ -208,7 +208,7 @@ def small_blocks(form: str) -> Iterator[None]:
     with ExitStack() as stack:
         if form == LARGE:
             for name, value in (("blocks.LEAST", 1), ("blocks.STEP", 1 << 10), ("kept.CHECKED", 0)):
-                stack.enter_context(mock.patch(f"snapshots.index.{name}", value))
+                stack.enter_context(mock.patch(f"stillweb.snapshots.index.{name}", value))
         yield
 
 
@@ -222,7 +222,7 @@ def large(recorded: Path, folder: Path) -> Path:
 def sealed(recorded: Path, folder: Path) -> Path:
     """A sealed .wacz, its texts frozen."""
     site = directory(recorded, folder)
-    with mock.patch("snapshots.writer.ROTATE", ROTATE):
+    with mock.patch("stillweb.snapshots.writer.ROTATE", ROTATE):
         return seal(site, folder / "site.wacz", workers=1).path
 
 
@@ -301,7 +301,7 @@ def crawled(recorded: Path, folder: Path) -> Path:
 
 def snapshot_plain(coding: str, body: bytes) -> bytes:
     """A body without its content coding."""
-    from snapshots.http import encodings
+    from stillweb.snapshots.http import encodings
 
     return encodings.decode(body, coding)
 

@@ -17,10 +17,10 @@ from unittest import mock
 
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.harms import HARMS, Harmed, Spans
-from harness.results.certificate import write_certificate
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
 from tests.support.openai_endpoint import KEY, Endpoint
 from tests.support.runs import SHELF, bird_task, make_run
 
@@ -132,12 +132,12 @@ def _taped(folder: Path) -> Path:
 
 def call(*words: object) -> tuple[int, str, str]:
     """Exit code, output and errors of a command, in this process. What escapes it is a bug."""
-    from harness.cli import main
+    from stillweb.harness.cli import main
 
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
     with (
-        mock.patch("harness.agents.threads.end_process"),
+        mock.patch("stillweb.harness.agents.threads.end_process"),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

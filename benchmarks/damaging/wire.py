@@ -16,10 +16,10 @@ import h2.connection
 
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.recorded import record
-from proxy.serving.gateway import Gateway
-from proxy.serving.http1 import BadRequest, Parser
-from proxy.wire.certificates import Authority
-from snapshots.snapshot import Snapshot
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.http1 import BadRequest, Parser
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.snapshot import Snapshot
 
 TOGETHER = 40  # inputs of a case
 QUIET = 0.4  # seconds after which no more is waited for; a good request is answered in some milliseconds

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.scoring import Context, Score, unscored
-from harness.task import Task
+from stillweb.harness.scoring import Context, Score, unscored
+from stillweb.harness.task import Task
 
 
 def haiku(task: Task, answer: str | None, context: Context) -> Score:

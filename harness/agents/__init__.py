@@ -14,12 +14,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from harness.inputs.import_path import load_module
-from harness.inputs.yaml_file import read_yaml
-from snapshots.errors import UsageError
+from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness.inputs.yaml_file import read_yaml
+from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.agents.attempt import Attempt
+    from stillweb.harness.agents.attempt import Attempt
 
 
 class Agent(Protocol):
@@ -53,15 +53,15 @@ def load_agent(spec: str, **options: Any) -> Agent:
     """
     kind, colon, rest = spec.partition(":")
     if rest and kind == "script":
-        from harness.agents.script import ScriptAgent
+        from stillweb.harness.agents.script import ScriptAgent
 
         return ScriptAgent.from_file(Path(rest))
     if rest and kind == "openai":
-        from harness.agents.openai import OpenAIAgent
+        from stillweb.harness.agents.openai import OpenAIAgent
 
         return OpenAIAgent.from_options({"model": rest, **options}, spec)
     if rest and kind == "command":
-        from harness.agents.command import CommandAgent
+        from stillweb.harness.agents.command import CommandAgent
 
         return CommandAgent.from_options({"command": rest, **options}, spec)
     is_file = spec.endswith((".yaml", ".yml"))
@@ -116,7 +116,7 @@ def identity_of(agent: Agent) -> dict[str, Any]:
 
 def _file_of(kind: type) -> dict[str, Any]:
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
-    if kind.__module__.startswith("harness.") or not file.is_file():
+    if kind.__module__.startswith("stillweb.harness.") or not file.is_file():
         return {}
     return {"files": {file.name: sha256(file.read_bytes()).hexdigest()}}
 
@@ -125,15 +125,15 @@ def _from_file(path: Path, options: dict[str, Any]) -> Agent:
     settings = read_yaml(path)
     kind = settings.pop("agent", "script")
     if kind == "script":
-        from harness.agents.script import ScriptAgent
+        from stillweb.harness.agents.script import ScriptAgent
 
         return ScriptAgent.from_file(path)
     if kind == "openai":
-        from harness.agents.openai import OpenAIAgent
+        from stillweb.harness.agents.openai import OpenAIAgent
 
         return OpenAIAgent.from_options({**settings, **options}, str(path))
     if kind == "command":
-        from harness.agents.command import CommandAgent
+        from stillweb.harness.agents.command import CommandAgent
 
         return CommandAgent.from_options({**settings, **options}, str(path))
     if isinstance(kind, str) and ":" in kind:
@@ -159,6 +159,8 @@ def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> A
             raise UsageError(f"agent {module_name}:{attribute}: can't be made: {error}") from error
     for name in ("run", "identity", "name"):
         if not hasattr(agent, name):
-            raise UsageError(f"agent {module_name}:{attribute}: has no {name!r} (see harness.agents.Agent)")
+            raise UsageError(
+                f"agent {module_name}:{attribute}: has no {name!r} (see stillweb.harness.agents.Agent)"
+            )
     made: Agent = agent
     return made

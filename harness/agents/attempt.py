@@ -11,14 +11,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.agents.lanes import Call, Lanes
-from harness.agents.order import Sent, Traced, rearranged
-from harness.agents.retrieval import Standing
-from harness.agents.threads import Behind
-from harness.agents.tool_event import Part, ToolResult, call_members
-from harness.task import Task
-from harness.trace import TraceWriter
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.agents.lanes import Call, Lanes
+from stillweb.harness.agents.order import Sent, Traced, rearranged
+from stillweb.harness.agents.retrieval import Standing
+from stillweb.harness.agents.threads import Behind
+from stillweb.harness.agents.tool_event import Part, ToolResult, call_members
+from stillweb.harness.task import Task
+from stillweb.harness.trace import TraceWriter
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 
 class ToolSpec(Protocol):
@@ -35,7 +35,7 @@ class ToolSpec(Protocol):
 
 
 class ToolSession(Protocol):
-    """One client's tools (harness.tools); independent of every other session."""
+    """One client's tools (stillweb.harness.tools); independent of every other session."""
 
     def list(self) -> Sequence[ToolSpec]: ...
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
@@ -113,7 +113,7 @@ class Attempt:
     tools: ToolSession
     trace: TraceWriter
     limits: Limits = field(default_factory=Limits)
-    models: Any = None  # harness.models.client.ModelClient, where the run has one
+    models: Any = None  # stillweb.harness.models.client.ModelClient, where the run has one
     environment: Mapping[str, str] = field(default_factory=dict)
     requests: Callable[[], list[Part]] | None = None  # tool_call members of what a program asked the gateway
     spent: Spent = field(default_factory=Spent)
@@ -220,7 +220,7 @@ class Attempt:
                 raise LimitReached("money", limits.money)
 
     def ask(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
-        """One model call (a Chat Completions request): taped, traced and within the limits. A harness.models.client.Reply.
+        """One model call (a Chat Completions request): taped, traced and within the limits. A stillweb.harness.models.client.Reply.
 
         UsageError where the agent has no `model_options(env)`, so that the run has no model client.
         """
@@ -247,8 +247,8 @@ class Attempt:
         `messages` are those of the body, of which `new` are traced: those of a conversation that had not been sent, else
         what the call before had not sent.
         """
-        from harness.models.client import request_digest
-        from harness.models.tape import TapeMiss
+        from stillweb.harness.models.client import request_digest
+        from stillweb.harness.models.tape import TapeMiss
 
         place = self.lanes.begin(thread or threading.current_thread())
         said, digest = self._sent.copied(messages), request_digest(body)

@@ -6,9 +6,9 @@
     env: {NAME: value}                # further variables
     answer: all                       # all: the whole output; last-line: its last line that isn't blank
     direct: [api.openai.com]          # hosts that it asks itself, past the snapshot (a live model)
-    clock: '2026-11-24T10:00:00Z'     # what its clock shows when an attempt begins (proxy.clock)
+    clock: '2026-11-24T10:00:00Z'     # what its clock shows when an attempt begins (stillweb.proxy.clock)
 
-Its environment has the proxy and the certificates set (proxy.clients), so that all its requests are answered from
+Its environment has the proxy and the certificates set (stillweb.proxy.clients), so that all its requests are answered from
 the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
 STILLWEB_TASK_ID, STILLWEB_ATTEMPT. Both the requests and the tool calls are in the trace. An attempt is done when its
 program has ended: children that still hold its output after LEFT_SECONDS are ended, and so is all else that it began.
@@ -30,13 +30,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.agents.attempt import Attempt
-from harness.agents.begun import MARK, end_begun
-from harness.trace import digest
-from proxy.clock import moment_of, with_clock
-from proxy.direct import direct_hosts, let_in, let_past
-from snapshots.dates import iso_date
-from snapshots.errors import UsageError
+from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.agents.begun import MARK, end_begun
+from stillweb.harness.trace import digest
+from stillweb.proxy.clock import moment_of, with_clock
+from stillweb.proxy.direct import direct_hosts, let_in, let_past
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.errors import UsageError
 
 # What a program needs of our own environment to start at all; nothing else, above all no key, is passed on.
 _PASSED = (

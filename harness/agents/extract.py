@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any
 
-from snapshots.errors import UsageError
-from snapshots.words import counted
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.words import counted
 
 Table = list[list[str]]
 

@@ -2,7 +2,7 @@
 
 An attempt's calls may overlap, and which of them ends first hangs on the clock. What does not is who began whom: an
 asyncio task is a lane that its beginner's lane forks, wherever it is awaited; a thread that brings no context of ours
-(of a ThreadPoolExecutor) is one of the attempt's own. harness.agents.order makes the order of a trace of it.
+(of a ThreadPoolExecutor) is one of the attempt's own. stillweb.harness.agents.order makes the order of a trace of it.
 
     with lanes.followed(): …the agent runs…        call = lanes.begin(); …; lanes.end(call)
 """

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.agents.attempt import Attempt, LimitReached
-from harness.agents.tool_event import describe
-from harness.trace import digest
-from proxy.wire.addresses import on_this_machine
-from snapshots.errors import UsageError
+from stillweb.harness.agents.attempt import Attempt, LimitReached
+from stillweb.harness.agents.tool_event import describe
+from stillweb.harness.trace import digest
+from stillweb.proxy.wire.addresses import on_this_machine
+from stillweb.snapshots.errors import UsageError
 
 _OPENAI = "https://api.openai.com/v1"
 _PORTS = {"http": 80, "https": 443}
@@ -96,8 +96,8 @@ class OpenAIAgent:
         return cls(**ready)
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Arguments of harness.models.client.ModelClient; `env` holds the variables that the run was begun with."""
-        from harness.models.endpoint import Retry
+        """Arguments of stillweb.harness.models.client.ModelClient; `env` holds the variables that the run was begun with."""
+        from stillweb.harness.models.endpoint import Retry
 
         return {
             "base_url": self.base_url

@@ -22,9 +22,9 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import Any
 
-from harness.agents.lanes import Call, Lane, bunches, calls_of
-from harness.agents.retrieval import Standing
-from harness.trace import Event, canonical, hashed_part
+from stillweb.harness.agents.lanes import Call, Lane, bunches, calls_of
+from stillweb.harness.agents.retrieval import Standing
+from stillweb.harness.trace import Event, canonical, hashed_part
 
 Key = tuple[tuple[Any, ...], ...]
 _HEAD = 200  # bytes of a request by which calls are put in order before their digests decide

@@ -15,7 +15,7 @@
     default: {steps: […], answer: …}               # for tasks not named
 
 Templates are Jinja's, in its sandbox, with undefined names as errors; a template that is nothing but one
-expression keeps its type. Filters are the functions of `harness.agents.extract`.
+expression keeps its type. Filters are the functions of `stillweb.harness.agents.extract`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from jinja2 import StrictUndefined, TemplateError, Undefined
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
-from harness.agents import extract
-from harness.agents.attempt import Attempt
-from harness.inputs.yaml_file import read_yaml
-from harness.trace import digest
-from snapshots.errors import UsageError
-from snapshots.words import meant
+from stillweb.harness.agents import extract
+from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.inputs.yaml_file import read_yaml
+from stillweb.harness.trace import digest
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.words import meant
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}
 _KINDS: dict[str, type] = {"call": str, "with": dict, "as": str, "set": dict, "may_fail": bool}

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from snapshots.words import counted
+from stillweb.snapshots.words import counted
 
 T = TypeVar("T")
 GRACE = 5.0  # seconds that what was left behind has when all else of the process is done

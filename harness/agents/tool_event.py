@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 
-from harness.trace import canonical
+from stillweb.harness.trace import canonical
 
 Part = dict[str, Any]  # an MCP content part
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from harness.commands.unset import say_unset
-from harness.console import print_json, progress
-from snapshots.words import counted
+from stillweb.harness.commands.unset import say_unset
+from stillweb.harness.console import print_json, progress
+from stillweb.snapshots.words import counted
 
 
 @click.command("certify")
@@ -31,11 +31,11 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
     stillweb certify run1                          exit code 1 if a repetition differs
     stillweb certify run1 --snapshot site.wacz     of a run from another machine
     """
-    from harness.results.certificate import certify
-    from harness.results.kept_certificate import kept_hash
-    from harness.results.left_out import failed_attempts, left_out
-    from harness.results.summary import summarise
-    from harness.runs.run_files import RunFiles
+    from stillweb.harness.results.certificate import certify
+    from stillweb.harness.results.kept_certificate import kept_hash
+    from stillweb.harness.results.left_out import failed_attempts, left_out
+    from stillweb.harness.results.summary import summarise
+    from stillweb.harness.runs.run_files import RunFiles
 
     files = RunFiles(run)
     settings, stands_on = files.manifest()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.commands.finite import FiniteRange
-from harness.console import print_json, progress, say, say_damage, table
-from snapshots.words import counted
+from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.console import print_json, progress, say, say_damage, table
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.checking.check import CheckReport
+    from stillweb.proxy.checking.check import CheckReport
 
 
 @click.command("check")
@@ -51,11 +51,11 @@ def command(
     """
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
-    from proxy.checking.check import check
-    from proxy.checking.page import check_page
-    from proxy.serving.gateway import Gateway
-    from snapshots import Snapshot
-    from snapshots.archives.appending import write_whole
+    from stillweb.proxy.checking.check import check
+    from stillweb.proxy.checking.page import check_page
+    from stillweb.proxy.serving.gateway import Gateway
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.archives.appending import write_whole
 
     with Snapshot.open(*snapshots) as snapshot, Gateway(snapshot) as gateway, progress("checking") as advance:
         say_damage(snapshot)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import decimals, print_json, say, table
-from snapshots.words import counted
+from stillweb.harness.console import decimals, print_json, say, table
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.comparing.compare import Comparison
+    from stillweb.harness.comparing.compare import Comparison
 
 MOST_TOLD = 10  # tasks that got worse, with what was answered and asked otherwise
 
@@ -45,12 +45,12 @@ def command(
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
-    from harness.comparing.comparable import asked_otherwise, differences, parts_of_sets
-    from harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
-    from harness.comparing.gates import check_gates, parse_gate
-    from harness.comparing.others import worse_by_others
-    from harness.comparing.repeats import errors_by_base, flips
-    from snapshots.errors import UsageError
+    from stillweb.harness.comparing.comparable import asked_otherwise, differences, parts_of_sets
+    from stillweb.harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
+    from stillweb.harness.comparing.gates import check_gates, parse_gate
+    from stillweb.harness.comparing.others import worse_by_others
+    from stillweb.harness.comparing.repeats import errors_by_base, flips
+    from stillweb.snapshots.errors import UsageError
 
     if metric is not None and not metric.strip():
         raise click.UsageError("--metric names no metric")
@@ -120,7 +120,7 @@ def command(
     if not found:
         return
     if page is not None:
-        from harness.report.comparison import write_comparison
+        from stillweb.harness.report.comparison import write_comparison
 
         click.echo(str(write_comparison(found, page, within.get("differs", ()), partial).resolve()))
     check_gates(found, gates)
@@ -134,7 +134,7 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
     if sides == ("A", "B"):  # two forms of a task are asked otherwise, and so answered otherwise
-        from harness.comparing.apart import apart
+        from stillweb.harness.comparing.apart import apart
 
         for pair in comparison.worse[:MOST_TOLD]:
             click.echo(apart(comparison, pair))

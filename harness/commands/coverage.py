@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.console import print_json, progress, say_damage, table
+from stillweb.harness.console import print_json, progress, say_damage, table
 
 
 @click.command("coverage")
@@ -50,18 +50,18 @@ def command(
     stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing, or a record unreadable
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
-    from harness.commands.search_ready import make_search_ready
-    from harness.commands.task_set import read_tasks
-    from harness.curation.audit import audit, cookie_dates
-    from harness.curation.coverage import coverage
-    from harness.curation.needs import tasks_as_asked
-    from harness.rubric import compile_rubrics
-    from harness.task import TaskSet
-    from harness.tools import Toolset
-    from harness.tools.queries import query_verdict
-    from proxy.wire.certificates import CERTIFICATE_FILE
-    from snapshots import Snapshot
-    from snapshots.secrets.redaction_key import state_dir
+    from stillweb.harness.commands.search_ready import make_search_ready
+    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.curation.audit import audit, cookie_dates
+    from stillweb.harness.curation.coverage import coverage
+    from stillweb.harness.curation.needs import tasks_as_asked
+    from stillweb.harness.rubric import compile_rubrics
+    from stillweb.harness.task import TaskSet
+    from stillweb.harness.tools import Toolset
+    from stillweb.harness.tools.queries import query_verdict
+    from stillweb.proxy.wire.certificates import CERTIFICATE_FILE
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.secrets.redaction_key import state_dir
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.console import print_json, progress, say
+from stillweb.harness.console import print_json, progress, say
 
 
 @click.command("cut")
@@ -42,10 +42,10 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     \b
     stillweb cut site.wacz --for run1 -o small.wacz
     """
-    from harness.curation.needs import needs_of_run
-    from snapshots import Snapshot
-    from snapshots.upkeep import late
-    from snapshots.upkeep.cut import Needs, cut
+    from stillweb.harness.curation.needs import needs_of_run
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.upkeep import late
+    from stillweb.snapshots.upkeep.cut import Needs, cut
 
     late.refuse(snapshot)  # before the work
     with Snapshot.open(snapshot) as opened:

@@ -24,7 +24,7 @@ def command(out: Path, show: bool) -> None:
     stillweb demo
     stillweb demo -o /tmp/demo --open
     """
-    from harness.demo.walk import walk
+    from stillweb.harness.demo.walk import walk
 
     report = walk(out)
     if show:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import print_json
-from snapshots.words import counted
+from stillweb.harness.console import print_json
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.curation.affected import Affected
-    from snapshots.upkeep.diff import Diff
+    from stillweb.harness.curation.affected import Affected
+    from stillweb.snapshots.upkeep.diff import Diff
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -41,8 +41,8 @@ def command(a: str, b: str, source: str | None, with_text: bool, as_json: bool) 
     stillweb diff v1.wacz v2.wacz --tasks tasks.jsonl      which tasks that touches
     stillweb diff v1.wacz v2.wacz --tasks run1             which attempts of a run on v1
     """
-    from snapshots import Snapshot
-    from snapshots.upkeep.diff import diff
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.upkeep.diff import diff
 
     with Snapshot.open(a) as old, Snapshot.open(b) as new:
         found = diff(old, new)
@@ -56,17 +56,17 @@ def command(a: str, b: str, source: str | None, with_text: bool, as_json: bool) 
 
 
 def _touched(source: str, found: Diff, views: list[Any]) -> list[Affected]:
-    from harness.curation.affected import affected_by_run, affected_tasks
+    from stillweb.harness.curation.affected import affected_by_run, affected_tasks
 
     if (Path(source) / "run.json").is_file():
         return affected_by_run(Path(source), found)
-    from harness.commands.task_set import read_tasks
+    from stillweb.harness.commands.task_set import read_tasks
 
     return affected_tasks(read_tasks(source), found, views)
 
 
 def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None:
-    from snapshots.upkeep.diff import counts
+    from stillweb.snapshots.upkeep.diff import counts
 
     def lines(text: str) -> str:
         return "" if not text else "  (text +{} -{})".format(*counts(text))

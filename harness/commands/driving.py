@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxy.wire.addresses import on_this_machine
+from stillweb.proxy.wire.addresses import on_this_machine
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
+    from stillweb.snapshots.capture import Capture
 
 MOST = 1 << 16  # bytes of an answer; a driver says less of a session
 
@@ -31,7 +31,7 @@ def drives(method: str, url: str, body: str) -> bool:
 
 def drove(out: Path, captures: Iterable[Capture]) -> bool:
     """Whether one of the captures in a directory is such a request."""
-    from snapshots import Snapshot
+    from stillweb.snapshots import Snapshot
 
     likely = [capture for capture in captures if _may(capture.method, capture.url)]
     if not likely:

@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from harness.console import say, table
-from snapshots.words import counted
+from stillweb.harness.console import say, table
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.exploring.explorer import Limits
-    from proxy.exploring.moves import Choices
-    from proxy.recording.recorder import Recorder
-    from snapshots.profile import Profile
-    from snapshots.writer import Writer
+    from stillweb.proxy.exploring.explorer import Limits
+    from stillweb.proxy.exploring.moves import Choices
+    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Writer
 
 MOST_FILES = 5  # that were not fetched, named
 
@@ -32,8 +32,8 @@ def explore_all(
     show: Callable[[str], None],
 ) -> int:
     """Explores each URL; with `pdfs` fetches the PDFs that were found linked. 1 where a URL has no view or a PDF failed."""
-    from proxy.exploring.explorer import Explorer
-    from proxy.exploring.moves import FILE
+    from stillweb.proxy.exploring.explorer import Explorer
+    from stillweb.proxy.exploring.moves import FILE
 
     explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices)
     failed = 0
@@ -73,7 +73,7 @@ def _fetch(
     """Fetches linked PDFs and says how many; how many failed."""
     if not urls:
         return 0
-    from proxy.pages.views import Fetcher
+    from stillweb.proxy.pages.views import Fetcher
 
     fetcher = Fetcher(recorder, writer, profile, prefix="pdf")
     results = fetcher.fetch(urls, progress=lambda url, event: show(f"{event}: {url}"))

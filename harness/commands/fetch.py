@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.commands.address import split_address
-from harness.console import print_json, say, say_damage
-from snapshots.words import counted
+from stillweb.harness.commands.address import split_address
+from stillweb.harness.console import print_json, say, say_damage
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
-    from snapshots.texts.text import FrozenText
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.texts.text import FrozenText
 
 
 @click.command("fetch")
@@ -36,8 +36,8 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
     stillweb fetch site.wacz 'https://example.com/list#view=0123456789abcdef' --what screenshot -o view.png
     stillweb fetch site.wacz https://example.com/list --what tables -o tables
     """
-    from snapshots import Snapshot
-    from snapshots.archives.appending import write_whole
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.archives.appending import write_whole
 
     paths, address = split_address(snapshots, "an address")
     with Snapshot.open(*paths) as snapshot:
@@ -74,8 +74,8 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
 
 def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
     """A view's text by any of its addresses, else that of the page which a client gets; extracted now where none is frozen."""
-    from harness.tools.store import Store
-    from snapshots.view import id_in
+    from stillweb.harness.tools.store import Store
+    from stillweb.snapshots.view import id_in
 
     store = Store(snapshot)
     if (found := store.view_text(address)) is not None:
@@ -88,7 +88,7 @@ def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
 
 def _as_asked(snapshot: Snapshot, frozen: FrozenText) -> FrozenText:
     """The text of what a client that begins anew gets at the address: the first whole answer may be of a later state."""
-    from harness.tools.store import Store
+    from stillweb.harness.tools.store import Store
 
     if "#" in frozen.address or "digest" not in frozen.meta:
         return frozen
@@ -101,8 +101,8 @@ def _as_asked(snapshot: Snapshot, frozen: FrozenText) -> FrozenText:
 
 
 def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
-    from harness.tools.store import Store
-    from snapshots.view import id_in
+    from stillweb.harness.tools.store import Store
+    from stillweb.snapshots.view import id_in
 
     if not view and (what != "text" or id_in(address) is not None):
         return "no view of the snapshot; 'stillweb ls SNAPSHOT --views' lists them"
@@ -114,8 +114,8 @@ def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
     """The tables of a view's DOM, or of the page that a client gets at the address."""
-    from snapshots.archives.appending import write_whole
-    from snapshots.texts.tables import tables_of
+    from stillweb.snapshots.archives.appending import write_whole
+    from stillweb.snapshots.texts.tables import tables_of
 
     html = _html(snapshot, address)
     if html is None:
@@ -142,10 +142,10 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
 
 
 def _html(snapshot: Snapshot, address: str) -> str | None:
-    from harness.tools.store import Store
-    from snapshots.http import charsets
-    from snapshots.texts.text import unpacked
-    from snapshots.view import id_in
+    from stillweb.harness.tools.store import Store
+    from stillweb.snapshots.http import charsets
+    from stillweb.snapshots.texts.text import unpacked
+    from stillweb.snapshots.view import id_in
 
     view = snapshot.view(address)
     dom = snapshot.resource("dom", view.address) if view is not None else None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.console import progress, say
-from snapshots.contents.failures import failed_line
-from snapshots.words import counted
+from stillweb.harness.console import progress, say
+from stillweb.snapshots.contents.failures import failed_line
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 @click.command("import")
@@ -28,10 +28,10 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     \b
     stillweb import session.har crawl.warc.gz -o site
     """
-    from harness.commands.recorded_again import answered_on_other_days
-    from proxy.wire.open_files import allow_many_open_files
-    from snapshots import Snapshot
-    from snapshots.upkeep.importing import import_files
+    from stillweb.harness.commands.recorded_again import answered_on_other_days
+    from stillweb.proxy.wire.open_files import allow_many_open_files
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.upkeep.importing import import_files
 
     allow_many_open_files()  # what revisits repeat may lie in any of the files
     with progress(f"importing {counted(len(files), 'file')}", unit="bytes") as advance:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.console import progress
-from snapshots.words import counted
+from stillweb.harness.console import progress
+from stillweb.snapshots.words import counted
 
 
 @click.command("index")
@@ -18,7 +18,7 @@ def command(snapshot: Path) -> None:
     \b
     stillweb index site
     """
-    from snapshots.writer import reindex
+    from stillweb.snapshots.writer import reindex
 
     with progress("indexing") as advance:
         captures = reindex(snapshot, progress=advance)

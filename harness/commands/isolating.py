@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.console import say
-from proxy.direct import with_usual
-from proxy.isolation import enter_isolation
-from proxy.system_trust import replace_system_list
-from proxy.wire.addresses import host_port
-from proxy.wire.certificates import Authority
+from stillweb.harness.console import say
+from stillweb.proxy.direct import with_usual
+from stillweb.proxy.isolation import enter_isolation
+from stillweb.proxy.system_trust import replace_system_list
+from stillweb.proxy.wire.addresses import host_port
+from stillweb.proxy.wire.certificates import Authority
 
 
 def isolate_program(let_in: Sequence[tuple[str, int]]) -> None:

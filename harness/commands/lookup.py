@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.address import split_address
-from harness.commands.answering import accept_option
-from harness.console import print_json, say_damage
-from proxy.wire.addresses import DEFAULT_SESSION
+from stillweb.harness.commands.address import split_address
+from stillweb.harness.commands.answering import accept_option
+from stillweb.harness.console import print_json, say_damage
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION
 
 if TYPE_CHECKING:
-    from snapshots import Capture, Request, Snapshot
+    from stillweb.snapshots import Capture, Request, Snapshot
 
 
 @click.command("lookup")
@@ -40,9 +40,9 @@ def command(
     stillweb lookup site.wacz 'https://example.com/list?page=2'
     stillweb lookup site.wacz https://example.com/api -X POST -d '{"q": 1}' -H 'Content-Type: application/json'
     """
-    from snapshots import Request, Snapshot
-    from snapshots.matching.accepting import check_accept
-    from snapshots.view import id_in
+    from stillweb.snapshots import Request, Snapshot
+    from stillweb.snapshots.matching.accepting import check_accept
+    from stillweb.snapshots.view import id_in
 
     check_accept(accept)
     paths, url = split_address(snapshots, "a URL")
@@ -103,8 +103,8 @@ def command(
 
 def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:
     """What the ledger of a replay would say of the request, and the capture that the answer is made of."""
-    from proxy.serving.answering import Answerer
-    from proxy.serving.ledger import Ledger
+    from stillweb.proxy.serving.answering import Answerer
+    from stillweb.proxy.serving.ledger import Ledger
 
     with Ledger() as ledger:
         answerer = Answerer(snapshot, ledger, accept=accept)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.console import print_json, say, say_damage, table
-from snapshots.words import counted
+from stillweb.harness.console import print_json, say, say_damage, table
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 @click.command("ls")
@@ -33,7 +33,7 @@ def command(
     stillweb ls site.wacz --views --html views.html
     stillweb ls site.wacz --views --steps 'https://example.com/list#view=0123456789abcdef' > steps.yaml
     """
-    from snapshots import Snapshot
+    from stillweb.snapshots import Snapshot
 
     if (html or steps) and not views:
         raise click.UsageError("--html and --steps go with --views")
@@ -42,8 +42,8 @@ def command(
         if steps is not None:
             return _steps(snapshot, steps)
         if html is not None:
-            from proxy.exploring.graph_page import graph_page
-            from snapshots.archives.appending import write_whole
+            from stillweb.proxy.exploring.graph_page import graph_page
+            from stillweb.snapshots.archives.appending import write_whole
 
             write_whole(html, [graph_page(snapshot, snapshots[-1].name).encode()])
             click.echo(str(html))
@@ -72,8 +72,8 @@ def command(
 
 
 def _steps(snapshot: Snapshot, address: str) -> int:
-    from proxy.pages.steps import to_yaml
-    from snapshots.secrets.credentials import PSEUDONYM_TEXT
+    from stillweb.proxy.pages.steps import to_yaml
+    from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT
 
     view = snapshot.view(address)
     if view is None:

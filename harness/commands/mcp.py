@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.commands.answering import accept_option, synthetic_search_option
-from harness.console import say, say_damage
+from stillweb.harness.commands.answering import accept_option, synthetic_search_option
+from stillweb.harness.console import say, say_damage
 
 
 @click.command("mcp")
@@ -60,10 +60,10 @@ def command(
     stillweb mcp site.wacz --contract playwright-mcp --transport http --port 8931
     stillweb mcp site --record --contract fetch                    fetch for real, and keep what came
     """
-    from harness.commands.search_ready import make_search_ready
-    from harness.servers.mcp import serve
-    from harness.tools import Limits, Toolset
-    from snapshots import Snapshot
+    from stillweb.harness.commands.search_ready import make_search_ready
+    from stillweb.harness.servers.mcp import serve
+    from stillweb.harness.tools import Limits, Toolset
+    from stillweb.snapshots import Snapshot
 
     if port is not None and transport != "http":
         raise click.UsageError("--port goes with --transport http")
@@ -73,7 +73,7 @@ def command(
         say(f"serving at {url}")
 
     if record:
-        from harness.tools.recording import recording_toolset
+        from stillweb.harness.tools.recording import recording_toolset
 
         if len(snapshots) != 1:
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.console import progress, say
-from snapshots.words import counted
+from stillweb.harness.console import progress, say
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.prompts import Prompt
+    from stillweb.harness.prompts import Prompt
 
 
 @click.group("prompts")
@@ -50,12 +50,12 @@ def build(
     """
     from dataclasses import asdict
 
-    from harness.datasets import load_tasks
-    from harness.prompts import Failure
-    from harness.prompts import build as build_prompts
-    from harness.runs.run_files import json_line
-    from snapshots import Snapshot
-    from snapshots.archives.appending import write_whole
+    from stillweb.harness.datasets import load_tasks
+    from stillweb.harness.prompts import Failure
+    from stillweb.harness.prompts import build as build_prompts
+    from stillweb.harness.runs.run_files import json_line
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.archives.appending import write_whole
 
     if out.is_dir() or not out.parent.is_dir():
         raise click.UsageError(
@@ -93,7 +93,7 @@ def build(
 
 def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     """What of their pages the prompts lack, and which look wrong: each with how often and the first of its kind."""
-    from snapshots.texts.text import doubts
+    from stillweb.snapshots.texts.text import doubts
 
     kinds: dict[str, list[str]] = {
         "not in the prompts, for want of room": [],

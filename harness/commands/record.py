@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.driving import ADVICE, drove
-from harness.commands.finite import FiniteRange
-from harness.commands.mistrust import advice
-from harness.commands.program import WithProgram, only_with_program, program_of
-from harness.commands.task_set import read_tasks
-from harness.console import say, status_line, table
-from harness.inputs.lines import read_lines
-from snapshots.contents.failures import failed_line
-from snapshots.errors import StillwebError
-from snapshots.words import counted
+from stillweb.harness.commands.driving import ADVICE, drove
+from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.commands.mistrust import advice
+from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
+from stillweb.harness.commands.task_set import read_tasks
+from stillweb.harness.console import say, status_line, table
+from stillweb.harness.inputs.lines import read_lines
+from stillweb.snapshots.contents.failures import failed_line
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.task import Task
-    from proxy.pages.steps import Flow
-    from proxy.recording.recorder import Recorder
-    from snapshots.profile import Profile
-    from snapshots.writer import Place, Writer
+    from stillweb.harness.task import Task
+    from stillweb.proxy.pages.steps import Flow
+    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Place, Writer
 
 MOST_LATE = 10  # records with late secrets that are named
 
@@ -151,11 +151,11 @@ def command(
     stillweb record -o site -- python agent.py           whatever the program fetches
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
-    from proxy.direct import direct_hosts
-    from proxy.recording.recorder import Recorder, record_command
-    from snapshots.identity.sites import host_of
-    from snapshots.profile import Profile
-    from snapshots.writer import Writer
+    from stillweb.proxy.direct import direct_hosts
+    from stillweb.proxy.recording.recorder import Recorder, record_command
+    from stillweb.snapshots.identity.sites import host_of
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Writer
 
     program = program_of(ctx)
     past = direct_hosts(direct)
@@ -174,7 +174,7 @@ def command(
     _check(wanted, flows, steps, explore is not None)
     entries = None
     if misses:
-        from proxy.serving.ledger import read
+        from stillweb.proxy.serving.ledger import read
 
         entries = read(misses)
         if not entries:
@@ -182,9 +182,9 @@ def command(
     places = _places(resolve)
     limits = choices = None
     if explore is not None:
-        from harness.commands.explored import explore_all
-        from proxy.exploring.explorer import Limits
-        from proxy.exploring.moves import Choices
+        from stillweb.harness.commands.explored import explore_all
+        from stillweb.proxy.exploring.explorer import Limits
+        from stillweb.proxy.exploring.moves import Choices
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
         choices = Choices(values=read_lines(values) if values else [], links=links)
@@ -262,15 +262,17 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
             f"{steps}: these steps are for no URL; give one, or name it in the file (url: …)"
         )
     if urls or flows:
-        from proxy.pages.views import plan  # which brings the browser's library along: a program needs none
+        from stillweb.proxy.pages.views import (
+            plan,  # which brings the browser's library along: a program needs none
+        )
 
         plan(urls, flows)
 
 
 def _say_changed(out: Path, since: Place) -> None:
     """Says that what was there before is answered otherwise now, as the earlier answers stay in force."""
-    from harness.commands.recorded_again import answered_otherwise
-    from snapshots import Snapshot
+    from stillweb.harness.commands.recorded_again import answered_otherwise
+    from stillweb.snapshots import Snapshot
 
     with Snapshot.open(out) as snapshot:
         changed = answered_otherwise(snapshot, since)
@@ -297,7 +299,7 @@ def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
 
 def _late(out: Path, recorder: Recorder) -> int:
     """Says which records hold a secret that was learned after they were written, and notes it for `seal`."""
-    from snapshots.upkeep import late
+    from stillweb.snapshots.upkeep import late
 
     if recorder.redactor is None:
         return 0
@@ -318,7 +320,7 @@ def _wanted(urls: Sequence[str], url_file: Path | None, tasks: Iterable[Task]) -
     if url_file:
         found += [line for line in read_lines(url_file) if not line.startswith("#")]
     if tasks:
-        from harness.curation.coverage import urls_of
+        from stillweb.harness.curation.coverage import urls_of
 
         found += [url for task in tasks for url in urls_of(task)]
     return list(dict.fromkeys(found))
@@ -327,7 +329,7 @@ def _wanted(urls: Sequence[str], url_file: Path | None, tasks: Iterable[Task]) -
 def _flows(steps: Path | None) -> list[Flow]:
     if steps is None:
         return []
-    from proxy.pages.steps import load_flows
+    from stillweb.proxy.pages.steps import load_flows
 
     flows = load_flows(steps)
     if not any(flow.url or flow.steps for flow in flows):
@@ -348,9 +350,9 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
 
 def _profile(out: Path) -> Profile:
     """The profile of the snapshot that is gone on with, else the default one, complete with this browser."""
-    from proxy.pages.browser import complete
-    from snapshots import Snapshot
-    from snapshots.profile import Profile
+    from stillweb.proxy.pages.browser import complete
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.profile import Profile
 
     if (out / "datapackage.json").exists():
         with Snapshot.open(out) as snapshot:
@@ -369,7 +371,7 @@ def _browse(
     parallel: int | None,
     show: Callable[[str], None],
 ) -> int:
-    from proxy.pages.views import Fetcher
+    from stillweb.proxy.pages.views import Fetcher
 
     fetcher = Fetcher(recorder, writer, profile)
     results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)
@@ -395,7 +397,7 @@ def _browse(
 
 def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:
     """Asks again, through the recorder, for each request that a replay did not have."""
-    from harness.curation.missing import record_misses
+    from stillweb.harness.curation.missing import record_misses
 
     recorded, missing = record_misses(recorder, entries, say)
     recorder.wait_quiet(seconds=0.0, timeout=30.0)

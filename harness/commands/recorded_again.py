@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from snapshots import Snapshot
-from snapshots.capture import Capture
-from snapshots.writer import OURS, Place
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.writer import OURS, Place
 
 
 def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:

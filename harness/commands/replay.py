@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from harness.commands.answering import accept_option
-from harness.commands.driving import ADVICE, drives
-from harness.commands.ending import Until
-from harness.commands.program import WithProgram, only_with_program, program_of
-from harness.console import say, say_damage
-from snapshots.words import counted
+from stillweb.harness.commands.answering import accept_option
+from stillweb.harness.commands.driving import ADVICE, drives
+from stillweb.harness.commands.ending import Until
+from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
+from stillweb.harness.console import say, say_damage
+from stillweb.snapshots.words import counted
 
 
 @click.command("replay", cls=WithProgram)
@@ -80,23 +80,23 @@ def command(
     stillweb replay site.wacz --max-misses 0 -- pytest           a gate: exit code 1 on a miss
     stillweb replay site.wacz --clock recorded -- python agent.py    as on the day of the recording
     """
-    from proxy import Gateway, Ledger, client_environment
-    from proxy.clients import run_command
-    from proxy.clock import moment_of, with_clock
-    from proxy.direct import direct_hosts, let_in, let_past
-    from proxy.serving.hosting import MadeHosts
-    from proxy.serving.workers import default_count
-    from snapshots import Snapshot
-    from snapshots.dates import iso_date
-    from snapshots.errors import MissingCapability
+    from stillweb.proxy import Gateway, Ledger, client_environment
+    from stillweb.proxy.clients import run_command
+    from stillweb.proxy.clock import moment_of, with_clock
+    from stillweb.proxy.direct import direct_hosts, let_in, let_past
+    from stillweb.proxy.serving.hosting import MadeHosts
+    from stillweb.proxy.serving.workers import default_count
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.dates import iso_date
+    from stillweb.snapshots.errors import MissingCapability
 
     program = program_of(ctx)
     _check(snapshots, program)
     past = direct_hosts(direct)
     only_with_program(program, {"--direct": past, "--clock": clock is not None})
     if isolate:
-        from harness.commands.isolating import isolate_program
-        from proxy.isolation import canary
+        from stillweb.harness.commands.isolating import isolate_program
+        from stillweb.proxy.isolation import canary
 
         isolate_program(let_in(past))
         proof = canary()
@@ -108,7 +108,7 @@ def command(
         moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)
         if synthetic_search:
-            from harness.commands.search_ready import make_search_ready
+            from stillweb.harness.commands.search_ready import make_search_ready
 
             make_search_ready(snapshot)
         options = {"accept": accept, "synthetic_search": synthetic_search}
@@ -119,7 +119,7 @@ def command(
             accept=accept,
             ledger=book,
             workers=workers or (1 if program else default_count()),
-            virtual_hosts=MadeHosts("harness.servers.replaying:make_hosts", options),
+            virtual_hosts=MadeHosts("stillweb.harness.servers.replaying:make_hosts", options),
             on_loss=until.lost,
             forks=True,
         ) as gateway:

@@ -30,19 +30,19 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
     mkdir -p logs && stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
     """
     if form == "openinference":
-        from harness.export.openinference import export_openinference
+        from stillweb.harness.export.openinference import export_openinference
 
         path = export_openinference(run, out or run / "report.otlp.jsonl").resolve()
     elif form == "csv":
-        from harness.export.attempts_csv import export_csv
+        from stillweb.harness.export.attempts_csv import export_csv
 
         path = export_csv(run, out or run / "report.csv").resolve()
     elif form == "inspect":
-        from harness.export.inspect_log import export_inspect
+        from stillweb.harness.export.inspect_log import export_inspect
 
         path = export_inspect(run, out or run / "report.inspect.json").resolve()
     else:
-        from harness.report import write_report
+        from stillweb.harness.report import write_report
 
         path = write_report(run, out).resolve()
     if not path.is_file():  # a pipe or /dev/stdout, in which a line more would be one of the report

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from harness.commands.ending import Until
-from harness.console import say
-from snapshots.words import counted
+from stillweb.harness.commands.ending import Until
+from stillweb.harness.console import say
+from stillweb.snapshots.words import counted
 
 
 @click.command("review")
@@ -32,8 +32,8 @@ def command(
     stillweb review run1
     stillweb review run1 --export review.html
     """
-    from harness.review.page import ReviewServer, export_review
-    from harness.review.reviews import agreement, import_reviews
+    from stillweb.harness.review.page import ReviewServer, export_review
+    from stillweb.harness.review.reviews import agreement, import_reviews
 
     if reviews is not None:
         click.echo(f"{counted(import_reviews(run, reviews), 'review')} taken")

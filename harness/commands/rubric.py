@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from snapshots.words import counted
+from stillweb.snapshots.words import counted
 
 
 @click.group("rubric")
@@ -28,8 +28,8 @@ def compile_(tasks: str, out: Path) -> int:
     \b
     stillweb rubric compile goal.jsonl -o rubrics.json          exit code 1 on a record that can't be read
     """
-    from harness.commands.task_set import read_tasks
-    from harness.rubric import compile_rubrics, load_rubrics, save_rubrics
+    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.rubric import compile_rubrics, load_rubrics, save_rubrics
 
     loaded = read_tasks(tasks)
     rubrics = compile_rubrics(loaded)
@@ -50,9 +50,9 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     \b
     stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding, or a record that can't be read
     """
-    from harness.commands.task_set import read_tasks
-    from harness.curation.lint import lint
-    from harness.rubric import load_rubrics
+    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.curation.lint import lint
+    from stillweb.harness.rubric import load_rubrics
 
     loaded = read_tasks(tasks)
     found = lint(loaded, load_rubrics(rubrics) if rubrics else None, notes=notes)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from harness.commands.answering import accept_option, synthetic_search_option
-from harness.commands.finite import FiniteRange
-from harness.commands.show import show_summary
-from harness.commands.unset import say_unset
-from harness.console import say, say_damage
+from stillweb.harness.commands.answering import accept_option, synthetic_search_option
+from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.commands.show import show_summary
+from stillweb.harness.commands.unset import say_unset
+from stillweb.harness.console import say, say_damage
 
 # The documented variables of the benchmarks that are settings; keys stay in the environment.
 _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
@@ -165,29 +165,29 @@ def command(
     stillweb run --tasks goal.jsonl --agent openai:gpt-5 --snapshot site.wacz -o run1 --contract fetch
     stillweb run --tasks tasks.jsonl --agent script:agent.yaml --snapshot site.wacz -o run1 --isolate
     """
-    from harness.agents import let_in_for, load_agent
+    from stillweb.harness.agents import let_in_for, load_agent
 
     inside = let_in_for(agent) if isolate else []
     if isolate:
-        from harness.commands.isolating import isolate_program
+        from stillweb.harness.commands.isolating import isolate_program
 
         isolate_program(inside)
-    from harness.agents.attempt import Limits
-    from harness.agents.script import ScriptAgent
-    from harness.commands.search_ready import make_search_ready
-    from harness.commands.task_set import read_tasks
-    from harness.results.certificate import check_traces, write_certificate
-    from harness.results.left_out import failed_attempts, unread_records
-    from harness.rubric import compile_rubrics, load_rubrics
-    from harness.runs.cluster import make_engine
-    from harness.runs.display import make_display
-    from harness.runs.run_files import Settings
-    from harness.runs.runner import run_attempts, start_run
-    from proxy.direct import let_in
-    from proxy.wire.addresses import host_port
-    from snapshots import Snapshot
-    from snapshots.errors import GateFailed
-    from snapshots.matching.accepting import check_accept
+    from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.agents.script import ScriptAgent
+    from stillweb.harness.commands.search_ready import make_search_ready
+    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.results.left_out import failed_attempts, unread_records
+    from stillweb.harness.rubric import compile_rubrics, load_rubrics
+    from stillweb.harness.runs.cluster import make_engine
+    from stillweb.harness.runs.display import make_display
+    from stillweb.harness.runs.run_files import Settings
+    from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.proxy.direct import let_in
+    from stillweb.proxy.wire.addresses import host_port
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.errors import GateFailed
+    from stillweb.snapshots.matching.accepting import check_accept
 
     tasks = read_tasks(source, split)
     made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
@@ -255,8 +255,8 @@ def command(
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
     """Prices by model. UsageError names what is wrong, and a limit of money that nothing could be counted against."""
-    from harness.inputs.yaml_file import read_yaml
-    from snapshots.errors import UsageError
+    from stillweb.harness.inputs.yaml_file import read_yaml
+    from stillweb.snapshots.errors import UsageError
 
     if path is None:
         if limit is not None:

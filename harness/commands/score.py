@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from harness.commands.show import show_summary
-from harness.console import progress, say
-from snapshots.words import counted
+from stillweb.harness.commands.show import show_summary
+from stillweb.harness.console import progress, say
+from stillweb.snapshots.words import counted
 
 MOST = 10  # attempts that are named
 
@@ -77,11 +77,11 @@ def command(
         raise click.UsageError("--parallel goes with --ask-judge")
     if out is not None:
         return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, parallel or 2, as_json)
-    from harness.results.certificate import check_traces, write_certificate
-    from harness.results.kept_certificate import differing, kept_hash, short
-    from harness.results.left_out import failed_attempts
-    from harness.results.summary import score_run
-    from harness.trace import hashed_part
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.results.kept_certificate import differing, kept_hash, short
+    from stillweb.harness.results.left_out import failed_attempts
+    from stillweb.harness.results.summary import score_run
+    from stillweb.harness.trace import hashed_part
 
     different = score_run(run, write=write)
     for one in different:
@@ -110,13 +110,13 @@ def _otherwise(
     parallel: int,
     as_json: bool,
 ) -> int:
-    from harness.commands.task_set import read_tasks
-    from harness.results.kept_certificate import read_kept
-    from harness.results.left_out import failed_attempts
-    from harness.results.scoring_otherwise import part_of, score_otherwise
-    from harness.rubric import load_rubrics
-    from harness.runs.workshop import judge_variables
-    from snapshots.errors import GateFailed, UsageError
+    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.results.kept_certificate import read_kept
+    from stillweb.harness.results.left_out import failed_attempts
+    from stillweb.harness.results.scoring_otherwise import part_of, score_otherwise
+    from stillweb.harness.rubric import load_rubrics
+    from stillweb.harness.runs.workshop import judge_variables
+    from stillweb.snapshots.errors import GateFailed, UsageError
 
     tasks = read_tasks(source) if source is not None else None
     try:

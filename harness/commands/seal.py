@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.console import print_json, progress, say
+from stillweb.harness.console import print_json, progress, say
 
 
 @click.command("seal")
@@ -26,13 +26,13 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
     stillweb seal site               writes site.wacz
     stillweb seal site -o v1.wacz
     """
-    from snapshots.wacz import seal
+    from stillweb.snapshots.wacz import seal
 
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, keep_secrets=keep_secrets, progress=advance)
     if search_index:
-        from harness.commands.search_ready import make_search_ready
-        from snapshots import Snapshot
+        from stillweb.harness.commands.search_ready import make_search_ready
+        from stillweb.snapshots import Snapshot
 
         with Snapshot.open(report.path) as sealed:
             make_search_ready(sealed)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.console import print_json, say_damage
+from stillweb.harness.console import print_json, say_damage
 
 
 @click.command("search")
@@ -21,9 +21,9 @@ def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
     \b
     stillweb search site.wacz "chinstrap body mass" -n 3
     """
-    from harness.commands.search_ready import search_index
-    from snapshots import Snapshot
-    from snapshots.texts.search import parse_query
+    from stillweb.harness.commands.search_ready import search_index
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.texts.search import parse_query
 
     if not parse_query(query).finds:
         raise click.UsageError(f"{query!r} names no word to look for")

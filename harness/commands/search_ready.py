@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.console import progress, say
+from stillweb.harness.console import progress, say
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
-    from snapshots.texts.search import SearchIndex
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.texts.search import SearchIndex
 
 
 def search_index(snapshot: Snapshot) -> SearchIndex:
     """The index over all frozen texts; where it takes its time to build, a bar shows how far it is."""
-    from snapshots.searching import index_of, is_ready
+    from stillweb.snapshots.searching import index_of, is_ready
 
     say_unfrozen(snapshot)
     if is_ready(snapshot):
@@ -28,7 +28,7 @@ def search_index(snapshot: Snapshot) -> SearchIndex:
 
 def make_search_ready(snapshot: Snapshot) -> None:
     """Sees to it that no search has to wait for the index."""
-    from snapshots.searching import is_ready
+    from stillweb.snapshots.searching import is_ready
 
     if not is_ready(snapshot):
         search_index(snapshot).close()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import decimals, print_json, table
-from snapshots.words import counted
+from stillweb.harness.console import decimals, print_json, table
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.results.summary import Summary
+    from stillweb.harness.results.summary import Summary
 
 
 MOST_METRICS = 8  # told of each attempt
@@ -19,9 +19,9 @@ MOST_METRICS = 8  # told of each attempt
 
 def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
     """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
-    from harness.results.left_out import left_out
-    from harness.results.summary import summarise, value_of
-    from harness.runs.run_files import RunFiles
+    from stillweb.harness.results.left_out import left_out
+    from stillweb.harness.results.summary import summarise, value_of
+    from stillweb.harness.runs.run_files import RunFiles
 
     summary = summarise(run)
     if as_json:

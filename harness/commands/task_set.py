@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.console import say
+from stillweb.harness.console import say
 
 if TYPE_CHECKING:
-    from harness.task import TaskSet
+    from stillweb.harness.task import TaskSet
 
 
 def read_tasks(source: str, split: str | None = None) -> TaskSet:
@@ -15,7 +15,7 @@ def read_tasks(source: str, split: str | None = None) -> TaskSet:
 
     Whoever leaves out a record for that ends with exit code 1: a misspelt field must not look like a task that went well.
     """
-    from harness.datasets import load_tasks
+    from stillweb.harness.datasets import load_tasks
 
     tasks = load_tasks(source, split=split)
     for problem in tasks.problems:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.console import print_json, progress, say, table
-from snapshots.words import counted
+from stillweb.harness.console import print_json, progress, say, table
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.upkeep.upgrading import TextUpgrade
+    from stillweb.snapshots.upkeep.upgrading import TextUpgrade
 
 
 @click.command("text")
@@ -48,12 +48,12 @@ def command(
     if not upgrade:
         _list(snapshot, as_json)
         return 0
-    from snapshots import Snapshot
-    from snapshots.upkeep.upgrading import accept as take_over
-    from snapshots.upkeep.upgrading import changes
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.upkeep.upgrading import accept as take_over
+    from stillweb.snapshots.upkeep.upgrading import changes
 
     if accept:
-        from snapshots.upkeep import late
+        from stillweb.snapshots.upkeep import late
 
         late.refuse(snapshot)  # before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
@@ -69,8 +69,8 @@ def command(
 
 
 def _show(found: list[TextUpgrade]) -> None:
-    from snapshots.upkeep.diff import counts
-    from snapshots.upkeep.upgrading import KINDS, LOST, SAME
+    from stillweb.snapshots.upkeep.diff import counts
+    from stillweb.snapshots.upkeep.upgrading import KINDS, LOST, SAME
 
     for one in found:
         if one.kind == SAME:
@@ -86,7 +86,7 @@ def _show(found: list[TextUpgrade]) -> None:
 
 
 def _list(path: str, as_json: bool) -> None:
-    from snapshots import Snapshot
+    from stillweb.snapshots import Snapshot
 
     with Snapshot.open(path) as snapshot:
         texts = list(snapshot.texts())

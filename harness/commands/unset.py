@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from harness.console import say
+from stillweb.harness.console import say
 
 
 def say_unset(agent: str, pass_env: Iterable[str]) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.console import print_json, progress, say_left_out
-from snapshots.words import counted
+from stillweb.harness.console import print_json, progress, say_left_out
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.upkeep.leaks import Leak
+    from stillweb.snapshots.upkeep.leaks import Leak
 
 
 @click.command("verify")
@@ -29,7 +29,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     stillweb verify site.wacz                exit code 0: sound, 3: damaged
     stillweb verify site.wacz --secrets      also 1: sound, but something looks like a secret
     """
-    from snapshots.upkeep.verifying import verify
+    from stillweb.snapshots.upkeep.verifying import verify
 
     with progress("verifying", unit="bytes") as advance:
         problems = verify(snapshot, progress=advance)
@@ -53,7 +53,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
 
 
 def _say_left_out(path: Path) -> None:
-    from snapshots import Snapshot
+    from stillweb.snapshots import Snapshot
 
     with Snapshot.open(path) as snapshot:
         say_left_out(snapshot)
@@ -61,8 +61,8 @@ def _say_left_out(path: Path) -> None:
 
 def _signature(path: Path) -> str | None:
     """What can be said of the signature of an archive made by others."""
-    from snapshots.errors import DamagedInput
-    from snapshots.upkeep.signatures import signature_of
+    from stillweb.snapshots.errors import DamagedInput
+    from stillweb.snapshots.upkeep.signatures import signature_of
 
     try:
         found = signature_of(path)
@@ -72,8 +72,8 @@ def _signature(path: Path) -> str | None:
 
 
 def _leaks(path: Path) -> list[Leak]:
-    from snapshots import Snapshot
-    from snapshots.upkeep.leaks import scan
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.upkeep.leaks import scan
 
     with Snapshot.open(path) as snapshot, progress("looking for secrets") as advance:
         count = sum(1 for _ in snapshot.captures())

@@ -6,9 +6,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from harness.comparing.compare import Comparison, Pair
-from harness.runs.display import one_line
-from harness.trace import Trace, canonical, read_trace
+from stillweb.harness.comparing.compare import Comparison, Pair
+from stillweb.harness.runs.display import one_line
+from stillweb.harness.trace import Trace, canonical, read_trace
 
 _Event = dict[str, Any]
 

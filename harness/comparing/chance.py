@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import comb, fsum, lcm
 from random import Random
 
-from snapshots.words import counted
+from stillweb.snapshots.words import counted
 
 RESAMPLES = 10_000
 # Clusters from which on there is an interval of 95 %. The range of n values holds their median with probability

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.task import Task
-from harness.trace import digest
-from snapshots.words import counted
+from stillweb.harness.task import Task
+from stillweb.harness.trace import digest
+from stillweb.snapshots.words import counted
 
 Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
 ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
@@ -50,9 +50,9 @@ def other_rules(a: Rules, b: Rules) -> list[str]:
 
 def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
     """A sentence for each of the runs that takes a part of its task set only, whose set could not be read whole, or that has no certificate."""
-    from harness.results.kept_certificate import read_kept
-    from harness.results.left_out import part, unread_records
-    from harness.runs.run_files import RunFiles
+    from stillweb.harness.results.kept_certificate import read_kept
+    from stillweb.harness.results.left_out import part, unread_records
+    from stillweb.harness.runs.run_files import RunFiles
 
     found = []
     for name, path in (("A", a), ("B", b)):
@@ -70,7 +70,7 @@ def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
 
 def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
     """A sentence where tasks of both runs have another question or start URL in the second."""
-    from harness.runs.run_files import RunFiles
+    from stillweb.harness.runs.run_files import RunFiles
 
     before = {task.id: task for task in RunFiles(a).tasks()}
     found = [
@@ -86,7 +86,7 @@ def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
 
 def differences(a: Path, b: Path) -> tuple[str, ...]:
     """What two runs stand on that isn't the same, by name; the agent, which is what a comparison is about, left out."""
-    from harness.runs.run_files import RunFiles
+    from stillweb.harness.runs.run_files import RunFiles
 
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
     old, new = one.deciding(), two.deciding()

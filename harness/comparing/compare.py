@@ -13,7 +13,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from harness.comparing.chance import (
+from stillweb.harness.comparing.chance import (
     LEAST_CLUSTERS,
     RESAMPLES,
     bootstrap_interval,
@@ -21,11 +21,11 @@ from harness.comparing.chance import (
     permutation_test,
     sign_test,
 )
-from harness.comparing.comparable import ALIKE, Rules, other_rules, rules_of
-from harness.results.kept_certificate import check_kept
-from harness.scoring import FAULTS, MEASURED, Score, scale_of
-from snapshots.errors import UsageError
-from snapshots.words import counted
+from stillweb.harness.comparing.comparable import ALIKE, Rules, other_rules, rules_of
+from stillweb.harness.results.kept_certificate import check_kept
+from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.words import counted
 
 MOST_LEFT_OUT = 5  # told each by its name, of one reason
 UNJUDGED = "unscored: its judge failed"
@@ -46,7 +46,7 @@ class Outcome:
     language: str = ""
     best: float = 1.0  # what a metric of its scorer can be at most
     rules: Rules = ()  # what decided the score besides the answer
-    own: str = ""  # the scorer, where its scale is its own (harness.scoring.scale_of)
+    own: str = ""  # the scorer, where its scale is its own (stillweb.harness.scoring.scale_of)
     fault: str = ""  # whose it is that a metric has no value, where it is not the agent's (see FAULTS)
 
 
@@ -147,7 +147,7 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
 
     DamagedInput where the certificate that lies with the run was made of other traces.
     """
-    from harness.runs.run_files import RunFiles
+    from stillweb.harness.runs.run_files import RunFiles
 
     outcomes = []
     hashes: dict[str, str] = {}

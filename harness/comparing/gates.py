@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from harness.comparing.chance import LEAST_CLUSTERS
-from harness.comparing.compare import ONLY_FIRST, ONLY_THERE, SCORED_BY, Comparison
-from snapshots.errors import GateFailed, UsageError
-from snapshots.words import counted
+from stillweb.harness.comparing.chance import LEAST_CLUSTERS
+from stillweb.harness.comparing.compare import ONLY_FIRST, ONLY_THERE, SCORED_BY, Comparison
+from stillweb.snapshots.errors import GateFailed, UsageError
+from stillweb.snapshots.words import counted
 
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 

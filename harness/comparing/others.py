@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import fsum
 
-from harness.comparing.compare import Comparison, Outcome
-from harness.console import decimals
-from harness.scoring import MEASURED
-from snapshots.words import counted
+from stillweb.harness.comparing.compare import Comparison, Outcome
+from stillweb.harness.console import decimals
+from stillweb.harness.scoring import MEASURED
+from stillweb.snapshots.words import counted
 
 
 def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Outcome]) -> list[str]:

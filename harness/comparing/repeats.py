@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.comparing.compare import Outcome
-from harness.scoring import MEASURED
+from stillweb.harness.comparing.compare import Outcome
+from stillweb.harness.scoring import MEASURED
 
 
 @dataclass(frozen=True, slots=True)

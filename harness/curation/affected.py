@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.curation.coverage import urls_of
-from harness.runs.run_files import RunFiles
-from harness.task import Task
-from snapshots.errors import UsageError
-from snapshots.identity.keys import canonical_url
+from stillweb.harness.curation.coverage import urls_of
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.identity.keys import canonical_url
 
 if TYPE_CHECKING:
-    from snapshots.upkeep.diff import Diff
-    from snapshots.view import View
+    from stillweb.snapshots.upkeep.diff import Diff
+    from stillweb.snapshots.view import View
 
 MOST = 5  # reasons named for a task
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import unquote_plus, urlsplit
 
-from harness.rubric.normalise import as_decimal, decimal_text
-from harness.rubric.sidecar import Rubric
-from harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text
-from harness.rubric.spellings import MONTHS, spellings
-from harness.rubric.tables import parse_reference
-from harness.scoring import Context
-from harness.scoring.table import rubric_of
-from harness.task import Task
+from stillweb.harness.rubric.normalise import as_decimal, decimal_text
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text
+from stillweb.harness.rubric.spellings import MONTHS, spellings
+from stillweb.harness.rubric.tables import parse_reference
+from stillweb.harness.scoring import Context
+from stillweb.harness.scoring.table import rubric_of
+from stillweb.harness.task import Task
 
 Level = Literal["error", "warning", "note"]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
-from harness.task import Task
-from proxy.pages.quality import examine
-from snapshots.capture import Capture
-from snapshots.http import charsets
-from snapshots.texts import html_text
-from snapshots.texts.text import doubts, unpacked
-from snapshots.view import id_in
+from stillweb.harness.task import Task
+from stillweb.proxy.pages.quality import examine
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http import charsets
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.text import doubts, unpacked
+from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
 # What a page without its scripts says of itself: one that is loading or empty may be filled by them.
@@ -156,7 +156,7 @@ def coverage(
     Redirects are followed. `URL#view=<id>` needs that view. A URL with another fragment needs a view that starts there, or, where only the
     page is recorded, is answered by it with a note, for what the fragment selects may not be in it.
     """
-    from harness.tools.store import Store
+    from stillweb.harness.tools.store import Store
 
     todo = list(tasks)
     starts = {view.url for view in snapshot.views()} | {view.address for view in snapshot.views()}

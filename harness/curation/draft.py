@@ -7,11 +7,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from harness.rubric.rules import compile_rubric
-from harness.rubric.sidecar import Rubric
-from harness.scoring import Judge
-from harness.task import Task
-from snapshots.errors import DamagedInput
+from stillweb.harness.rubric.rules import compile_rubric
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.scoring import Judge
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import DamagedInput
 
 _REQUEST = """\
 Compile the scoring rules below into one JSON object, and answer with that object only.

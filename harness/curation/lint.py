@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.rubric.rules import compile_rubric
-from harness.rubric.sidecar import Rubric
-from harness.rubric.tables import parse_reference
-from harness.scoring import Context
-from harness.scoring.table import normalise_rows, score_table
-from harness.task import Task
-from snapshots.words import counted
+from stillweb.harness.rubric.rules import compile_rubric
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.rubric.tables import parse_reference
+from stillweb.harness.scoring import Context
+from stillweb.harness.scoring.table import normalise_rows, score_table
+from stillweb.harness.task import Task
+from stillweb.snapshots.words import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from proxy.serving.ledger import misses
-from snapshots.errors import DamagedInput
-from snapshots.secrets.redact import MASK
+from stillweb.proxy.serving.ledger import misses
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.secrets.redact import MASK
 
 if TYPE_CHECKING:
-    from proxy.recording.recorder import Recorder
+    from stillweb.proxy.recording.recorder import Recorder
 
 TIMEOUT = 60.0  # seconds without a byte
 REFUSED = "refused: "  # how the ledger's `why` of such a request begins

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.runs.run_files import RunFiles
-from harness.task import Task
-from harness.tools.browser_text import full_url
-from harness.trace import Trace, read_trace
-from snapshots.errors import UsageError
-from snapshots.upkeep.cut import Needs
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.task import Task
+from stillweb.harness.tools.browser_text import full_url
+from stillweb.harness.trace import Trace, read_trace
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.upkeep.cut import Needs
 
 _PRESET = (("gl", "us"), ("hl", "en"))  # what a search has when it is not said
 _SURE = ("exact", "canonical", "varies")  # verdicts over which only captures of the same request decide

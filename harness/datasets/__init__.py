@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.datasets.records import Record, RecordError, read_records
-from harness.task import Problem, Task, TaskSet
-from snapshots.errors import DamagedInput, UsageError
-from snapshots.words import counted, meant
+from stillweb.harness.datasets.records import Record, RecordError, read_records
+from stillweb.harness.task import Problem, Task, TaskSet
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.words import counted, meant
 
 __all__ = ["KINDS", "load_tasks"]
 
@@ -28,11 +28,11 @@ Build = Callable[..., Task]
 
 # kind -> module with FIELDS, `recognise(data) -> bool` and `build(record, **options) -> Task`
 KINDS: dict[str, str] = {
-    "sgr": "harness.datasets.sgr",
-    "browsecomp-lc": "harness.datasets.browsecomp_lc",
-    "prompts": "harness.datasets.prompts",
-    "sgi": "harness.datasets.sgi",
-    "jsonl": "harness.datasets.generic",
+    "sgr": "stillweb.harness.datasets.sgr",
+    "browsecomp-lc": "stillweb.harness.datasets.browsecomp_lc",
+    "prompts": "stillweb.harness.datasets.prompts",
+    "sgi": "stillweb.harness.datasets.sgi",
+    "jsonl": "stillweb.harness.datasets.generic",
 }
 
 

@@ -10,8 +10,8 @@ import binascii
 import hashlib
 from typing import Any, Literal
 
-from harness.datasets.records import Record, RecordError, parse_literal
-from harness.task import Task
+from stillweb.harness.datasets.records import Record, RecordError, parse_literal
+from stillweb.harness.task import Task
 
 Role = Literal["required", "additional"]
 FIELDS = frozenset(("problem", "answer", "urls", "canary", "id", "task_id"))
@@ -38,7 +38,7 @@ def build(record: Record) -> Task:
     """A task from a row. With a `canary`, problem, answer and urls are decrypted; without, taken as they are.
 
     `meta["urls"]` is a list of [url, "required" | "additional"]; the task's question is the bare problem, which
-    `harness.prompts` turns into a prompt. The id is the row's own, else the first 16 hex digits of the problem's
+    `stillweb.harness.prompts` turns into a prompt. The id is the row's own, else the first 16 hex digits of the problem's
     SHA-256, so that ids don't depend on the order of rows.
     """
     canary = record.data.get("canary")

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.inputs.strict_json import strict_json
-from harness.task import Problem
-from snapshots.words import counted
+from stillweb.harness.inputs.strict_json import strict_json
+from stillweb.harness.task import Problem
+from stillweb.snapshots.words import counted
 
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 SUFFIXES = tuple(_DELIMITERS)

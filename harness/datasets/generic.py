@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from harness.datasets.records import Record, RecordError
-from harness.rubric.sidecar import Rubric
-from harness.task import Task
-from snapshots.errors import DamagedInput
+from stillweb.harness.datasets.records import Record, RecordError
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import DamagedInput
 
 _TEXTS = ("question", "scorer", "base", "start_url")
 _SIDE_CAR = ("columns", "row_key", "ordered", "fields")

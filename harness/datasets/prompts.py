@@ -9,8 +9,8 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from harness.datasets.records import Record, RecordError
-from harness.task import Task
+from stillweb.harness.datasets.records import Record, RecordError
+from stillweb.harness.task import Task
 
 FIELDS = frozenset(
     ("state", "task_id", "problem", "answer", "text", "tokens", "pages", "certificate", "digest", "reason")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.datasets.csv_records import SUFFIXES, read_csv
-from harness.inputs.strict_json import StandsTwice, strict_json
-from harness.task import Problem
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.machine.text_files import not_utf8
+from stillweb.harness.datasets.csv_records import SUFFIXES, read_csv
+from stillweb.harness.inputs.strict_json import StandsTwice, strict_json
+from stillweb.harness.task import Problem
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.machine.text_files import not_utf8
 
 
 class RecordError(Exception):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from harness.datasets.records import Record, RecordError
-from harness.task import Task
+from stillweb.harness.datasets.records import Record, RecordError
+from stillweb.harness.task import Task
 
 TESTS = 5
 _STEP = re.compile(r"\w\s*=\s*<[^>]+>\(")

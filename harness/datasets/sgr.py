@@ -6,8 +6,8 @@ import re
 from pathlib import PurePath
 from typing import Any
 
-from harness.datasets.records import Record, RecordError
-from harness.task import Task
+from stillweb.harness.datasets.records import Record, RecordError
+from stillweb.harness.task import Task
 
 FIELDS = frozenset(
     (

@@ -1,4 +1,4 @@
-"""Prints the demo's two PDFs from its data with Chromium: `python -m harness.demo.make_pdfs`.
+"""Prints the demo's two PDFs from its data with Chromium: `python -m stillweb.harness.demo.make_pdfs`.
 
 They are committed; this is here so that anyone can see how they were made.
 """
@@ -10,8 +10,8 @@ from statistics import fmean
 
 from playwright.sync_api import sync_playwright
 
-from harness.demo.site import HERE, rows
-from proxy.pages.browser import find_browser
+from stillweb.harness.demo.site import HERE, rows
+from stillweb.proxy.pages.browser import find_browser
 
 STYLE = """<style>body { font: 12pt/1.5 "DejaVu Serif", serif } table { border-collapse: collapse; width: 100% }
 td, th { border-bottom: 1px solid #999; text-align: left; padding: 2pt 6pt } section { break-after: page }</style>"""

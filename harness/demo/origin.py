@@ -18,7 +18,7 @@ from types import TracebackType
 
 import trustme
 
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability
 
 HERE = Path(__file__).parent
 DATASETTE_HOST = "data.example"
@@ -113,7 +113,7 @@ class Origin:
             metadata.write_text(json.dumps(_METADATA))
             datasette = ["-m", "datasette", "serve", "-i", str(database), "--metadata", str(metadata)]
             self._start(authority, DATASETTE_HOST, "--ssl-certfile", "--ssl-keyfile", datasette)
-            self._start(authority, DESK_HOST, "--certificate", "--key", ["-m", "harness.demo.site"])
+            self._start(authority, DESK_HOST, "--certificate", "--key", ["-m", "stillweb.harness.demo.site"])
             self._stack = self._stack.pop_all()
         return self
 

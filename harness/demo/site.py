@@ -1,4 +1,4 @@
-"""The part of the demo's origin that is ours: `python -m harness.demo.site --port N`.
+"""The part of the demo's origin that is ours: `python -m stillweb.harness.demo.site --port N`.
 
 - `/weather`: a form that POSTs a filter into a server-side session; the same URL then shows other rows.
 - `/electricity`: tabs, and a table that JavaScript draws from the answer to a JSON POST.

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from harness.console import progress, say, status_line
-from snapshots.errors import MissingCapability, StillwebError, UsageError
-from snapshots.words import counted
+from stillweb.harness.console import progress, say, status_line
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.words import counted
 
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
@@ -25,7 +25,7 @@ EXTRA = ("datasette", "python_multipart", "trustme")  # of pyproject.toml
 
 def walk(out: Path) -> Path:
     """Goes the whole way in the directory `out`, which is emptied first; returns the report's path."""
-    from proxy.isolation import can_isolate
+    from stillweb.proxy.isolation import can_isolate
 
     started = time.monotonic()
     _check_extra()
@@ -70,13 +70,13 @@ def _empty(out: Path) -> None:
 
 
 def _record(site: Path, work: Path) -> None:
-    from harness.demo.origin import Origin
-    from proxy.pages.browser import complete
-    from proxy.pages.steps import load_flows
-    from proxy.pages.views import Fetcher
-    from proxy.recording.recorder import Recorder
-    from snapshots.profile import Profile
-    from snapshots.writer import Writer
+    from stillweb.harness.demo.origin import Origin
+    from stillweb.proxy.pages.browser import complete
+    from stillweb.proxy.pages.steps import load_flows
+    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Writer
 
     flows = load_flows(HERE / "record.yaml")
     profile = complete(Profile())
@@ -97,8 +97,8 @@ def _record(site: Path, work: Path) -> None:
 
 
 def _seal(site: Path) -> Path:
-    from snapshots.upkeep.verifying import verify
-    from snapshots.wacz import seal
+    from stillweb.snapshots.upkeep.verifying import verify
+    from stillweb.snapshots.wacz import seal
 
     with progress("   seal", unit="bytes") as advance:
         sealed = seal(site, progress=advance)
@@ -133,7 +133,7 @@ def _run(sealed: Path, run: Path, *, isolated: bool) -> dict[str, Any]:
 
 def _stillweb(*words: str, quiet: bool = False) -> str:
     """Runs the command line in a process of its own; its output is shown unless `quiet`."""
-    command = [sys.executable, "-c", "from harness.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE if quiet else None, text=True)
     if done.returncode:
         raise StillwebError(f"'stillweb {words[0]}' ended with exit code {done.returncode}")

@@ -13,13 +13,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.export.files import write
-from harness.results.summary import UNFINISHED
-from harness.runs.run_files import RunFiles
-from harness.scoring import Score
-from harness.scoring.judging import failure
-from harness.task import Task
-from harness.trace import Trace
+from stillweb.harness.export.files import write
+from stillweb.harness.results.summary import UNFINISHED
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.scoring import Score
+from stillweb.harness.scoring.judging import failure
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace
 
 _FIRST = ("task", "attempt", "base", "scorer", "status", "end")
 _LAST = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.runs.run_files import RunFiles
-from harness.trace import Trace
-from snapshots.archives.appending import write_whole
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.trace import Trace
+from stillweb.snapshots.archives.appending import write_whole
 
 
 def write(out: Path, pieces: Iterable[bytes]) -> None:

@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.export.files import finished, start_of, write
-from harness.results.summary import summarise
-from harness.runs.run_files import RunFiles
-from harness.trace import Event, Trace, digest
+from stillweb.harness.export.files import finished, start_of, write
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.trace import Event, Trace, digest
 
 
 def export_inspect(path: Path, out: Path) -> Path:

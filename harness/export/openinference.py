@@ -7,8 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.export.files import finished, start_of, write
-from harness.trace import Event, Trace
+from stillweb.harness.export.files import finished, start_of, write
+from stillweb.harness.trace import Event, Trace
 
 Attributes = dict[str, str | int | float | bool]
 

@@ -7,7 +7,7 @@ import os
 import sys
 from types import ModuleType
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 _begun: list[str] = []  # where runs of this process were begun, which found their code from there
 

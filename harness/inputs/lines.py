@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from snapshots.errors import UsageError
-from snapshots.machine.text_files import read_text
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.text_files import read_text
 
 
 def read_lines(path: Path) -> list[str]:

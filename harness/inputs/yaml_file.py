@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from snapshots.errors import UsageError
-from snapshots.machine.text_files import read_text
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.text_files import read_text
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

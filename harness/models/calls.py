@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from harness.trace import canonical
+from stillweb.harness.trace import canonical
 
 _KEPT = {"content-type", "accept", "openai-model", "openai-version", "openai-beta"}
 

@@ -25,11 +25,11 @@ import httpx
 import openai
 from openai import AsyncOpenAI
 
-from harness.models.endpoint import SESSION_HEADER, Retry, TapeTransport
-from harness.models.streams import chat_of, read_stream, response_of, text_of
-from harness.models.tape import ModelError, Tape
-from harness.trace import digest
-from snapshots.errors import StillwebError
+from stillweb.harness.models.endpoint import SESSION_HEADER, Retry, TapeTransport
+from stillweb.harness.models.streams import chat_of, read_stream, response_of, text_of
+from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.harness.trace import digest
+from stillweb.snapshots.errors import StillwebError
 
 Prices = Mapping[str, Mapping[str, float]]
 _JUDGE_CLOSED = "the judge was asked while the run ended"

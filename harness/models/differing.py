@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.trace import canonical
-from snapshots.words import counted
+from stillweb.harness.trace import canonical
+from stillweb.snapshots.words import counted
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:

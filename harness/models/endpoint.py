@@ -20,12 +20,12 @@ from urllib.parse import unquote
 
 import httpx
 
-from harness.models.calls import Answer, Call, kept_headers
-from harness.models.streams import is_last, read_stream
-from harness.models.tape import FAILED, GIVEN_UP, ModelError, Tape
-from proxy.isolation import isolated
-from snapshots.errors import MissingCapability
-from snapshots.words import counted
+from stillweb.harness.models.calls import Answer, Call, kept_headers
+from stillweb.harness.models.streams import is_last, read_stream
+from stillweb.harness.models.tape import FAILED, GIVEN_UP, ModelError, Tape
+from stillweb.proxy.isolation import isolated
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.words import counted
 
 _AGAIN = {408, 409, 425, 429}  # and whatever a server or one before it says of itself
 _CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says

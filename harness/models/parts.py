@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.models.tape import SOFTWARE
-from snapshots.errors import UsageError
+from stillweb.harness.models.tape import SOFTWARE
+from stillweb.snapshots.errors import UsageError
 
 
 def make_empty(path: Path) -> None:
     """A tape that holds no call, so that none is answered."""
-    from snapshots.writer import Writer
+    from stillweb.snapshots.writer import Writer
 
     Writer.open(path, software=SOFTWARE, keep_text=False).close()
 
@@ -32,9 +32,9 @@ def gather(path: Path) -> int:
     parts = sorted(folder.iterdir()) if folder.exists() else []
     if not parts:
         return 0
-    from snapshots.capture import Exchange
-    from snapshots.snapshot import Snapshot
-    from snapshots.writer import Writer
+    from stillweb.snapshots.capture import Exchange
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.writer import Writer
 
     taken = 0
     with Writer.open(path, software=SOFTWARE, keep_text=False) as writer, Snapshot.open(str(path)) as tape:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from harness.models.tape import ModelError
+from stillweb.harness.models.tape import ModelError
 
 _LAST = {"response.completed", "response.incomplete", "response.failed", "error"}  # of a stream of Responses
 

@@ -3,7 +3,7 @@
 A call is found again by its whole request (method, URL, JSON body in any key order) within its session (task
 and attempt), the nth same request, in the order in which they are made, getting the nth answer. Nothing else is ever
 served: a call that is not on the tape is explained. Of calls under way at once the tape holds when each was made and
-when its answer came (`begin` and `end` of its capture), and answers come again in that order (harness.models.turns).
+when its answer came (`begin` and `end` of its capture), and answers come again in that order (stillweb.harness.models.turns).
 
 Only the last try of a call is kept, and only if it is an answer; of headers only those that `kept_headers` lets through;
 the key is replaced wherever it stands. A call that had no answer, as its agent gave it up or the endpoint failed, is
@@ -25,11 +25,11 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
-from harness.models.calls import Answer, Call, parsed
-from harness.models.differing import difference
-from harness.models.turns import Turn, Turns
-from snapshots.errors import StillwebError, UsageError
-from snapshots.words import counted
+from stillweb.harness.models.calls import Answer, Call, parsed
+from stillweb.harness.models.differing import difference
+from stillweb.harness.models.turns import Turn, Turns
+from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.words import counted
 
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
@@ -146,7 +146,7 @@ class Tape:
         return tape
 
     def _load(self, path: Path) -> None:
-        from snapshots.snapshot import Snapshot
+        from stillweb.snapshots.snapshot import Snapshot
 
         self._snapshot = Snapshot.open(str(path))
         captures = [c for c in self._snapshot.captures() if "@" in c.session]
@@ -294,8 +294,8 @@ class Tape:
             await session.turns.rest()
 
     def _write(self, call: Call, answer: Answer, begin: int, end: int) -> None:
-        from snapshots.capture import Exchange
-        from snapshots.request import Request
+        from stillweb.snapshots.capture import Exchange
+        from stillweb.snapshots.request import Request
 
         name = f"{quote(call.session, safe='/')}@{self._generation[call.session]}"
         request = Request(call.method, call.url, call.headers, call.body)
@@ -315,7 +315,7 @@ class Tape:
 
     def _open_writer(self) -> Any:
         if self._writer is None:
-            from snapshots.writer import Writer
+            from stillweb.snapshots.writer import Writer
 
             assert self.path is not None
             self._writer = Writer.open(self.part or self.path, software=SOFTWARE, keep_text=False)

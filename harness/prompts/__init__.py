@@ -3,10 +3,10 @@
 build(rows, snapshot, budget, tokenizer=…, seed=…, algorithm=…) -> list[Prompt | Failure]
 """
 
-from harness.prompts.build import ALGORITHMS, Failure, Page, Prompt, build, parse_budget
-from harness.prompts.order import hash_order, shuffled
-from harness.prompts.pages import PageReader
-from harness.prompts.tokens import TOKENIZERS, Tokenizer, load_tokenizer
+from stillweb.harness.prompts.build import ALGORITHMS, Failure, Page, Prompt, build, parse_budget
+from stillweb.harness.prompts.order import hash_order, shuffled
+from stillweb.harness.prompts.pages import PageReader
+from stillweb.harness.prompts.tokens import TOKENIZERS, Tokenizer, load_tokenizer
 
 __all__ = [
     "ALGORITHMS",

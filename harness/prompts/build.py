@@ -16,15 +16,15 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Literal
 
-from harness.datasets.browsecomp_lc import parse_urls
-from harness.datasets.prompts import hash_of
-from harness.datasets.records import RecordError
-from harness.prompts.order import hash_order, shuffled
-from harness.prompts.pages import PageReader, Texts
-from harness.prompts.tokens import Tokenizer, load_tokenizer
-from harness.task import Task
-from snapshots.errors import UsageError
-from snapshots.words import counted
+from stillweb.harness.datasets.browsecomp_lc import parse_urls
+from stillweb.harness.datasets.prompts import hash_of
+from stillweb.harness.datasets.records import RecordError
+from stillweb.harness.prompts.order import hash_order, shuffled
+from stillweb.harness.prompts.pages import PageReader, Texts
+from stillweb.harness.prompts.tokens import Tokenizer, load_tokenizer
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.words import counted
 
 Algorithm = Literal["shuffle", "sha256"]
 ALGORITHMS: dict[str, Callable[[Sequence[str], int | str], list[str]]] = {
@@ -83,7 +83,7 @@ class Failure:
 @lru_cache(maxsize=1)
 def template() -> dict[str, str]:
     """The card's opening (`initial`) and closing (`final`) messages, with `version` and `source`."""
-    text = resources.files("harness.prompts").joinpath("browsecomp_lc.json").read_text("utf-8")
+    text = resources.files("stillweb.harness.prompts").joinpath("browsecomp_lc.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Text(Protocol):
-    """What is read of a frozen text (see snapshots.texts.text.FrozenText)."""
+    """What is read of a frozen text (see stillweb.snapshots.texts.text.FrozenText)."""
 
     @property
     def markdown(self) -> str: ...
@@ -49,7 +49,7 @@ class PageReader:
         self.id = snapshot.id
         self._store: Any = None
         if hasattr(snapshot, "matcher"):
-            from harness.tools.store import Store
+            from stillweb.harness.tools.store import Store
 
             self._store = Store(snapshot)  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 TOKENIZERS = ("o200k_base", "cl100k_base")
 # A text with known ids in both vocabularies; its encoding identifies a vocabulary without reading its file.

@@ -15,17 +15,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.console import decimals
-from harness.report.screenshots import Screenshots
-from harness.report.sheet import Sheet, sheet_of
-from harness.results.kept_certificate import read_kept
-from harness.results.left_out import failed_attempts, left_out
-from harness.results.summary import Summary, summarise
-from harness.runs.moved import snapshots_now
-from harness.runs.run_files import RunFiles, Settings
-from harness.trace import Trace
-from snapshots.archives.appending import write_text
-from snapshots.words import counted
+from stillweb.harness.console import decimals
+from stillweb.harness.report.screenshots import Screenshots
+from stillweb.harness.report.sheet import Sheet, sheet_of
+from stillweb.harness.results.kept_certificate import read_kept
+from stillweb.harness.results.left_out import failed_attempts, left_out
+from stillweb.harness.results.summary import Summary, summarise
+from stillweb.harness.runs.moved import snapshots_now
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.trace import Trace
+from stillweb.snapshots.archives.appending import write_text
+from stillweb.snapshots.words import counted
 
 _HERE = Path(__file__).parent
 MOST_ATTEMPTS = 400  # told in full; the overview has all

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.comparing.compare import Comparison, Pair
-from harness.report import render, sheet_of
-from harness.report.sheet import Sheet
-from harness.trace import read_trace
-from snapshots.archives.appending import write_text
+from stillweb.harness.comparing.compare import Comparison, Pair
+from stillweb.harness.report import render, sheet_of
+from stillweb.harness.report.sheet import Sheet
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.archives.appending import write_text
 
 MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
 
@@ -22,7 +22,7 @@ def write_comparison(
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
 
     `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only and what they asked otherwise
-    (both from harness.comparing.comparable).
+    (both from stillweb.harness.comparing.comparable).
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS

@@ -9,7 +9,7 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
 
-from snapshots.errors import StillwebError
+from stillweb.snapshots.errors import StillwebError
 
 MOST_BYTES = 40_000_000  # of pictures in one page
 
@@ -29,7 +29,7 @@ class Screenshots:
         stack, problems = ExitStack(), list[str]()
         snapshot: Any = None
         if paths:
-            from snapshots.snapshot import Snapshot
+            from stillweb.snapshots.snapshot import Snapshot
 
             try:
                 snapshot = stack.enter_context(Snapshot.open(*paths))

@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from harness.report.screenshots import Screenshots
-from harness.results.summary import value_of
-from harness.scoring import Score
-from harness.scoring.wanted import Wanted, is_right, wanted
-from harness.trace import Event, Trace
-from snapshots.words import counted
+from stillweb.harness.report.screenshots import Screenshots
+from stillweb.harness.results.summary import value_of
+from stillweb.harness.scoring import Score
+from stillweb.harness.scoring.wanted import Wanted, is_right, wanted
+from stillweb.harness.trace import Event, Trace
+from stillweb.snapshots.words import counted
 
 MOST_TEXT = 6000  # characters of an output that are shown
 Step = dict[str, Any]

@@ -22,11 +22,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.agents.threads import end_process
-from harness.inputs.import_path import look_in
-from harness.models.parts import make_empty
-from harness.results.difference import first_difference
-from harness.results.kept_certificate import (
+from stillweb.harness.agents.threads import end_process
+from stillweb.harness.inputs.import_path import look_in
+from stillweb.harness.models.parts import make_empty
+from stillweb.harness.results.difference import first_difference
+from stillweb.harness.results.kept_certificate import (
     NAME,
     hash_of,
     other_traces,
@@ -34,20 +34,20 @@ from harness.results.kept_certificate import (
     said_otherwise,
     told_other,
 )
-from harness.results.summary import score_run, summarise
-from harness.runs.engine import Job
-from harness.runs.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
-from harness.runs.moved import snapshots_to_repeat
-from harness.runs.repeating import Known
-from harness.runs.run_files import RunFiles
-from harness.runs.workshop import read_rubrics
-from harness.scoring.judging import Evaluator
-from harness.scoring.wording import judges_wording
-from harness.task import Task, TaskSet
-from harness.trace import Trace, digest, hashed_part
-from snapshots.archives.appending import write_whole
-from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
-from snapshots.words import counted
+from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.runs.engine import Job
+from stillweb.harness.runs.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
+from stillweb.harness.runs.moved import snapshots_to_repeat
+from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.runs.workshop import read_rubrics
+from stillweb.harness.scoring.judging import Evaluator
+from stillweb.harness.scoring.wording import judges_wording
+from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.trace import Trace, digest, hashed_part
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.words import counted
 
 VERSION = 1
 
@@ -271,7 +271,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
         sys.executable,
         "-P",
         "-m",
-        "harness.results.certificate",
+        "stillweb.harness.results.certificate",
         str(again),
         str(number + 1),
         str(parallel),
@@ -298,10 +298,10 @@ def shuffled(jobs: list[Job], seed: str) -> list[Job]:
 
 
 def _main(arguments: list[str]) -> int:
-    """The process of a repetition: `python -m harness.results.certificate RUN SEED PARALLEL`."""
-    from harness.runs.display import SilentDisplay
-    from harness.runs.engine import LocalEngine
-    from harness.runs.runner import run_attempts
+    """The process of a repetition: `python -m stillweb.harness.results.certificate RUN SEED PARALLEL`."""
+    from stillweb.harness.runs.display import SilentDisplay
+    from stillweb.harness.runs.engine import LocalEngine
+    from stillweb.harness.runs.runner import run_attempts
 
     path, seed, parallel = Path(arguments[0]), arguments[1], int(arguments[2])
     known = Known.from_json(json.loads((path / "known.json").read_text(encoding="utf-8")))

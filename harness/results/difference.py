@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.results.kept_certificate import differing, short
-from harness.runs.run_files import RunFiles
-from harness.trace import Trace, hashed_part, read_trace
-from snapshots.words import counted
+from stillweb.harness.results.kept_certificate import differing, short
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.trace import Trace, hashed_part, read_trace
+from stillweb.snapshots.words import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.trace import canonical
-from snapshots.errors import DamagedInput
+from stillweb.harness.trace import canonical
+from stillweb.snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
 UNHASHED = ("hash", "made_again", "version_of_code")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.results.summary import Summary
-from harness.runs.display import one_line
-from harness.runs.run_files import RunFiles
-from snapshots.words import counted
+from stillweb.harness.results.summary import Summary
+from stillweb.harness.runs.display import one_line
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.snapshots.words import counted
 
 
 def left_out(files: RunFiles, summary: Summary) -> list[str]:

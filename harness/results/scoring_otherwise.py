@@ -18,21 +18,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.inputs.import_path import look_in
-from harness.results.certificate import write_certificate
-from harness.rubric import compile_rubrics
-from harness.runs.hashes import as_json, rubrics_hash, scoring_hashes
-from harness.runs.ready import check_judges, unnamed_judge
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.workshop import judge_endpoints, read_rubrics
-from harness.scoring import judging
-from harness.scoring.embeddings import embedder_for
-from harness.scoring.judging import AskedJudge, Evaluator
-from harness.task import Task, TaskSet
-from harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
-from snapshots.archives.appending import write_whole
-from snapshots.errors import UsageError
-from snapshots.machine.locking import lock_directory
+from stillweb.harness.inputs.import_path import look_in
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.rubric import compile_rubrics
+from stillweb.harness.runs.hashes import as_json, rubrics_hash, scoring_hashes
+from stillweb.harness.runs.ready import check_judges, unnamed_judge
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.workshop import judge_endpoints, read_rubrics
+from stillweb.harness.scoring import judging
+from stillweb.harness.scoring.embeddings import embedder_for
+from stillweb.harness.scoring.judging import AskedJudge, Evaluator
+from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.locking import lock_directory
 
 BEGUN = ".begun"  # of which scoring the directory is the beginning
 
@@ -222,8 +222,8 @@ def _asking(new: RunFiles, settings: Settings, tasks: Sequence[Task], before: Pa
     if not endpoints:
         yield _Asking()
         return
-    from harness.models.client import Judge
-    from harness.models.tape import Tape
+    from stillweb.harness.models.client import Judge
+    from stillweb.harness.models.tape import Tape
 
     known = Tape.open(before, "replay").generations if before.exists() else {}
     with Tape.open(new.tape(settings), settings.tape) as tape:

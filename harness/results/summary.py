@@ -9,14 +9,14 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from harness.inputs.import_path import look_in
-from harness.runs.hashes import scoring_hashes
-from harness.runs.run_files import RunFiles
-from harness.runs.workshop import read_rubrics
-from harness.scoring import MEASURED, STATUSES, Score, scale_of
-from harness.scoring.embeddings import embedder_for
-from harness.scoring.judging import Evaluator, failure, rescore, unjudged
-from harness.trace import Event, Trace, canonical, hashed_part, replace_events
+from stillweb.harness.inputs.import_path import look_in
+from stillweb.harness.runs.hashes import scoring_hashes
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.runs.workshop import read_rubrics
+from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
+from stillweb.harness.scoring.embeddings import embedder_for
+from stillweb.harness.scoring.judging import Evaluator, failure, rescore, unjudged
+from stillweb.harness.trace import Event, Trace, canonical, hashed_part, replace_events
 
 UNFINISHED = "unfinished"
 

@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from markupsafe import Markup
 
-from harness.report import Screenshots, render, sheet_of
-from harness.review.reviews import (
+from stillweb.harness.report import Screenshots, render, sheet_of
+from stillweb.harness.review.reviews import (
     CLASSES,
     COMPOSITION,
     Review,
@@ -28,10 +28,10 @@ from harness.review.reviews import (
     hints_of,
     latest_reviews,
 )
-from harness.runs.moved import snapshots_now
-from harness.runs.run_files import RunFiles
-from snapshots.archives.appending import write_text
-from snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.harness.runs.moved import snapshots_now
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.snapshots.archives.appending import write_text
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 _MOST_BODY = 100_000
 _HERE = Path(__file__).parent

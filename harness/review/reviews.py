@@ -19,13 +19,13 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.runs.run_files import RunFiles
-from harness.scoring.seen import Seen
-from harness.scoring.wanted import wanted
-from harness.trace import Event, Trace, append_event, read_trace
-from snapshots.errors import DamagedInput, UsageError
-from snapshots.machine.text_files import not_utf8
-from snapshots.words import counted
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.scoring.seen import Seen
+from stillweb.harness.scoring.wanted import wanted
+from stillweb.harness.trace import Event, Trace, append_event, read_trace
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.machine.text_files import not_utf8
+from stillweb.snapshots.words import counted
 
 COMPOSITION = "final answer composition error"
 CLASSES = {

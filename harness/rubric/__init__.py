@@ -6,8 +6,8 @@ load_rubrics / save_rubrics         the file that a person edits
 Cells and tables are read by it: `tables`, `normalise`, and the spellings that are one.
 """
 
-from harness.rubric.rules import compile_rubric, compile_rubrics
-from harness.rubric.sidecar import FieldRule, Rubric, load_rubrics, save_rubrics
+from stillweb.harness.rubric.rules import compile_rubric, compile_rubrics
+from stillweb.harness.rubric.sidecar import FieldRule, Rubric, load_rubrics, save_rubrics
 
 __all__ = [
     "FieldRule",

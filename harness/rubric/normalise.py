@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Context, Decimal, InvalidOperation
 
-from harness.rubric.sidecar import FieldRule
-from harness.rubric.spelling import fold, normalise_text
+from stillweb.harness.rubric.sidecar import FieldRule
+from stillweb.harness.rubric.spelling import fold, normalise_text
 
 LONGEST_NUMBER = 1000  # characters; longer runs of digits are text
 _EXACT = Context(prec=20_000)  # products keep every digit

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.rubric.sidecar import FieldRule, Rubric, Unit, as_rubric
-from harness.rubric.spelling import name_form
-from harness.task import Task
+from stillweb.harness.rubric.sidecar import FieldRule, Rubric, Unit, as_rubric
+from stillweb.harness.rubric.spelling import name_form
+from stillweb.harness.task import Task
 
 _SETTINGS = ("field_separator", "record_separator", "header_row", "schema")
 _SENTENCE_END = re.compile(r"(?<=[.;。；!])\s+(?=\S)|\n+")

@@ -20,10 +20,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.inputs.strict_json import strict_json
-from harness.rubric.spelling import fold, normalise_text
-from snapshots.archives.appending import write_text
-from snapshots.errors import DamagedInput
+from stillweb.harness.inputs.strict_json import strict_json
+from stillweb.harness.rubric.spelling import fold, normalise_text
+from stillweb.snapshots.archives.appending import write_text
+from stillweb.snapshots.errors import DamagedInput
 
 FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")
 _MOST_DIGITS = 100  # of a unit's factor, before or after the point

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 
-from harness.rubric.normalise import as_decimal, decimal_text
-from harness.rubric.spelling import normalise_text
+from stillweb.harness.rubric.normalise import as_decimal, decimal_text
+from stillweb.harness.rubric.spelling import normalise_text
 
 MONTHS = [
     "January",

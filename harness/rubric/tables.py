@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.rubric.sidecar import Rubric
-from harness.rubric.spelling import name_form, normalise_text
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.rubric.spelling import name_form, normalise_text
 
 Level = Literal["raw", "canonical", "forgiven"]
 LEVELS: tuple[Level, ...] = ("raw", "canonical", "forgiven")

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.models.parts import gather, part_of
-from harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome, Work
-from harness.runs.run_files import RunFiles, trace_name
-from harness.runs.runner import run_one
-from harness.runs.workshop import Workshop
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.models.parts import gather, part_of
+from stillweb.harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome, Work
+from stillweb.harness.runs.run_files import RunFiles, trace_name
+from stillweb.harness.runs.runner import run_one
+from stillweb.harness.runs.workshop import Workshop
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 STOP_SECONDS = 60.0
 

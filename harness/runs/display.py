@@ -8,12 +8,12 @@ from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from harness.console import decimals
-from harness.runs.engine import Outcome
-from snapshots.words import counted
+from stillweb.harness.console import decimals
+from stillweb.harness.runs.engine import Outcome
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.agents.attempt import Attempt
+    from stillweb.harness.agents.attempt import Attempt
 
 
 QUIET_SECONDS = 60.0  # after which lines say what is still running

@@ -1,6 +1,6 @@
 """Engines: where attempts run. An engine maps jobs to outcomes and knows nothing else.
 
-`LocalEngine` runs them in this process on one event loop; `harness.runs.cluster` has the one for many machines.
+`LocalEngine` runs them in this process on one event loop; `stillweb.harness.runs.cluster` has the one for many machines.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.runs.repeating import Known
+    from stillweb.harness.runs.repeating import Known
 
 
 @dataclass(frozen=True, slots=True)

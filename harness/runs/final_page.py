@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 _TOOL = "browser_evaluate"
 

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from harness.tools.alike import first_alike
-from snapshots.capture import Capture
-from snapshots.errors import DamagedInput
-from snapshots.http import charsets
-from snapshots.identity.keys import request_key
-from snapshots.identity.urlkeys import path_prefix
-from snapshots.request import Request
-from snapshots.texts import html_text
-from snapshots.texts.text import HTML, PDF, kind_of, unpacked
+from stillweb.harness.tools.alike import first_alike
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http import charsets
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.urlkeys import path_prefix
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.text import HTML, PDF, kind_of, unpacked
 
 if TYPE_CHECKING:
-    from harness.tools.store import Store
+    from stillweb.harness.tools.store import Store
 
 MOST = 1_000_000  # characters of an answer that are kept in a trace
 _TOLD = ("text/", "application/json", "application/xml", "application/csv", "application/x-ndjson")

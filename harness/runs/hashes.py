@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.scoring import SCORERS, find_scorer
-from harness.task import Task
-from harness.trace import digest
-from snapshots.errors import UsageError
+from stillweb.harness.scoring import SCORERS, find_scorer
+from stillweb.harness.task import Task
+from stillweb.harness.trace import digest
+from stillweb.snapshots.errors import UsageError
 
 _HARNESS = Path(__file__).parents[1]
 _ROOT = _HARNESS.parent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from snapshots.errors import UsageError
-from snapshots.opening import is_url
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.opening import is_url
 
 
 def snapshots_now(run: Path, snapshots: Sequence[str]) -> tuple[str, ...]:

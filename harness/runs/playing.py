@@ -6,18 +6,18 @@ import asyncio
 import traceback
 from typing import Any
 
-from harness.agents.attempt import Attempt, LimitReached, Stopped
-from harness.agents.overdue import Overdue, ended_after
-from harness.agents.threads import noticed
-from harness.models.tape import ModelError
-from harness.runs.final_page import final_page
-from harness.runs.repeating import ENDPOINT_FAILED, Known
-from harness.runs.workshop import Workshop
-from harness.sandbox.running import ended_together
-from harness.scoring import Score
-from harness.scoring.judging import conclude, failed_scoring, take_over
-from harness.trace import Trace
-from snapshots.errors import MissingCapability, StillwebError
+from stillweb.harness.agents.attempt import Attempt, LimitReached, Stopped
+from stillweb.harness.agents.overdue import Overdue, ended_after
+from stillweb.harness.agents.threads import noticed
+from stillweb.harness.models.tape import ModelError
+from stillweb.harness.runs.final_page import final_page
+from stillweb.harness.runs.repeating import ENDPOINT_FAILED, Known
+from stillweb.harness.runs.workshop import Workshop
+from stillweb.harness.sandbox.running import ended_together
+from stillweb.harness.scoring import Score
+from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
+from stillweb.harness.trace import Trace
+from stillweb.snapshots.errors import MissingCapability, StillwebError
 
 Played = tuple[str | None, str, str | None]  # the answer, how the attempt ended, and what went wrong
 

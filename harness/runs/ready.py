@@ -8,14 +8,14 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness.agents import Agent, identity_of
-from harness.agents.command import CommandAgent
-from harness.runs.run_files import Settings
-from harness.runs.workshop import agent_of, judge_endpoints
-from harness.scoring import find_scorer, score
-from harness.scoring.sgi.common import DEFAULTS
-from harness.task import Task
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.agents import Agent, identity_of
+from stillweb.harness.agents.command import CommandAgent
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.workshop import agent_of, judge_endpoints
+from stillweb.harness.scoring import find_scorer, score
+from stillweb.harness.scoring.sgi.common import DEFAULTS
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 # These read their options before anything else, and have nothing to do where nothing was answered.
 _OPTIONS_FIRST = ("exact", "judge", "page")
@@ -99,8 +99,8 @@ def _judged(scorers: set[str]) -> set[str]:
 
 def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
     """The environment's Python is started once, in the sandbox, as the tests of every answer will be."""
-    from harness.sandbox.running import Limits, run
-    from harness.scoring.sgi.settings import (
+    from stillweb.harness.sandbox.running import Limits, run
+    from stillweb.harness.scoring.sgi.settings import (
         check_fixtures,
         environment_of,
         execution_seconds,

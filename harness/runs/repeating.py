@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.agents.attempt import Stop
-from harness.runs.run_files import RunFiles
-from harness.scoring.judging import scoring_failed
+from stillweb.harness.agents.attempt import Stop
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.scoring.judging import scoring_failed
 
 Key = tuple[str, int]  # task id, attempt
 ENDPOINT_FAILED = "the model's endpoint did not answer"  # the note that marks such an attempt in its trace

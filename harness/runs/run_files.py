@@ -2,7 +2,7 @@
 
 run.json            settings and what the run stands on (no clock, no key)
 tasks.jsonl         the tasks, as they were when the run began
-traces/NAME.jsonl   one finished attempt each (see harness.trace)
+traces/NAME.jsonl   one finished attempt each (see stillweb.harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
 failed/             attempts that ended in an error and were made again
 tape/               model calls, in the snapshot's format (unless the tape lies elsewhere)
@@ -23,12 +23,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.agents.attempt import Limits
-from harness.task import Task, TaskSet
-from harness.trace import Trace, read_json, read_trace
-from snapshots.archives.appending import write_whole
-from snapshots.errors import DamagedInput, UsageError
-from snapshots.machine.locking import lock_directory
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.trace import Trace, read_json, read_trace
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.machine.locking import lock_directory
 
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]

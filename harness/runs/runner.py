@@ -18,28 +18,28 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from harness.agents import identity_of
-from harness.agents.attempt import Attempt
-from harness.agents.threads import Threads
-from harness.inputs.sessions import session_of
-from harness.models.parts import gather
-from harness.runs.display import Display, PlainDisplay
-from harness.runs.engine import Engine, Job, LocalEngine, Outcome
-from harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
-from harness.runs.playing import Played, as_before, play, score_attempt
-from harness.runs.ready import check_ready
-from harness.runs.repeating import Known
-from harness.runs.run_files import RunFiles, Settings, trace_name
-from harness.runs.workshop import Workshop, agent_of
-from harness.scoring import Score, find_scorer
-from harness.scoring.judging import failure, unjudged
-from harness.task import Task, TaskSet
-from harness.trace import Trace, TraceWriter, read_trace
-from proxy.pages import running
-from snapshots import Snapshot
-from snapshots.errors import StillwebError, UsageError
-from snapshots.machine.signals import SIGNALS
-from snapshots.words import meant
+from stillweb.harness.agents import identity_of
+from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.agents.threads import Threads
+from stillweb.harness.inputs.sessions import session_of
+from stillweb.harness.models.parts import gather
+from stillweb.harness.runs.display import Display, PlainDisplay
+from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome
+from stillweb.harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
+from stillweb.harness.runs.playing import Played, as_before, play, score_attempt
+from stillweb.harness.runs.ready import check_ready
+from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
+from stillweb.harness.runs.workshop import Workshop, agent_of
+from stillweb.harness.scoring import Score, find_scorer
+from stillweb.harness.scoring.judging import failure, unjudged
+from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.trace import Trace, TraceWriter, read_trace
+from stillweb.proxy.pages import running
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.machine.signals import SIGNALS
+from stillweb.snapshots.words import meant
 
 SCORING = ("evaluator", "scorers")  # what run.json says of who scored
 _BY_SIGNAL = {128 + number for number in SIGNALS}  # the codes with which the command line then ends
@@ -269,7 +269,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 def note_foundations(shop: Workshop) -> None:
     """Writes into run.json what the run stands on; UsageError when a resumed run stands on something else.
 
-    Who scored the attempts that are there stays in it: see harness.results.certificate.
+    Who scored the attempts that are there stays in it: see stillweb.harness.results.certificate.
     """
     settings, before = shop.files.manifest()
     specs = shop.tools.session("stillweb-contracts").list() if shop.tools else ()

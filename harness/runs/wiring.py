@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from harness.runs.run_files import Settings
+from stillweb.harness.runs.run_files import Settings
 
 Access = tuple[Mapping[str, str], Callable[[], list[dict[str, Any]]]]  # environment, requests so far
 
 
 def make_toolset(snapshot: Any, settings: Settings) -> Any:
     """The tools of the contracts that the settings name."""
-    from harness.tools import Toolset
+    from stillweb.harness.tools import Toolset
 
     return Toolset(
         snapshot,
@@ -35,13 +35,13 @@ async def program_access(
     run's tools (Serper's, …) answer at their real addresses; the tools themselves, in the attempt's session
     `tools`, at the MCP server that STILLWEB_MCP_URL names.
     """
-    from harness.runs.given_text import GivenText
-    from harness.servers.program import serve_program
-    from harness.tools import Toolset, http_hosts
-    from harness.tools.store import Store
-    from proxy.clients import client_environment, past
-    from proxy.serving.gateway import Gateway
-    from proxy.serving.ledger import Ledger
+    from stillweb.harness.runs.given_text import GivenText
+    from stillweb.harness.servers.program import serve_program
+    from stillweb.harness.tools import Toolset, http_hosts
+    from stillweb.harness.tools.store import Store
+    from stillweb.proxy.clients import client_environment, past
+    from stillweb.proxy.serving.gateway import Gateway
+    from stillweb.proxy.serving.ledger import Ledger
 
     with Ledger() as ledger:
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
@@ -78,7 +78,7 @@ def request_events(
     order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
     errands, an icon, telemetry), beside the last of the others: whether and when it is asked for hangs on the machine.
     """
-    from proxy.serving.ledger import settled
+    from stillweb.proxy.serving.ledger import settled
 
     ordered = sorted(
         settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])

@@ -12,26 +12,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from harness.agents import Agent, load_agent
-from harness.agents.attempt import ToolSession
-from harness.inputs.import_path import look_in
-from harness.runs.run_files import RunFiles, Settings
-from harness.scoring.embeddings import embedder_for
-from harness.scoring.judging import Evaluator
-from harness.scoring.sgi.common import DEFAULTS
-from harness.task import Task
-from snapshots.errors import DamagedInput, UsageError
+from stillweb.harness.agents import Agent, load_agent
+from stillweb.harness.agents.attempt import ToolSession
+from stillweb.harness.inputs.import_path import look_in
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.scoring.embeddings import embedder_for
+from stillweb.harness.scoring.judging import Evaluator
+from stillweb.harness.scoring.sgi.common import DEFAULTS
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import DamagedInput, UsageError
 
 if TYPE_CHECKING:
-    from harness.models.client import ModelClient
-    from harness.models.tape import Tape
+    from stillweb.harness.models.client import ModelClient
+    from stillweb.harness.models.tape import Tape
 
 
 Requests = Callable[[], list[dict[str, Any]]]  # members of tool calls: what a program asked the gateway
 
 
 class Tools(Protocol):
-    """Makes tool sessions (harness.tools.Toolset, or a factory of one's own)."""
+    """Makes tool sessions (stillweb.harness.tools.Toolset, or a factory of one's own)."""
 
     def session(self, name: str) -> ToolSession: ...
 
@@ -100,7 +100,7 @@ class Workshop:
 
     def _open_snapshot(self) -> None:
         if self.settings.snapshots:
-            from snapshots.snapshot import Snapshot
+            from stillweb.snapshots.snapshot import Snapshot
 
             self.snapshot = self._stack.enter_context(Snapshot.open(*self.settings.snapshots))
             self.snapshot_id = self.snapshot.id
@@ -114,8 +114,8 @@ class Workshop:
         judges = judge_endpoints(self.settings.env, self.tasks.values())
         if needs is None and not judges:
             return
-        from harness.models.client import Judge, ModelClient
-        from harness.models.tape import Tape
+        from stillweb.harness.models.client import Judge, ModelClient
+        from stillweb.harness.models.tape import Tape
 
         path = self.files.tape(self.settings)
         tape = self._stack.enter_context(
@@ -139,7 +139,7 @@ class Workshop:
         if self.snapshot is None or not getattr(self.agent, "needs_gateway", False):
             yield {}, None
             return
-        from harness.runs.wiring import program_access
+        from stillweb.harness.runs.wiring import program_access
 
         async with program_access(self.snapshot, self.settings, session, self.tools, tools) as access:
             yield access
@@ -164,7 +164,7 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
         return made
     if snapshot is None or not settings.contracts:
         return None
-    from harness.runs.wiring import make_toolset
+    from stillweb.harness.runs.wiring import make_toolset
 
     toolset: Tools = make_toolset(snapshot, settings)
     return toolset
@@ -175,7 +175,7 @@ def _factory(settings: Settings) -> Callable[..., Tools] | None:
     alone = settings.contracts[0] if len(settings.contracts) == 1 else ""
     if ":" not in alone:
         return None
-    from harness.tools.toolset import find_own
+    from stillweb.harness.tools.toolset import find_own
 
     found: Callable[..., Tools] = find_own(alone)
     return None if hasattr(found, "contract") else found

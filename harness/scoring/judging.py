@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from harness.scoring import Context, Embedder, Score, score, unscored
-from harness.scoring.seen import Seen
-from harness.task import Task
-from harness.trace import Event, Trace, TraceWriter, digest
-from snapshots.errors import MissingCapability, StillwebError
+from stillweb.harness.scoring import Context, Embedder, Score, score, unscored
+from stillweb.harness.scoring.seen import Seen
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Event, Trace, TraceWriter, digest
+from stillweb.snapshots.errors import MissingCapability, StillwebError
 
 Message = Mapping[str, Any]
 Page = Callable[[str], Any]
@@ -39,7 +39,7 @@ class NotHeld(StillwebError):
 
 
 class AskedJudge(Protocol):
-    """A judge that also says what its answer used (harness.models.client.Judge)."""
+    """A judge that also says what its answer used (stillweb.harness.models.client.Judge)."""
 
     def ask(self, messages: Sequence[Message], model: str, temperature: float, session: str) -> Event:
         """Members of a `model` event: reply, usage, cost, served, aside."""

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from harness.rubric.spelling import IN_WORD
-from harness.rubric.spellings import spellings
+from stillweb.harness.rubric.spelling import IN_WORD
+from stillweb.harness.rubric.spellings import spellings
 
 Place = dict[str, int]  # {"event": n, "at": code points into that event's output text}
 

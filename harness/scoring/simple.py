@@ -7,12 +7,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from harness.rubric.normalise import as_decimal
-from harness.rubric.spelling import fold, normalise_text
-from harness.scoring import Context, Score, unscored
-from harness.scoring.grading import GradeError, grade, grader_of, own_template
-from harness.task import Task
-from snapshots.errors import StillwebError, UsageError
+from stillweb.harness.rubric.normalise import as_decimal
+from stillweb.harness.rubric.spelling import fold, normalise_text
+from stillweb.harness.scoring import Context, Score, unscored
+from stillweb.harness.scoring.grading import GradeError, grade, grader_of, own_template
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import StillwebError, UsageError
 
 
 def score_exact(task: Task, answer: str | None, context: Context) -> Score:

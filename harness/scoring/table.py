@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from harness.rubric.normalise import normalise_cell
-from harness.rubric.rules import compile_rubric
-from harness.rubric.sidecar import Rubric, as_rubric
-from harness.rubric.tables import LEVELS, Level, Table, parse_reference, parse_table
-from harness.scoring import Context, Score
-from harness.task import Task
+from stillweb.harness.rubric.normalise import normalise_cell
+from stillweb.harness.rubric.rules import compile_rubric
+from stillweb.harness.rubric.sidecar import Rubric, as_rubric
+from stillweb.harness.rubric.tables import LEVELS, Level, Table, parse_reference, parse_table
+from stillweb.harness.scoring import Context, Score
+from stillweb.harness.task import Task
 
 Row = Sequence[str]
 

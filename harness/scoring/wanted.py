@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from harness.scoring import BEST
-from harness.scoring.seen import Place, Seen
-from harness.trace import Trace
+from stillweb.harness.scoring import BEST
+from stillweb.harness.scoring.seen import Place, Seen
+from stillweb.harness.trace import Trace
 
 _MOST = 100  # characters; a longer text is no value that a page shows word for word
 _SET_AGAINST = (

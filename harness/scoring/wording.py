@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from harness.scoring.grading import grader_template
-from harness.scoring.sgi.common import packaged_prompts
-from harness.task import Task
-from harness.trace import digest
+from stillweb.harness.scoring.grading import grader_template
+from stillweb.harness.scoring.sgi.common import packaged_prompts
+from stillweb.harness.task import Task
+from stillweb.harness.trace import digest
 
 _GRADED = ("judge", "browsecomp")
 

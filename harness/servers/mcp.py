@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from harness.servers.cancelling import sifted, until_taken_back
-from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
-from harness.tools.toolset import ToolSession, Toolset
-from proxy.pages import running
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.servers.cancelling import sifted, until_taken_back
+from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
+from stillweb.harness.tools.toolset import ToolSession, Toolset
+from stillweb.proxy.pages import running
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -136,8 +136,8 @@ async def _stdio(toolset: Toolset) -> None:
     from mcp.server.stdio import stdio_server
     from mcp.shared.message import SessionMessage
 
-    from harness.servers.stateless import Stateless, envelope
-    from harness.servers.stdin import Lines
+    from stillweb.harness.servers.stateless import Stateless, envelope
+    from stillweb.harness.servers.stdin import Lines
 
     server = make_server(toolset)
     stateless = Stateless(toolset)
@@ -184,7 +184,7 @@ def make_app(toolset: Toolset) -> Any:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    from harness.servers.stateless import HttpFront, Stateless
+    from stillweb.harness.servers.stateless import HttpFront, Stateless
 
     logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
     manager = StreamableHTTPSessionManager(make_server(toolset), json_response=True)

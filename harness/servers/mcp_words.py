@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.tools.contract import Contract, ToolResult
-from harness.tools.toolset import ToolSession, Toolset
+from stillweb.harness.tools.contract import Contract, ToolResult
+from stillweb.harness.tools.toolset import ToolSession, Toolset
 
 META = "stillweb"  # the member of `_meta` with a result's verdict and evidence
 
@@ -44,7 +44,7 @@ async def prompt(
     toolset: Toolset, session: ToolSession, name: str, arguments: dict[str, str]
 ) -> dict[str, Any]:
     """The prompt `fetch(url)`: the whole page as a user's message. Raises ValueError with the real server's words."""
-    from harness.tools.fetch import FetchTool
+    from stillweb.harness.tools.fetch import FetchTool
 
     tool = toolset.tool("fetch")
     if name != "fetch" or not isinstance(tool, FetchTool):

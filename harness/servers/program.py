@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.agents.tool_event import call_members
-from harness.servers.mcp import IDLE, PATH, make_app
-from harness.tools.contract import Contract, ToolResult, ToolSpec
-from harness.tools.store import Visit
-from harness.tools.toolset import Tool, ToolSession, Toolset
-from harness.trace import canonical
-from snapshots.errors import MissingCapability
+from stillweb.harness.agents.tool_event import call_members
+from stillweb.harness.servers.mcp import IDLE, PATH, make_app
+from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec
+from stillweb.harness.tools.store import Visit
+from stillweb.harness.tools.toolset import Tool, ToolSession, Toolset
+from stillweb.harness.trace import canonical
+from stillweb.snapshots.errors import MissingCapability
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The virtual hosts of `stillweb replay`, made by name in each of its processes (`proxy.serving.hosting.MadeHosts`)."""
+"""The virtual hosts of `stillweb replay`, made by name in each of its processes (`stillweb.proxy.serving.hosting.MadeHosts`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.serving.hosting import VirtualHost, reset_in
+from stillweb.proxy.serving.hosting import VirtualHost, reset_in
 
 if TYPE_CHECKING:
-    from snapshots.capture import Response
-    from snapshots.request import Request
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Response
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
 
 HOSTS = ("google.serper.dev", "scrape.serper.dev", "r.jina.ai", "api.tavily.com", "api.exa.ai")
 
@@ -28,7 +28,7 @@ def make_hosts(snapshot: Snapshot, *, accept: str, synthetic_search: bool) -> di
     def all_of_them() -> dict[str, VirtualHost]:
         with lock:
             if not made:
-                from harness.tools import Toolset, http_hosts
+                from stillweb.harness.tools import Toolset, http_hosts
 
                 contracts = ("serper-mcp",)
                 made.update(

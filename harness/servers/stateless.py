@@ -14,10 +14,10 @@ import logging
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
-from harness.tools.toolset import ToolSession, Toolset
-from proxy.wire.addresses import on_this_machine
-from snapshots.errors import StillwebError
+from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
+from stillweb.harness.tools.toolset import ToolSession, Toolset
+from stillweb.proxy.wire.addresses import on_this_machine
+from stillweb.snapshots.errors import StillwebError
 
 REVISION = "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"

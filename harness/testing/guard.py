@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from harness.testing.blocking import Blocked, is_loopback
+from stillweb.harness.testing.blocking import Blocked, is_loopback
 
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _LOOPBACK = ("localhost", "127.0.0.1", "127.0.0.0/8", "::1")

@@ -11,18 +11,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.inputs.sessions import session_of
-from harness.testing.blocking import Blocked
-from harness.testing.guard import guarded
-from harness.testing.shelf import Shelf
-from snapshots.errors import UsageError
-from snapshots.matching.accepting import check_accept
-from snapshots.request import Request
-from snapshots.words import counted
+from stillweb.harness.inputs.sessions import session_of
+from stillweb.harness.testing.blocking import Blocked
+from stillweb.harness.testing.guard import guarded
+from stillweb.harness.testing.shelf import Shelf
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.matching.accepting import check_accept
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from harness.tools import Toolset
-    from proxy.serving.replies import Reply
+    from stillweb.harness.tools import Toolset
+    from stillweb.proxy.serving.replies import Reply
 
 REMEDY = (
     "to be answered from the snapshot: stillweb.mount(session) for requests, transport=stillweb.transport() for httpx, "
@@ -71,7 +71,7 @@ class Case:
     def ledger(self) -> Any:
         """The ledger of this test."""
         if self._ledger is None:
-            from proxy.serving.ledger import Ledger
+            from stillweb.proxy.serving.ledger import Ledger
 
             self._ledger = self._stack.enter_context(Ledger())
         return self._ledger
@@ -82,7 +82,7 @@ class Case:
             self.shelf.sessions.add(self.name)
             return self.shelf.recorder
         if self._gateway is None:
-            from proxy.serving.gateway import Gateway
+            from stillweb.proxy.serving.gateway import Gateway
 
             snapshot, hosts = self.shelf.snapshot, self._hosts
             gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
@@ -93,7 +93,7 @@ class Case:
     @cached_property
     def _hosts(self) -> Any:
         """Search and reader services at their real addresses, for programs and for clients in this process alike."""
-        from harness.tools import Toolset, http_hosts
+        from stillweb.harness.tools import Toolset, http_hosts
 
         return http_hosts(self._kept(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept)))
 
@@ -121,14 +121,14 @@ class Case:
     @property
     def environment(self) -> dict[str, str]:
         """A copy of this process's environment that sends a program through the proxy."""
-        from proxy.clients import client_environment
+        from stillweb.proxy.clients import client_environment
 
         return client_environment(self.proxy_url, self.ca_path)
 
     def answer(self, request: Request) -> Reply:
         """The answer to a request in this process."""
         if self._answer is None:
-            from harness.testing.transports import in_process
+            from stillweb.harness.testing.transports import in_process
 
             # while recording, what those services say is to be heard from them
             hosts = None if self.recording else self._hosts
@@ -137,7 +137,7 @@ class Case:
 
     def transport(self) -> Any:
         """An httpx transport, for Client and AsyncClient."""
-        from harness.testing.transports import SnapshotTransport
+        from stillweb.harness.testing.transports import SnapshotTransport
 
         if not self.recording:
             return SnapshotTransport(self.answer)
@@ -147,7 +147,7 @@ class Case:
 
     def mount(self, session: Any) -> Any:
         """Makes a requests.Session answer from here; returns it."""
-        from harness.testing.transports import requests_adapter
+        from stillweb.harness.testing.transports import requests_adapter
 
         if self.recording and not (self.shelf.mode == "new_episodes" and self.shelf.target.exists()):
             session.proxies.update({"http": self.proxy_url, "https": self.proxy_url})
@@ -161,7 +161,7 @@ class Case:
         return session
 
     def _replay_or_record(self, request: Request) -> Reply:
-        from proxy.serving.replies import Reply
+        from stillweb.proxy.serving.replies import Reply
 
         reply = self.answer(request)
         if dict(reply.fields).get("Stillweb-Verdict") != "miss":
@@ -190,7 +190,7 @@ class Case:
             raise UsageError(
                 "tools answer from a snapshot; record with `stillweb mcp --record` or through the proxy"
             )
-        from harness.tools import Toolset, load
+        from stillweb.harness.tools import Toolset, load
 
         chosen = contracts or ("fetch",)
         if any(":" not in name and load(name).name.startswith(BROWSER) for name in chosen):

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.errors import StillwebError, UsageError
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 
@@ -38,7 +38,7 @@ class Shelf:
     def snapshot(self) -> Any:
         """The snapshot as it was before this run. UsageError where there is none."""
         if self._snapshot is None:
-            from snapshots.snapshot import Snapshot
+            from stillweb.snapshots.snapshot import Snapshot
 
             missing = [path for path in self.paths if not path.exists()]
             if missing:
@@ -52,7 +52,7 @@ class Shelf:
         if self._recorder is None:
             with warnings.catch_warnings():  # what old packages say on import is not the test's affair
                 warnings.simplefilter("ignore", DeprecationWarning)
-                from proxy.recording.recorder import Recorder
+                from stillweb.proxy.recording.recorder import Recorder
 
             if self._work.exists():
                 shutil.rmtree(self._work)
@@ -74,8 +74,8 @@ class Shelf:
             self._put_in_place()
 
     def _open_writer(self) -> Any:
-        from snapshots.snapshot import Snapshot
-        from snapshots.writer import Writer
+        from stillweb.snapshots.snapshot import Snapshot
+        from stillweb.snapshots.writer import Writer
 
         if not self._keeps_old:
             return Writer.open(self._work)
@@ -89,9 +89,9 @@ class Shelf:
 
     def _keep_old(self) -> None:
         """Takes over what belongs to sessions that were not recorded anew, and the captures of those that used both."""
-        from snapshots.index.cdxj import capture_of
-        from snapshots.snapshot import Snapshot
-        from snapshots.upkeep.importing import copy_capture, copy_view
+        from stillweb.snapshots.index.cdxj import capture_of
+        from stillweb.snapshots.snapshot import Snapshot
+        from stillweb.snapshots.upkeep.importing import copy_capture, copy_view
 
         recorded = filter(None, map(capture_of, self._writer.lines()))
         anew = {(capture.session, capture.exact) for capture in recorded}
@@ -111,12 +111,12 @@ class Shelf:
     def _put_in_place(self) -> None:
         """Raises GateFailed where a secret that became known late stands in what was recorded, which stays beside the target."""
         if self.target.suffix == ".wacz":
-            from snapshots.wacz import seal
+            from stillweb.snapshots.wacz import seal
 
             seal(self._work, self.target)
             shutil.rmtree(self._work)
             return
-        from snapshots.upkeep import late
+        from stillweb.snapshots.upkeep import late
 
         late.refuse(self._work)
         if self.target.exists():

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from proxy.serving.answering import Answerer
-from proxy.serving.hosting import VirtualHost
-from proxy.serving.hub import broken_host
-from proxy.serving.ledger import Ledger
-from proxy.serving.replies import Held, Reply
-from proxy.wire.addresses import host_of
-from snapshots.request import Headers, Request
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.hosting import VirtualHost
+from stillweb.proxy.serving.hub import broken_host
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.replies import Held, Reply
+from stillweb.proxy.wire.addresses import host_of
+from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 Answer = Callable[[Request], Reply]
 

@@ -6,9 +6,16 @@ contract_names · read_contract (of a tool of one's own) · http_hosts (the HTTP
 
 from __future__ import annotations
 
-from harness.tools.contract import Contract, ToolResult, ToolSpec, contract_names, load, read_contract
-from harness.tools.hosts import http_hosts
-from harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
+from stillweb.harness.tools.contract import (
+    Contract,
+    ToolResult,
+    ToolSpec,
+    contract_names,
+    load,
+    read_contract,
+)
+from stillweb.harness.tools.hosts import http_hosts
+from stillweb.harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
 
 __all__ = [
     "MAKERS",

@@ -6,8 +6,8 @@ calls under way at once is another one each time. What they say is the same, so 
 
 from __future__ import annotations
 
-from snapshots import Snapshot
-from snapshots.capture import Capture
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.capture import Capture
 
 
 def first_alike(snapshot: Snapshot, capture: Capture) -> Capture:

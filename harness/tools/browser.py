@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
-from harness.tools.browser_reply import Reply
-from harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.browser_text import Sections, argument_error, contract, said
-from harness.tools.contract import ToolResult
-from harness.tools.net_errors import of_verdict
-from harness.tools.store import worse
-from proxy.pages.browser import complete
-from proxy.pages.sight import state_of
-from snapshots.profile import Profile
+from stillweb.harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
+from stillweb.harness.tools.browser_reply import Reply
+from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.browser_text import Sections, argument_error, contract, said
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.harness.tools.net_errors import of_verdict
+from stillweb.harness.tools.store import worse
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.sight import state_of
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
-    from harness.tools.toolset import Toolset
-    from snapshots.snapshot import Snapshot
+    from stillweb.harness.tools.toolset import Toolset
+    from stillweb.snapshots.snapshot import Snapshot
 
 CONTRACT = "playwright-mcp@0.0.79"
 
@@ -198,8 +198,8 @@ class BrowserTool:
 
     def open(self, session: str) -> BrowserSession:
         """A session's own browser context, opened with its first call."""
-        from harness.tools.hosts import http_hosts
-        from proxy.serving.gateway import Gateway
+        from stillweb.harness.tools.hosts import http_hosts
+        from stillweb.proxy.serving.gateway import Gateway
 
         snapshot = self._toolset.snapshot
         if self._gateway is None:

@@ -15,10 +15,10 @@ from typing import Any
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import FilePayload, Locator
 
-from harness.tools.browser_reply import Reply
-from harness.tools.browser_session import GIVEN_MS, Browsing, Problem
-from harness.tools.browser_text import quoted, said
-from proxy.pages.uploads import Given, put, type_of
+from stillweb.harness.tools.browser_reply import Reply
+from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing, Problem
+from stillweb.harness.tools.browser_text import quoted, said
+from stillweb.proxy.pages.uploads import Given, put, type_of
 
 OUTPUT = ".playwright-mcp"  # where the real server writes, which it names among the allowed roots
 _OPENS = """(e) => { const field = e.closest("label")?.control || e;

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from harness.tools.browser_session import GIVEN_MS, Browsing
-from harness.tools.browser_text import Sections, said
-from proxy.pages.sight import readable
-from proxy.serving.misses import Missed
+from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing
+from stillweb.harness.tools.browser_text import Sections, said
+from stillweb.proxy.pages.sight import readable
+from stillweb.proxy.serving.misses import Missed
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator

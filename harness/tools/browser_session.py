@@ -16,25 +16,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.browser_tabs import Tab
-from harness.tools.browser_text import code_of, said
-from harness.tools.net_errors import OFFLINE, of_verdict, verdict_in
-from proxy.pages.acting import Driver
-from proxy.pages.failures import Failed
-from proxy.pages.freeze import settle
-from proxy.pages.patience import Patience
-from proxy.pages.spares import Renames
-from proxy.pages.traffic import Traffic
-from proxy.pages.uploads import contents_of
-from proxy.serving.misses import Missed, masked_url, one_name, unseen
-from snapshots.profile import Profile
-from snapshots.view import id_in
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.browser_tabs import Tab
+from stillweb.harness.tools.browser_text import code_of, said
+from stillweb.harness.tools.net_errors import OFFLINE, of_verdict, verdict_in
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.failures import Failed
+from stillweb.proxy.pages.freeze import settle
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.spares import Renames
+from stillweb.proxy.pages.traffic import Traffic
+from stillweb.proxy.pages.uploads import contents_of
+from stillweb.proxy.serving.misses import Missed, masked_url, one_name, unseen
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import id_in
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Download, Locator, Page, Response
 
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 ACTION_MS = 5_000  # what the contract gives an action, and its error names
 GIVEN_MS = 30_000  # what it gets: no machine may be so slow that it changes an answer

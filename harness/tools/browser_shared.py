@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.pages.browser import BrowserHost
-from proxy.pages.spares import Spares
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.spares import Spares
 
 T = TypeVar("T")
 

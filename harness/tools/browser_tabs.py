@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from harness.tools.browser_text import said
-from proxy.serving.misses import MARKED
+from stillweb.harness.tools.browser_text import said
+from stillweb.proxy.serving.misses import MARKED
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Dialog, FileChooser, Page, Request, Response

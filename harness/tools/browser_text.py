@@ -20,7 +20,9 @@ CONTEXT_LINES = 3
 @functools.cache
 def contract() -> dict[str, Any]:
     """The contract file: `tools`, `strings`, `server` and where they come from."""
-    text = files("harness.tools").joinpath("contracts/playwright-mcp.json").read_text(encoding="utf-8")
+    text = (
+        files("stillweb.harness.tools").joinpath("contracts/playwright-mcp.json").read_text(encoding="utf-8")
+    )
     return json.loads(text)  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 Part = dict[
     str, Any
@@ -87,7 +87,7 @@ def _known() -> tuple[dict[str, str], dict[str, str]]:
     names: dict[str, str] = {}
     aliases: dict[str, str] = {}
     chosen: dict[str, str] = {}  # of several versions, the one whose file says so goes by the short names
-    for file in sorted(files("harness.tools").joinpath("contracts").iterdir(), key=lambda f: f.name):
+    for file in sorted(files("stillweb.harness.tools").joinpath("contracts").iterdir(), key=lambda f: f.name):
         if not file.name.endswith(".json"):
             continue
         value = json.loads(file.read_text(encoding="utf-8"))
@@ -110,7 +110,7 @@ def load(name: str) -> Contract:
     full = aliases.get(name, name)
     if full not in names:
         raise UsageError(f"unknown contract {name!r}; known are {', '.join(sorted(names))}")
-    text = files("harness.tools").joinpath("contracts", names[full]).read_text(encoding="utf-8")
+    text = files("stillweb.harness.tools").joinpath("contracts", names[full]).read_text(encoding="utf-8")
     return _contract(json.loads(text))
 
 

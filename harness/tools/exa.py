@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.tools.contract import load
-from harness.tools.finding import hits, missed, names, page, recorded, request_number, with_verdict
-from harness.tools.serper import Searcher, json_response, link_of, parse_object, whole
-from harness.tools.store import Visit, worse
-from snapshots.capture import Response
-from snapshots.request import Request
-from snapshots.texts.search import SNIPPET, plain, snippet, tokens
-from snapshots.texts.text import FrozenText
+from stillweb.harness.tools.contract import load
+from stillweb.harness.tools.finding import hits, missed, names, page, recorded, request_number, with_verdict
+from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, whole
+from stillweb.harness.tools.store import Visit, worse
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.texts.search import SNIPPET, plain, snippet, tokens
+from stillweb.snapshots.texts.text import FrozenText
 
 HOST = "api.exa.ai"
 RESULTS = 10  # when no number is asked for

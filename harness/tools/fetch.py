@@ -7,14 +7,14 @@ import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from harness.tools import jina
-from harness.tools.contract import Contract, ToolResult, checker, load, said
-from harness.tools.httpx_text import httpx_text
-from harness.tools.store import Found, Visit
-from snapshots.http.encodings import EncodingProblem
-from snapshots.request import Request
-from snapshots.texts.text import BROKEN, PDF, extract_html
-from snapshots.view import OF_A_URL, id_in
+from stillweb.harness.tools import jina
+from stillweb.harness.tools.contract import Contract, ToolResult, checker, load, said
+from stillweb.harness.tools.httpx_text import httpx_text
+from stillweb.harness.tools.store import Found, Visit
+from stillweb.snapshots.http.encodings import EncodingProblem
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.texts.text import BROKEN, PDF, extract_html
+from stillweb.snapshots.view import OF_A_URL, id_in
 
 CONTRACT = "mcp-fetch@0.6.3"
 _PYDANTIC = re.compile(r"https://errors\.pydantic\.dev/[0-9.]+/")

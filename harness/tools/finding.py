@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.tools.store import Found, Visit
-from snapshots.capture import Response
-from snapshots.request import Request
-from snapshots.texts.search import Hit
-from snapshots.texts.text import FrozenText
-from snapshots.view import id_in
+from stillweb.harness.tools.store import Found, Visit
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.texts.search import Hit
+from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.view import id_in
 
 
 def with_verdict(response: Response, verdict: str, doubted: bool = False) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
-from snapshots.request import Headers
+from stillweb.snapshots.request import Headers
 
 AUTHORIZATION = "authorization"
 

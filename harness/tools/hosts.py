@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.tools.exa import HOST as EXA_HOST
-from harness.tools.exa import answer as exa
-from harness.tools.finding import missed, with_verdict
-from harness.tools.jina import HOST as READER_HOST
-from harness.tools.jina import answer as read
-from harness.tools.serper import (
+from stillweb.harness.tools.exa import HOST as EXA_HOST
+from stillweb.harness.tools.exa import answer as exa
+from stillweb.harness.tools.finding import missed, with_verdict
+from stillweb.harness.tools.jina import HOST as READER_HOST
+from stillweb.harness.tools.jina import answer as read
+from stillweb.harness.tools.serper import (
     SCRAPE_HOST,
     SEARCH_HOST,
     SearchLimit,
     json_response,
     parse_object,
 )
-from harness.tools.store import Visit
-from harness.tools.tavily import HOST as TAVILY_HOST
-from harness.tools.tavily import answer as tavily
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.harness.tools.store import Visit
+from stillweb.harness.tools.tavily import HOST as TAVILY_HOST
+from stillweb.harness.tools.tavily import answer as tavily
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from harness.tools.toolset import Toolset
-    from proxy.serving.hosting import VirtualHost
+    from stillweb.harness.tools.toolset import Toolset
+    from stillweb.proxy.serving.hosting import VirtualHost
 
 
 def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:

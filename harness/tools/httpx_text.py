@@ -9,10 +9,10 @@ import codecs
 import zlib
 from email.message import Message
 
-from snapshots.capture import Response
-from snapshots.http import encodings
-from snapshots.http.charsets import codec
-from snapshots.http.encodings import EncodingProblem
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.http.charsets import codec
+from stillweb.snapshots.http.encodings import EncodingProblem
 
 _GZIP = zlib.MAX_WBITS | 16
 

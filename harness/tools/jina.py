@@ -6,12 +6,12 @@ import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from harness.tools.contract import load
-from harness.tools.finding import missed, page, recorded, with_verdict
-from harness.tools.serper import json_response, parse_object
-from harness.tools.store import Visit
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.harness.tools.contract import load
+from stillweb.harness.tools.finding import missed, page, recorded, with_verdict
+from stillweb.harness.tools.serper import json_response, parse_object
+from stillweb.harness.tools.store import Visit
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 
 HOST = "r.jina.ai"
 _SHAPING = re.compile(

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 OFFLINE = "net::ERR_INTERNET_DISCONNECTED"  # of what the snapshot lacks
 _OF_REASONS = {

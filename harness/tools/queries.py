@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.tools.serper import JSON_TYPE, SEARCH_URL, json_bytes, wrapper_body
-from harness.tools.toolset import Toolset
-from snapshots.request import Request
+from stillweb.harness.tools.serper import JSON_TYPE, SEARCH_URL, json_bytes, wrapper_body
+from stillweb.harness.tools.toolset import Toolset
+from stillweb.snapshots.request import Request
 
 
 def query_verdict(toolset: Toolset) -> Callable[[str | Mapping[str, Any]], tuple[str, tuple[str, ...]]]:

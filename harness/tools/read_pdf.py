@@ -8,12 +8,12 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from harness.tools.contract import Contract, Part, ToolResult, load, said
-from harness.tools.serper import script_json
-from harness.tools.store import Found, Visit, worse
-from snapshots.capture import Capture, Response
-from snapshots.texts.pdf_text import ordered_info, page_image
-from snapshots.texts.text import PDF, FrozenText, extract, sniff, unpacked
+from stillweb.harness.tools.contract import Contract, Part, ToolResult, load, said
+from stillweb.harness.tools.serper import script_json
+from stillweb.harness.tools.store import Found, Visit, worse
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.texts.pdf_text import ordered_info, page_image
+from stillweb.snapshots.texts.text import PDF, FrozenText, extract, sniff, unpacked
 
 CONTRACT = "pdf-reader@2.0.8"
 MOST_RANGE = 10_000  # pages of an open range such as "3-"

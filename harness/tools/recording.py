@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from harness.tools.contract import ToolResult, load
-from harness.tools.store import Found, Store, Visit
-from harness.tools.toolset import Limits, ToolSession, Toolset
-from snapshots.capture import Capture, Response
-from snapshots.errors import UsageError
-from snapshots.request import Headers, Request
-from snapshots.texts.text import FrozenText, extract
+from stillweb.harness.tools.contract import ToolResult, load
+from stillweb.harness.tools.store import Found, Store, Visit
+from stillweb.harness.tools.toolset import Limits, ToolSession, Toolset
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.texts.text import FrozenText, extract
 
 if TYPE_CHECKING:
     import httpx
 
-    from proxy.recording.recorder import Recorder
-    from snapshots.texts.search import SearchIndex
+    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.snapshots.texts.search import SearchIndex
 
 T = TypeVar("T")
 KEY_VARIABLE = "SERPER_API_KEY"
@@ -211,8 +211,8 @@ def recording_toolset(
 
     Late secrets are looked for when it is sealed: who closes an MCP server waits for nothing.
     """
-    from proxy.recording.recorder import Recorder
-    from snapshots.writer import Writer
+    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.snapshots.writer import Writer
 
     with Writer.open(Path(path)) as writer, Recorder(writer) as recorder:
         yield RecordingToolset(recorder, contracts, limits=limits)

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import rfc8785
 
-from harness.tools.contract import Contract, ToolResult, load, said
-from harness.tools.finding import page
-from harness.tools.store import Found, Visit, client_text
-from snapshots.capture import Response
-from snapshots.http.encodings import EncodingProblem
-from snapshots.request import Request
-from snapshots.texts.search import plain
+from stillweb.harness.tools.contract import Contract, ToolResult, load, said
+from stillweb.harness.tools.finding import page
+from stillweb.harness.tools.store import Found, Visit, client_text
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.encodings import EncodingProblem
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.texts.search import plain
 
 CONTRACT = "serper-mcp@1.0.0"
 SEARCH_HOST = "google.serper.dev"

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from harness.tools.alike import first_alike
-from harness.tools.cookies import Cookies
-from harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
-from snapshots.capture import PARTIAL, Capture, Response
-from snapshots.http import encodings
-from snapshots.http.charsets import codec, header_charset
-from snapshots.request import Headers, Request
-from snapshots.texts.freezing import text_address, view_text_address
-from snapshots.texts.text import FrozenText, extract, extract_html
+from stillweb.harness.tools.alike import first_alike
+from stillweb.harness.tools.cookies import Cookies
+from stillweb.harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
+from stillweb.snapshots.capture import PARTIAL, Capture, Response
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.http.charsets import codec, header_charset
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.texts.freezing import text_address, view_text_address
+from stillweb.snapshots.texts.text import FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
-    from snapshots.texts.search import SearchIndex
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.texts.search import SearchIndex
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30
@@ -82,7 +82,7 @@ class Store:
         self.snapshot = snapshot
         self.accept = accept
         if matcher is None:
-            from snapshots.matching.ladder import Matcher
+            from stillweb.snapshots.matching.ladder import Matcher
 
             matcher = Matcher(
                 snapshot
@@ -150,7 +150,7 @@ class Store:
         """The search index over all frozen texts: the kept one, or made at first use."""
         with self._lock:
             if self._index is None:
-                from snapshots.searching import index_of
+                from stillweb.snapshots.searching import index_of
 
                 self._index = index_of(self.snapshot)
             return self._index

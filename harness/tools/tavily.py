@@ -10,12 +10,12 @@ import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.tools.contract import load
-from harness.tools.finding import hits, missed, names, page, recorded, request_number, with_verdict
-from harness.tools.serper import Searcher, json_response, link_of, parse_object, text_only, whole
-from harness.tools.store import Visit, worse
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.harness.tools.contract import load
+from stillweb.harness.tools.finding import hits, missed, names, page, recorded, request_number, with_verdict
+from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, text_only, whole
+from stillweb.harness.tools.store import Visit, worse
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 
 HOST = "api.tavily.com"
 RESULTS = 5  # when no number is asked for

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from harness.inputs.import_path import load_module
-from harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
-from harness.tools.store import Store, Visit
-from snapshots.errors import UsageError
-from snapshots.matching.accepting import check_accept
+from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
+from stillweb.harness.tools.store import Store, Visit
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.matching.accepting import check_accept
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -68,19 +68,19 @@ class OwnTool(Protocol):
 
 
 def _fetch(toolset: Toolset) -> Tool:
-    from harness.tools.fetch import FetchTool
+    from stillweb.harness.tools.fetch import FetchTool
 
     return FetchTool(next(c for c in toolset.contracts if c.name.startswith("mcp-fetch@")))
 
 
 def _serper(toolset: Toolset) -> Tool:
-    from harness.tools.serper import SerperTool
+    from stillweb.harness.tools.serper import SerperTool
 
     return SerperTool(toolset.searcher)
 
 
 def _pdf(toolset: Toolset) -> Tool:
-    from harness.tools.read_pdf import PdfTool
+    from stillweb.harness.tools.read_pdf import PdfTool
 
     return PdfTool(most_pages=toolset.limits.pages)
 
@@ -90,7 +90,7 @@ MAKERS: dict[str, Callable[[Toolset], Tool] | str] = {
     "mcp-fetch": _fetch,
     "serper-mcp": _serper,
     "pdf-reader": _pdf,
-    "playwright-mcp": "harness.tools.browser:make_tool",
+    "playwright-mcp": "stillweb.harness.tools.browser:make_tool",
 }
 
 
@@ -114,7 +114,7 @@ class Toolset:
         store: Store | None = None,
         **options: Any,
     ) -> None:
-        from harness.tools.serper import Searcher
+        from stillweb.harness.tools.serper import Searcher
 
         check_accept(accept)
         self.limits = Limits.of(limits)

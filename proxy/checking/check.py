@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.checking.pictures import compare_pictures
-from proxy.checking.unread import unread_among
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete, lent
-from proxy.pages.failures import Failed, first_line
-from proxy.pages.patience import Patience
-from proxy.pages.running import run
-from proxy.pages.sight import Sight, look_at
-from proxy.pages.steps import describe
-from proxy.pages.traffic import Answer
-from proxy.pages.uploads import contents_of
-from proxy.serving.misses import Missed, one_name, unseen
-from snapshots.profile import Profile
-from snapshots.view import Step, View
+from stillweb.proxy.checking.pictures import compare_pictures
+from stillweb.proxy.checking.unread import unread_among
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost, complete, lent
+from stillweb.proxy.pages.failures import Failed, first_line
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.running import run
+from stillweb.proxy.pages.sight import Sight, look_at
+from stillweb.proxy.pages.steps import describe
+from stillweb.proxy.pages.traffic import Answer
+from stillweb.proxy.pages.uploads import contents_of
+from stillweb.proxy.serving.misses import Missed, one_name, unseen
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:
-    from proxy.serving.ledger import Ledger
-    from snapshots.snapshot import Snapshot
+    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.snapshots.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]  # views done, of all
 

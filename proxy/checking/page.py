@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from functools import lru_cache
 
-from proxy.checking.check import CheckReport
-from proxy.checking.pictures import small
-from proxy.pages.html_page import template
+from stillweb.proxy.checking.check import CheckReport
+from stillweb.proxy.checking.pictures import small
+from stillweb.proxy.pages.html_page import template
 
 
 @lru_cache(maxsize=512)
@@ -18,7 +18,7 @@ def _picture(png: bytes) -> str:
 
 def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
     """HTML without links outside; `name` is what was checked."""
-    page = template("proxy.checking", "check.html").render(
+    page = template("stillweb.proxy.checking", "check.html").render(
         name=name,
         id=snapshot_id,
         views=report.views,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from snapshots.errors import DamagedInput
-from snapshots.identity.urlkeys import surt
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.urlkeys import surt
 
 if TYPE_CHECKING:
-    from snapshots.request import Request
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 def is_unread(request: Request) -> bool:

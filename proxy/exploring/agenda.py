@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from proxy.exploring.graph import Node
-from proxy.exploring.moves import Move
-from snapshots.view import Step
+from stillweb.proxy.exploring.graph import Node
+from stillweb.proxy.exploring.moves import Move
+from stillweb.snapshots.view import Step
 
 BROUGHT, ELSEWHERE, HERE, _BARREN, _AGAIN = range(5)  # the order of moves on equally near views
 

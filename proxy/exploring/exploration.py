@@ -11,24 +11,24 @@ from urllib.parse import urldefrag
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
-from proxy.exploring.graph import Edge, Graph, Node
-from proxy.exploring.landings import Landings, held_by
-from proxy.exploring.moves import Move, controls_of, moves, passed_by
-from proxy.exploring.noise import Noise, shown
-from proxy.exploring.politeness import Guard
-from proxy.exploring.walking import Means, Walk, walking
-from proxy.pages.failures import Failed, Unusable, first_line
-from proxy.pages.quality import examine
-from proxy.pages.sight import Sight, shows_pdf
-from proxy.pages.steps import describe
-from snapshots.view import Step
-from snapshots.words import counted
+from stillweb.proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
+from stillweb.proxy.exploring.graph import Edge, Graph, Node
+from stillweb.proxy.exploring.landings import Landings, held_by
+from stillweb.proxy.exploring.moves import Move, controls_of, moves, passed_by
+from stillweb.proxy.exploring.noise import Noise, shown
+from stillweb.proxy.exploring.politeness import Guard
+from stillweb.proxy.exploring.walking import Means, Walk, walking
+from stillweb.proxy.pages.failures import Failed, Unusable, first_line
+from stillweb.proxy.pages.quality import examine
+from stillweb.proxy.pages.sight import Sight, shows_pdf
+from stillweb.proxy.pages.steps import describe
+from stillweb.snapshots.view import Step
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.pages.acting import Driver
-    from proxy.pages.browser import BrowserHost
-    from proxy.pages.patience import Calm
+    from stillweb.proxy.pages.acting import Driver
+    from stillweb.proxy.pages.browser import BrowserHost
+    from stillweb.proxy.pages.patience import Calm
 
 COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address

@@ -15,21 +15,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy.exploring.exploration import Exploration, Progress
-from proxy.exploring.graph import Graph, graph_uri
-from proxy.exploring.moves import Choices
-from proxy.exploring.politeness import Limits as Limits  # part of this module's face
-from proxy.exploring.politeness import Manners
-from proxy.pages.browser import BrowserHost
-from proxy.pages.patience import Patience
-from proxy.pages.running import run
-from proxy.pages.storing import Records
-from proxy.pages.veil import Veil
-from proxy.pages.visitor import Visitor
-from snapshots.profile import Profile
+from stillweb.proxy.exploring.exploration import Exploration, Progress
+from stillweb.proxy.exploring.graph import Graph, graph_uri
+from stillweb.proxy.exploring.moves import Choices
+from stillweb.proxy.exploring.politeness import Limits as Limits  # part of this module's face
+from stillweb.proxy.exploring.politeness import Manners
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.running import run
+from stillweb.proxy.pages.storing import Records
+from stillweb.proxy.pages.veil import Veil
+from stillweb.proxy.pages.visitor import Visitor
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
-    from snapshots.writer import Writer
+    from stillweb.snapshots.writer import Writer
 
 STATE_FILE = "explore.json"
 

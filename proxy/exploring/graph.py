@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from snapshots.view import Step
+from stillweb.snapshots.view import Step
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from proxy.exploring.graph import Graph, graph_uri
-from proxy.pages.html_page import template
-from proxy.pages.steps import describe, to_yaml
-from proxy.pages.uploads import names_of
-from snapshots.view import Step, View
+from stillweb.proxy.exploring.graph import Graph, graph_uri
+from stillweb.proxy.pages.html_page import template
+from stillweb.proxy.pages.steps import describe, to_yaml
+from stillweb.proxy.pages.uploads import names_of
+from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 CARD = 192, 184  # width and height of a card, in CSS pixels
 GAP = 156, 22  # between cards: where the steps are written, and between rows
@@ -226,7 +226,7 @@ def thumbnail(png: bytes) -> str | None:
 def graph_page(snapshot: Snapshot, name: str) -> str:
     """HTML without links outside and without script; `name` is what is shown."""
     shown = trees(snapshot)
-    page = template("proxy.exploring", "graph.html", yaml=to_yaml).render(
+    page = template("stillweb.proxy.exploring", "graph.html", yaml=to_yaml).render(
         name=name,
         id=snapshot.id,
         trees=[tree for tree in shown if len(tree.cards) > 1 or tree.graph],

@@ -7,11 +7,11 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxy.pages.answered import answered
+from stillweb.proxy.pages.answered import answered
 
 if TYPE_CHECKING:
-    from proxy.exploring.graph import Node
-    from proxy.pages.acting import Driver
+    from stillweb.proxy.exploring.graph import Node
+    from stillweb.proxy.pages.acting import Driver
 
 
 class Landings:

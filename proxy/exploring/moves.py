@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.answered import answered
-from proxy.pages.sight import place_of
-from snapshots.view import Step
+from stillweb.proxy.pages.answered import answered
+from stillweb.proxy.pages.sight import place_of
+from stillweb.snapshots.view import Step
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -40,7 +40,7 @@ class _Harm:
 
 @functools.cache
 def _harm() -> _Harm:
-    data = tomllib.loads(files("proxy.exploring").joinpath("harm.toml").read_text(encoding="utf-8"))
+    data = tomllib.loads(files("stillweb.proxy.exploring").joinpath("harm.toml").read_text(encoding="utf-8"))
     anywhere = _words(*data["anywhere"].values())
     found = [rf"\b({_words(*data[kind].values())})\b|{anywhere}" for kind in ("names", "links")]
     for kind in ("links", "requests"):
@@ -94,7 +94,7 @@ class Choices:
 
 @functools.cache
 def _finder() -> str:
-    return files("proxy.exploring").joinpath("controls.js").read_text(encoding="utf-8")
+    return files("stillweb.proxy.exploring").joinpath("controls.js").read_text(encoding="utf-8")
 
 
 async def controls_of(page: Page) -> dict[str, Any]:

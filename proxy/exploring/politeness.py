@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.exploring.moves import forbidden_request
-from proxy.pages.documents import client
+from stillweb.proxy.exploring.moves import forbidden_request
+from stillweb.proxy.pages.documents import client
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Request, Route
     from protego import Protego
 
-    from proxy.pages.storing import Records
-    from snapshots.profile import Profile
+    from stillweb.proxy.pages.storing import Records
+    from stillweb.snapshots.profile import Profile
 
 HERE = ("127.0.0.1", "localhost", "::1")  # this machine's own addresses need no delay
 

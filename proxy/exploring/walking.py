@@ -7,22 +7,22 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from proxy.pages.acting import Driver
-from proxy.pages.failures import Unclear
-from proxy.pages.patience import Calm
-from proxy.pages.sight import Sight
-from proxy.pages.storing import Recording
-from snapshots.view import Step
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.failures import Unclear
+from stillweb.proxy.pages.patience import Calm
+from stillweb.proxy.pages.sight import Sight
+from stillweb.proxy.pages.storing import Recording
+from stillweb.snapshots.view import Step
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
 
-    from proxy.exploring.moves import Choices, Move
-    from proxy.exploring.politeness import Limits, Manners
-    from proxy.pages.browser import BrowserHost
-    from proxy.pages.storing import Records
-    from snapshots.profile import Profile
-    from snapshots.writer import Writer
+    from stillweb.proxy.exploring.moves import Choices, Move
+    from stillweb.proxy.exploring.politeness import Limits, Manners
+    from stillweb.proxy.pages.browser import BrowserHost
+    from stillweb.proxy.pages.storing import Records
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Writer
 
 _FIELDS = ("select", "radio", "check", "uncheck", "value", "text")
 

@@ -15,23 +15,23 @@ from urllib.parse import urljoin
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from proxy.pages.answered import answered
-from proxy.pages.banners import button_of
-from proxy.pages.failures import Failed, Unusable, first_line
-from proxy.pages.freeze import ask_all, begin_step, pass_time, settle
-from proxy.pages.locating import locate, named
-from proxy.pages.paging import next_page_of
-from proxy.pages.patience import Calm, Patience
-from proxy.pages.steps import TARGETS
-from proxy.pages.traffic import Traffic
-from proxy.pages.uploads import upload
-from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field
-from snapshots.view import Step
+from stillweb.proxy.pages.answered import answered
+from stillweb.proxy.pages.banners import button_of
+from stillweb.proxy.pages.failures import Failed, Unusable, first_line
+from stillweb.proxy.pages.freeze import ask_all, begin_step, pass_time, settle
+from stillweb.proxy.pages.locating import locate, named
+from stillweb.proxy.pages.paging import next_page_of
+from stillweb.proxy.pages.patience import Calm, Patience
+from stillweb.proxy.pages.steps import TARGETS
+from stillweb.proxy.pages.traffic import Traffic
+from stillweb.proxy.pages.uploads import upload
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field
+from stillweb.snapshots.view import Step
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Download, Locator, Page, Response
 
-    from snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.secrets.redact import Redactor
 
 SAVED = "Download is starting"  # Playwright's words for an address that the browser saves as a file
 ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from proxy.pages.answered import answered
+from stillweb.proxy.pages.answered import answered
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page

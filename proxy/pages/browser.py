@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from proxy.wire.addresses import with_session
-from snapshots.errors import MissingCapability
-from snapshots.profile import Profile
+from stillweb.proxy.wire.addresses import with_session
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -283,7 +283,7 @@ class BrowserHost:
         `session` is put into the proxy's credentials if `proxy_url` names none. In `replay` a page waits for
         streams until all that was recorded has come; else the freezing is the same while recording. `more` goes to Playwright's new_context.
         """
-        from proxy.pages.freeze import install
+        from stillweb.proxy.pages.freeze import install
 
         await self.start()
         assert self._browser is not None

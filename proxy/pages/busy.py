@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.answered import answered
+from stillweb.proxy.pages.answered import answered
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def _script() -> str:
-    return files("proxy.pages").joinpath("busy.js").read_text(encoding="utf-8")
+    return files("stillweb.proxy.pages").joinpath("busy.js").read_text(encoding="utf-8")
 
 
 class Signs:

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from snapshots.profile import Profile
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
     import httpx
     from playwright.async_api import BrowserContext, Download
 
-    from snapshots.capture import Capture
+    from stillweb.snapshots.capture import Capture
 
 MAX_SECONDS = 120.0
 MOST_REDIRECTS = 20  # as browsers follow

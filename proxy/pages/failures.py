@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from snapshots.errors import StillwebError
+from stillweb.snapshots.errors import StillwebError
 
 if TYPE_CHECKING:
     from playwright.async_api import Error as PlaywrightError

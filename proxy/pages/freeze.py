@@ -19,13 +19,13 @@ from urllib.parse import quote
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.documents import MOST_REDIRECTS
-from proxy.pages.listening import Listening
-from proxy.pages.patience import Calm, Patience
-from proxy.pages.traffic import WORKER, Traffic
-from snapshots.errors import UsageError
-from snapshots.profile import Profile
-from snapshots.secrets.credentials import SECRET_NAMES
+from stillweb.proxy.pages.documents import MOST_REDIRECTS
+from stillweb.proxy.pages.listening import Listening
+from stillweb.proxy.pages.patience import Calm, Patience
+from stillweb.proxy.pages.traffic import WORKER, Traffic
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.secrets.credentials import SECRET_NAMES
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Request, Route
@@ -79,7 +79,7 @@ def start_of(profile: Profile) -> int:
 
 @functools.cache
 def _source() -> str:
-    folder = files("proxy.pages")
+    folder = files("stillweb.proxy.pages")
     text = folder.joinpath("freeze.js").read_text(encoding="utf-8")
     whole = _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
     return _IDLE.sub("", whole)  # each document reads it anew

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from snapshots.words import counted
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.answered import answered
+from stillweb.proxy.pages.answered import answered
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-    from proxy.pages.patience import Patience
-    from proxy.pages.traffic import Traffic
+    from stillweb.proxy.pages.patience import Patience
+    from stillweb.proxy.pages.traffic import Traffic
 
 LISTENINGS = 6  # times that streams are listened to for silence, at most
 BARE = 50  # characters of text up to which a page with streams may not have been told what to show

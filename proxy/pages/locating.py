@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from proxy.pages.failures import Failed, Unclear
-from proxy.pages.steps import TARGETS
+from stillweb.proxy.pages.failures import Failed, Unclear
+from stillweb.proxy.pages.steps import TARGETS
 
 if TYPE_CHECKING:
     from playwright.async_api import FrameLocator, Locator, Page

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.pages.logins import asks_who
+from stillweb.proxy.pages.logins import asks_who
 
 Kind = Literal[
     "captcha", "consent", "forbidden", "too-many", "login", "missing", "error", "empty", "loading", "broken"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.answered import SECONDS, answered
+from stillweb.proxy.pages.answered import SECONDS, answered
 
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Locator, Page
@@ -51,7 +51,7 @@ class Sight:
 @functools.cache
 def reader() -> str:
     """The JavaScript that reads a document (page.js)."""
-    return files("proxy.pages").joinpath("page.js").read_text(encoding="utf-8")
+    return files("stillweb.proxy.pages").joinpath("page.js").read_text(encoding="utf-8")
 
 
 def tidy(text: str) -> str:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from snapshots.errors import StillwebError
-from snapshots.profile import Profile
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
 
-    from proxy.pages.browser import BrowserHost
+    from stillweb.proxy.pages.browser import BrowserHost
 
 LATER = 0.5  # s after which the next is made: who has just got one is about to use the machine
 _numbers = itertools.count(1)

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from proxy.pages.uploads import Files, names_of
-from snapshots.errors import UsageError
-from snapshots.machine.text_files import read_text
-from snapshots.view import Step
+from stillweb.proxy.pages.uploads import Files, names_of
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.text_files import read_text
+from stillweb.snapshots.view import Step
 
 TARGETS = ("role", "label", "text", "placeholder", "css")
 _BESIDE = {"name": "role", "exact": None, "nth": None, "frame": None}  # what may stand beside a target

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from proxy.pages.sight import Sight
-from proxy.pages.uploads import kept
-from proxy.pages.veil import Veil
-from proxy.wire.silence import Said
-from snapshots.capture import Capture
-from snapshots.view import Step, View, view_address
+from stillweb.proxy.pages.sight import Sight
+from stillweb.proxy.pages.uploads import kept
+from stillweb.proxy.pages.veil import Veil
+from stillweb.proxy.wire.silence import Said
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.view import Step, View, view_address
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-    from proxy.pages.traffic import Traffic
-    from snapshots.secrets.redact import Redactor
-    from snapshots.writer import Writer
+    from stillweb.proxy.pages.traffic import Traffic
+    from stillweb.snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.writer import Writer
 
 
 class Records(Protocol):

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.pages.busy import Signs
-from proxy.serving.misses import MARKED
-from proxy.wire.silence import Silence
+from stillweb.proxy.pages.busy import Signs
+from stillweb.proxy.serving.misses import MARKED
+from stillweb.proxy.wire.silence import Silence
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket

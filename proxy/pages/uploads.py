@@ -14,18 +14,18 @@ from mimetypes import MimeTypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy.pages.answered import answered
-from proxy.pages.failures import Failed
-from snapshots.errors import UsageError
-from snapshots.secrets.credentials import known_formats
-from snapshots.words import counted
+from stillweb.proxy.pages.answered import answered
+from stillweb.proxy.pages.failures import Failed
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.secrets.credentials import known_formats
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Locator, Page
 
-    from snapshots.secrets.redact import Redactor
-    from snapshots.snapshot import Snapshot
-    from snapshots.view import Step, View
+    from stillweb.snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.view import Step, View
 
 File = dict[str, Any]  # as a step has it: name, size, digest, type
 _FIELDS = ("name", "size", "digest", "type")

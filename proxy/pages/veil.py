@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.answered import answered
-from proxy.pages.sight import Sight, look_at, picture
+from stillweb.proxy.pages.answered import answered
+from stillweb.proxy.pages.sight import Sight, look_at, picture
 
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
 
-    from snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.secrets.redact import Redactor
 
 # Text nodes and fields, in open shadow roots too. Held by reference, so that the page itself gets no mark.
 _PLACES = """() => {

@@ -11,28 +11,28 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from proxy.pages.acting import SAVED, Driver
-from proxy.pages.browser import BrowserHost
-from proxy.pages.documents import Document, Documents, downloaded, looks_like_document, shown
-from proxy.pages.failures import Failed, first_line
-from proxy.pages.patience import Calm, Patience
-from proxy.pages.quality import Finding, examine
-from proxy.pages.running import run
-from proxy.pages.sight import Sight, shows_pdf
-from proxy.pages.steps import Flow
-from proxy.pages.storing import Recording, Records
-from proxy.pages.visitor import Visitor
-from proxy.wire.addresses import public
-from snapshots.capture import Capture
-from snapshots.errors import StillwebError, UsageError
-from snapshots.profile import Profile
-from snapshots.view import Step
-from snapshots.words import counted
+from stillweb.proxy.pages.acting import SAVED, Driver
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.documents import Document, Documents, downloaded, looks_like_document, shown
+from stillweb.proxy.pages.failures import Failed, first_line
+from stillweb.proxy.pages.patience import Calm, Patience
+from stillweb.proxy.pages.quality import Finding, examine
+from stillweb.proxy.pages.running import run
+from stillweb.proxy.pages.sight import Sight, shows_pdf
+from stillweb.proxy.pages.steps import Flow
+from stillweb.proxy.pages.storing import Recording, Records
+from stillweb.proxy.pages.visitor import Visitor
+from stillweb.proxy.wire.addresses import public
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import Step
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from playwright.async_api import Response
 
-    from snapshots.writer import Writer
+    from stillweb.snapshots.writer import Writer
 
 RECORDER_FAILED = 502  # the answer of a recorder whose origin gave none
 MAX_LINKED = 50  # PDFs followed from one page

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete, lent
-from proxy.pages.patience import Patience
-from proxy.pages.storing import Records
-from snapshots.profile import Profile
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost, complete, lent
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.storing import Records
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
 
-    from snapshots.writer import Writer
+    from stillweb.snapshots.writer import Writer
 
 
 class Visitor:

@@ -13,8 +13,8 @@ from mitmproxy import http, tcp, tls
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 
-from proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool
-from proxy.recording.flows import (
+from stillweb.proxy.recording.archiving import SPOOL_BYTES, Archivist, Draft, Spool
+from stillweb.proxy.recording.flows import (
     REFUSED,
     challenge,
     client_left,
@@ -28,14 +28,14 @@ from proxy.recording.flows import (
     path_of,
     site_of,
 )
-from proxy.recording.held import hold
-from proxy.recording.outliving import SECONDS, outlive
-from proxy.recording.places import Places
-from proxy.recording.redacting import ExchangeRedactor
-from proxy.recording.talks import MOST_MESSAGES, Talk
-from proxy.recording.unanswered import Unanswered, waited
-from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
-from proxy.wire.silence import Said
+from stillweb.proxy.recording.held import hold
+from stillweb.proxy.recording.outliving import SECONDS, outlive
+from stillweb.proxy.recording.places import Places
+from stillweb.proxy.recording.redacting import ExchangeRedactor
+from stillweb.proxy.recording.talks import MOST_MESSAGES, Talk
+from stillweb.proxy.recording.unanswered import Unanswered, waited
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
+from stillweb.proxy.wire.silence import Said
 
 POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed

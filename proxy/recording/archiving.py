@@ -20,11 +20,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from proxy.recording.heads import PACKING
-from snapshots.capture import Capture, Exchange
-from snapshots.errors import MissingCapability
-from snapshots.http.encodings import one_coding
-from snapshots.request import Headers, Request
+from stillweb.proxy.recording.heads import PACKING
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.http.encodings import one_coding
+from stillweb.snapshots.request import Headers, Request
 
 SPOOL_BYTES = 1 << 20  # bodies up to this stay in memory until they are written
 QUEUE_ITEMS = 256
@@ -41,7 +41,7 @@ Fields = tuple[tuple[bytes, bytes], ...]
 
 
 class Writes(Protocol):
-    """What is needed of snapshots.writer.Writer."""
+    """What is needed of stillweb.snapshots.writer.Writer."""
 
     def exchange(self, exchange: Exchange) -> Capture:
         """Archives one exchange whole."""
@@ -131,7 +131,7 @@ class Draft:
     client: str = ""  # id of the client's connection
     flow: str = ""  # its flow's id
     counted: bool = True  # whether a page waits for it (event streams and web sockets never end)
-    outlasts: bool = False  # whether it goes on when its client leaves (proxy.recording.outliving)
+    outlasts: bool = False  # whether it goes on when its client leaves (stillweb.proxy.recording.outliving)
     left: bool = False  # whether its client has, and it goes on
     request_spool: Spool | None = None
     response_spool: Spool | None = None

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
-from proxy.recording.patching import Wrap, Wrapped, wrapped
+from stillweb.proxy.recording.patching import Wrap, Wrapped, wrapped
 
 MEMORY = 1 << 20  # bytes of a stream that stay in memory
 PIECE = 1 << 14  # what every peer takes as a frame (RFC 9113, 4.2)

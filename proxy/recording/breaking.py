@@ -7,9 +7,9 @@ from collections.abc import Callable
 from mitmproxy import tls
 from mitmproxy.connection import Client
 
-from proxy.recording.flows import gone
-from proxy.recording.lost import Entry
-from proxy.wire.grease import browsers_suites
+from stillweb.proxy.recording.flows import gone
+from stillweb.proxy.recording.lost import Entry
+from stillweb.proxy.wire.grease import browsers_suites
 
 
 class BreakingAddon:

@@ -7,7 +7,7 @@ from typing import Any
 
 import h11
 
-from proxy.recording.heads import TOKEN
+from stillweb.proxy.recording.heads import TOKEN
 
 MOST_LINE = 1 << 14  # bytes of a line, as in Chromium
 MOST_TRAILERS = 1 << 18

@@ -13,7 +13,7 @@ from typing import Any
 from mitmproxy.proxy.layers import http
 from mitmproxy.proxy.layers.http import _events
 
-from proxy.recording.patching import Wrapped, altered, wrapped
+from stillweb.proxy.recording.patching import Wrapped, altered, wrapped
 
 
 def _send_response(original: Wrapped) -> Wrapped:

@@ -21,7 +21,7 @@ from mitmproxy.proxy.layers.http import _events, _http1
 from mitmproxy.proxy.server import ConnectionHandler
 from OpenSSL import SSL
 
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 _AT_ONCE = struct.pack("ii", 1, 0)  # closing discards what is not sent yet, and resets
 
@@ -51,7 +51,7 @@ def _send_close(original: Wrapped) -> Wrapped:
 
 
 def _send_data(original: Wrapped) -> Wrapped:
-    """Of an answer that outlives its client (`proxy.recording.outliving`) the rest goes nowhere."""
+    """Of an answer that outlives its client (`stillweb.proxy.recording.outliving`) the rest goes nowhere."""
 
     def send_data(self: Any, data: bytes) -> Iterator[Any]:
         if not hasattr(self, "stillweb_ended"):

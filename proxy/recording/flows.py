@@ -5,10 +5,10 @@ from __future__ import annotations
 from mitmproxy import http
 from mitmproxy.connection import Connection, ConnectionState
 
-from proxy.recording.archiving import Draft, byte_fields, text_headers
-from proxy.recording.half_closed import listens
-from proxy.wire.addresses import named_by_host, target_text
-from proxy.wire.trailers import merged
+from stillweb.proxy.recording.archiving import Draft, byte_fields, text_headers
+from stillweb.proxy.recording.half_closed import listens
+from stillweb.proxy.wire.addresses import named_by_host, target_text
+from stillweb.proxy.wire.trailers import merged
 
 REFUSED = "the request was refused: "  # and why
 
@@ -82,7 +82,7 @@ def client_left(flow: http.HTTPFlow, reason: str) -> bool:
         return False
     if not flow.client_conn.state & ConnectionState.CAN_READ:
         return gone(flow.client_conn)
-    # an origin's reset has other words (proxy.recording.mended_h2)
+    # an origin's reset has other words (stillweb.proxy.recording.mended_h2)
     return reason.startswith(("Client disconnected", "stream reset by client"))
 
 

@@ -17,7 +17,7 @@ from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import _http1
 
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 SECONDS = 0.5  # between looks at whether it is still there
 

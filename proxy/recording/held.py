@@ -13,7 +13,7 @@ from mitmproxy import http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import HttpStream, _events
 
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 SECONDS = 3.0  # in which a body comes to its end if it has one
 MOST = 8 << 20  # bytes of it in memory

@@ -15,8 +15,8 @@ from mitmproxy import ctx
 from mitmproxy.proxy import commands, events, mode_servers
 from mitmproxy.proxy.context import Context
 
-from proxy.recording.master import FixedAddons
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.master import FixedAddons
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 
 class AtOnce:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.wire.addresses import public
-from snapshots.identity.irrelevant import errand
-from snapshots.secrets.redact import Redactor
+from stillweb.proxy.wire.addresses import public
+from stillweb.snapshots.identity.irrelevant import errand
+from stillweb.snapshots.secrets.redact import Redactor
 
 Entry = tuple[str, str]
 

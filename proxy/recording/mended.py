@@ -2,7 +2,7 @@
 
 mitmproxy 11 takes a 103 (or an unasked 100) for the answer itself, and ends a connection that sends trailers. Here
 interim answers of an origin are passed over, as a client may (RFC 9110, 15.2), and trailers go on to the other side.
-Of an answer that breaks the rules it is as lenient as browsers are (`proxy.recording.heads`, `proxy.recording.chunks`), where mitmproxy
+Of an answer that breaks the rules it is as lenient as browsers are (`stillweb.proxy.recording.heads`, `stillweb.proxy.recording.chunks`), where mitmproxy
 has only a 502; nor does mitmproxy tell the end of a connection from its breaking off, or an add-on of a request that it
 refuses as malformed.
 """
@@ -22,11 +22,11 @@ from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.server import ConnectionHandler
 
-from proxy.recording.chunks import Chunks
-from proxy.recording.flows import REFUSED
-from proxy.recording.heads import Refused, mended_head
-from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
-from snapshots.words import counted
+from stillweb.proxy.recording.chunks import Chunks
+from stillweb.proxy.recording.flows import REFUSED
+from stillweb.proxy.recording.heads import Refused, mended_head
+from stillweb.proxy.recording.patching import Wrap, Wrapped, altered, wrapped
+from stillweb.snapshots.words import counted
 
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[^\r\n]*\r?\n")
 _READABLE = re.compile(rb"[^\s]+ (?:/|http://[^/?#@\s]+/)[\x21-\x7e]* HTTP/1\.[01]\r\n")

@@ -21,9 +21,9 @@ from mitmproxy.proxy.layers import http
 from mitmproxy.proxy.layers.http import _events, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
-from proxy.recording.heads import Refused
-from proxy.recording.patching import Wrap, Wrapped, wrapped
-from snapshots.words import counted
+from stillweb.proxy.recording.heads import Refused
+from stillweb.proxy.recording.patching import Wrap, Wrapped, wrapped
+from stillweb.snapshots.words import counted
 
 MOST_HEAD = 1 << 18  # bytes, as Chromium takes
 

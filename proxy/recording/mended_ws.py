@@ -12,7 +12,7 @@ from typing import Any
 from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import Opcode
 
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 
 def _header(original: Wrapped) -> Wrapped:

@@ -13,8 +13,8 @@ from mitmproxy.connection import Connection
 from mitmproxy.proxy import events
 from mitmproxy.proxy.server import ConnectionHandler
 
-from proxy.recording.flows import gone
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.flows import gone
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 
 def _mute(origin: Connection) -> bool:

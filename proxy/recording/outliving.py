@@ -13,7 +13,7 @@ from typing import Any
 from mitmproxy import http
 from mitmproxy.proxy.layers.http import HttpStream, _events
 
-from proxy.recording.patching import Wrapped, wrapped
+from stillweb.proxy.recording.patching import Wrapped, wrapped
 
 SECONDS = 10.0  # in which it comes to its end behind its client
 MOST = 16 << 20  # bytes of it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from proxy.wire.addresses import host_port
+from stillweb.proxy.wire.addresses import host_port
 
 Place = tuple[str, int]
 

@@ -20,40 +20,40 @@ from typing import cast
 
 from mitmproxy import exceptions, options
 
-from proxy.clients import client_environment, run_command
-from proxy.direct import let_in, let_past
-from proxy.isolated import run_isolated
-from proxy.recording.addon import RecordingAddon
-from proxy.recording.archiving import Archivist, Writes
-from proxy.recording.backlog import backlogs
-from proxy.recording.breaking import BreakingAddon
-from proxy.recording.early import early_ends
-from proxy.recording.endings import endings
-from proxy.recording.half_closed import half_closed
-from proxy.recording.held import held
-from proxy.recording.hooking import hooks_at_once
-from proxy.recording.lost import Lost
-from proxy.recording.master import RecordingMaster, complaints_to, without_self_checks
-from proxy.recording.mended import mended
-from proxy.recording.mended_h2 import mended_h2
-from proxy.recording.mended_ws import mended_ws
-from proxy.recording.muted import muted
-from proxy.recording.outliving import outliving
-from proxy.recording.redacting import ExchangeRedactor
-from proxy.recording.resolving import Place, cancel_all, new_loop
-from proxy.recording.retrying import retrying
-from proxy.recording.stats import RecorderStats
-from proxy.recording.unanswered import Unanswered
-from proxy.wire.addresses import DEFAULT_SESSION
-from proxy.wire.certificates import Authority
-from proxy.wire.open_files import allow_many_open_files
-from proxy.wire.proxied import Proxied
-from proxy.wire.silence import Said
-from proxy.wire.trust import system_directory, usual_authorities
-from snapshots.capture import Capture
-from snapshots.contents.failures import Keeps
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.secrets.redact import Redactor
+from stillweb.proxy.clients import client_environment, run_command
+from stillweb.proxy.direct import let_in, let_past
+from stillweb.proxy.isolated import run_isolated
+from stillweb.proxy.recording.addon import RecordingAddon
+from stillweb.proxy.recording.archiving import Archivist, Writes
+from stillweb.proxy.recording.backlog import backlogs
+from stillweb.proxy.recording.breaking import BreakingAddon
+from stillweb.proxy.recording.early import early_ends
+from stillweb.proxy.recording.endings import endings
+from stillweb.proxy.recording.half_closed import half_closed
+from stillweb.proxy.recording.held import held
+from stillweb.proxy.recording.hooking import hooks_at_once
+from stillweb.proxy.recording.lost import Lost
+from stillweb.proxy.recording.master import RecordingMaster, complaints_to, without_self_checks
+from stillweb.proxy.recording.mended import mended
+from stillweb.proxy.recording.mended_h2 import mended_h2
+from stillweb.proxy.recording.mended_ws import mended_ws
+from stillweb.proxy.recording.muted import muted
+from stillweb.proxy.recording.outliving import outliving
+from stillweb.proxy.recording.redacting import ExchangeRedactor
+from stillweb.proxy.recording.resolving import Place, cancel_all, new_loop
+from stillweb.proxy.recording.retrying import retrying
+from stillweb.proxy.recording.stats import RecorderStats
+from stillweb.proxy.recording.unanswered import Unanswered
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.wire.open_files import allow_many_open_files
+from stillweb.proxy.wire.proxied import Proxied
+from stillweb.proxy.wire.silence import Said
+from stillweb.proxy.wire.trust import system_directory, usual_authorities
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.contents.failures import Keeps
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.secrets.redact import Redactor
 
 QUIET_POLL_SECONDS = 0.02
 SWITCH = 0.0005  # seconds that a thread may keep the interpreter while another one waits for it

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from snapshots.capture import Exchange, Response
-from snapshots.contents.failures import Failure
-from snapshots.request import Request
-from snapshots.secrets.redact import LIMIT, Redactor, altered
+from stillweb.snapshots.capture import Exchange, Response
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import LIMIT, Redactor, altered
 
 PIECE = 1 << 18
 JSON = (("Content-Type", "application/json"),)

@@ -2,7 +2,7 @@
 
 mitmproxy answers with a 502 then. As clients and proxies do (RFC 9110, 9.2.2; RFC 9112, 9.3.1), a request of a safe
 method that got no byte of an answer, on a connection that had answered before, is sent again on a new one, once; one that
-the origin says it has not looked at (`proxy.recording.mended_h2`), whatever its method.
+the origin says it has not looked at (`stillweb.proxy.recording.mended_h2`), whatever its method.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mitmproxy.proxy.layers import http
 from mitmproxy.proxy.layers.http import _events, _http1, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 
-from proxy.recording.patching import Wrap, Wrapped, altered, wrapped
+from stillweb.proxy.recording.patching import Wrap, Wrapped, altered, wrapped
 
 # RFC 9110, 9.2.1: PUT and DELETE may be answered otherwise the second time
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from mitmproxy import http
 from mitmproxy.websocket import WebSocketMessage
 
-from proxy.recording.archiving import Draft
-from proxy.recording.redacting import ExchangeRedactor
-from proxy.wire.addresses import public
+from stillweb.proxy.recording.archiving import Draft
+from stillweb.proxy.recording.redacting import ExchangeRedactor
+from stillweb.proxy.wire.addresses import public
 
 MOST_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
 

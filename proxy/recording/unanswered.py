@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from mitmproxy import http
 from mitmproxy.proxy.layers.http._base import format_error
 
-from proxy.recording.archiving import Draft, text_headers
-from proxy.wire.addresses import host_port
-from snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
-from snapshots.identity.irrelevant import errand
-from snapshots.request import Request
+from stillweb.proxy.recording.archiving import Draft, text_headers
+from stillweb.proxy.wire.addresses import host_port
+from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
+from stillweb.snapshots.identity.irrelevant import errand
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from proxy.recording.redacting import ExchangeRedactor
-    from snapshots.contents.failures import Keeps
+    from stillweb.proxy.recording.redacting import ExchangeRedactor
+    from stillweb.snapshots.contents.failures import Keeps
 
 UNCONNECTED = "no connection came about until the client left"
 UNANSWERED = "no answer came until the client left"

@@ -1,7 +1,7 @@
 """From a request in a session to what is served, and its line in the ledger. Knows no socket.
 
 Captures that were asked for are kept ready to send, and so are whole requests whose answer no state and no sequence
-can change (`proxy.serving.kept`).
+can change (`stillweb.proxy.serving.kept`).
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from proxy.serving import codings, responses
-from proxy.serving.cookies import AGED, with_ages
-from proxy.serving.failing import fails
-from proxy.serving.hosting import VirtualHost, reset_in
-from proxy.serving.kept import Kept
-from proxy.serving.ledger import Ledger
-from proxy.serving.long_polls import hanging, unanswered
-from proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
-from proxy.serving.own_ids import with_ids
-from proxy.serving.permissions import is_preflight, permission
-from proxy.serving.pieces import cut, read_head, stored_pieces
-from proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
-from proxy.serving.tails import Tails
-from proxy.wire.addresses import host_of
-from snapshots.capture import Capture, Response
-from snapshots.contents.failures import TUNNEL
-from snapshots.errors import DamagedInput
-from snapshots.http import encodings
-from snapshots.identity.irrelevant import errand, irrelevant_url
-from snapshots.identity.keys import opens_socket
-from snapshots.identity.sites import site_of
-from snapshots.matching.lookup import HANGS
-from snapshots.matching.polling import TRANSPORT
-from snapshots.request import Request
-from snapshots.states.slots import SAFE_METHODS
-from snapshots.words import counted
+from stillweb.proxy.serving import codings, responses
+from stillweb.proxy.serving.cookies import AGED, with_ages
+from stillweb.proxy.serving.failing import fails
+from stillweb.proxy.serving.hosting import VirtualHost, reset_in
+from stillweb.proxy.serving.kept import Kept
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.long_polls import hanging, unanswered
+from stillweb.proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
+from stillweb.proxy.serving.own_ids import with_ids
+from stillweb.proxy.serving.permissions import is_preflight, permission
+from stillweb.proxy.serving.pieces import cut, read_head, stored_pieces
+from stillweb.proxy.serving.replies import Hot, Line, Memo, Reply, failure, flagged
+from stillweb.proxy.serving.tails import Tails
+from stillweb.proxy.wire.addresses import host_of
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.contents.failures import TUNNEL
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
+from stillweb.snapshots.identity.keys import opens_socket
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.lookup import HANGS
+from stillweb.snapshots.matching.polling import TRANSPORT
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.matching.ladder import Matcher
-    from snapshots.matching.lookup import Lookup
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
 CACHE_BYTES = 64 << 20

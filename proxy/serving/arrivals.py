@@ -1,6 +1,6 @@
 """What comes in from one client: bytes, through TLS where there is one, up to what is spoken inside.
 
-Requests are the business of `proxy.serving.connection`, what goes out of `proxy.serving.channel`.
+Requests are the business of `stillweb.proxy.serving.connection`, what goes out of `stillweb.proxy.serving.channel`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from proxy.serving.channel import Channel
-from proxy.serving.http1 import BadRequest, Message, Parser
-from proxy.serving.replies import Line, Memo
-from proxy.serving.tls import ServerTls, TlsFailed, browser
-from proxy.wire.addresses import AUTHORITY
-from snapshots.errors import StillwebError
+from stillweb.proxy.serving.channel import Channel
+from stillweb.proxy.serving.http1 import BadRequest, Message, Parser
+from stillweb.proxy.serving.replies import Line, Memo
+from stillweb.proxy.serving.tls import ServerTls, TlsFailed, browser
+from stillweb.proxy.wire.addresses import AUTHORITY
+from stillweb.snapshots.errors import StillwebError
 
 if TYPE_CHECKING:
-    from proxy.serving.http2 import Http2
-    from proxy.serving.hub import Hub
-    from proxy.serving.sockets import Socket
+    from stillweb.proxy.serving.http2 import Http2
+    from stillweb.proxy.serving.hub import Hub
+    from stillweb.proxy.serving.sockets import Socket
 
 PATIENCE = 30.0  # seconds in which a request, once begun, must arrive, and an answer must get on
 MAX_WAITING = 1 << 20  # bytes of further requests read while one is being answered
@@ -241,7 +241,7 @@ class Arrivals(Channel):
         if self._browser:
             self.hub.answerer.misses -= self.line.tried_again((self._authority, self._browser))
         if tls.protocol == "h2":
-            from proxy.serving.http2 import Http2
+            from stillweb.proxy.serving.http2 import Http2
 
             self._h2 = Http2(self, self.line, self._authority)
 

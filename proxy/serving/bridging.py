@@ -10,8 +10,8 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from proxy.serving.entrance import Sealed
-from proxy.serving.hub import Hub
+from stillweb.proxy.serving.entrance import Sealed
+from stillweb.proxy.serving.hub import Hub
 
 
 class _Pipe(asyncio.Protocol):

@@ -1,6 +1,6 @@
 """What goes out to one client: bytes, through TLS where there is one, and answers, long ones piece by piece.
 
-What comes in is the business of `proxy.serving.connection`.
+What comes in is the business of `stillweb.proxy.serving.connection`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from proxy.serving.http1 import CHUNKED, Message
-from proxy.serving.replies import Held, Reply
-from proxy.serving.tls import ServerTls
-from snapshots.errors import StillwebError
-from snapshots.words import counted
+from stillweb.proxy.serving.http1 import CHUNKED, Message
+from stillweb.proxy.serving.replies import Held, Reply
+from stillweb.proxy.serving.tls import ServerTls
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.serving.hub import Hub
+    from stillweb.proxy.serving.hub import Hub
 
 
 class Channel(asyncio.Protocol):

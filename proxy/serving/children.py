@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from snapshots.machine.forks import can_fork
-from snapshots.machine.signals import SIGNALS
+from stillweb.snapshots.machine.forks import can_fork
+from stillweb.snapshots.machine.signals import SIGNALS
 
 
 class Child(Protocol):

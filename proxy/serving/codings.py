@@ -7,13 +7,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from snapshots.http import encodings
-from snapshots.http.weighted import items_of
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.http.weighted import items_of
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture, Response
-    from snapshots.request import Request
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Capture, Response
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
 
 ASKED = 32  # recorded requests that are looked at
 

@@ -1,6 +1,6 @@
 """What one client's connection is asked: HTTP/1.1 as to a proxy, tunnels, and what is inside them.
 
-How it comes in is the business of `proxy.serving.arrivals`, what goes out of `proxy.serving.channel`.
+How it comes in is the business of `stillweb.proxy.serving.arrivals`, what goes out of `stillweb.proxy.serving.channel`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from proxy.serving import refusing
-from proxy.serving.arrivals import PATIENCE, Arrivals
-from proxy.serving.http1 import BadRequest, Message, request_bytes, url_inside, url_outside
-from proxy.serving.replies import ESTABLISHED, Line, failure
-from proxy.wire.addresses import (
+from stillweb.proxy.serving import refusing
+from stillweb.proxy.serving.arrivals import PATIENCE, Arrivals
+from stillweb.proxy.serving.http1 import BadRequest, Message, request_bytes, url_inside, url_outside
+from stillweb.proxy.serving.replies import ESTABLISHED, Line, failure
+from stillweb.proxy.wire.addresses import (
     AUTHORITY,
     DEFAULT_SESSION,
     OWN_HOST,
@@ -22,10 +22,10 @@ from proxy.wire.addresses import (
     session_name,
     site_named,
 )
-from snapshots.request import Request
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from proxy.serving.hub import Hub
+    from stillweb.proxy.serving.hub import Hub
 
 MOST_GIVEN = 1 << 17  # bytes that another process is handed with a connection
 WRITTEN = 0.002  # seconds between looks at whether all is written
@@ -74,7 +74,7 @@ class Connection(Arrivals):
     def _answer(self, message: Message, raw: bytes | None) -> None:
         if not self.base and message.target.startswith("/") and self._transport is not None:
             own = self._transport.get_extra_info("sockname")
-            # one of a pair of sockets has no port (proxy.serving.bridging)
+            # one of a pair of sockets has no port (stillweb.proxy.serving.bridging)
             if site := site_named(message.named.get("host"), own[1] if own else 0):
                 message.target = f"http://{site}{message.target}"
         target = message.target
@@ -130,8 +130,8 @@ class Connection(Arrivals):
 
     def _converse(self, request: Request, line: Line) -> bool:
         """Becomes a web socket, if one was recorded there."""
-        from proxy.serving.sockets import STREAM, Socket, handshake, wanted
-        from proxy.serving.talks import Talk
+        from stillweb.proxy.serving.sockets import STREAM, Socket, handshake, wanted
+        from stillweb.proxy.serving.talks import Talk
 
         if not wanted(request):
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from snapshots.request import Headers
+from stillweb.snapshots.request import Headers
 
 AGED = "cookie-age"  # what the ledger and `Stillweb-Derived` call it
 

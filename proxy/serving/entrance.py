@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from proxy.serving import refusing
-from proxy.serving.arrivals import PATIENCE
-from proxy.serving.connection import Connection
-from proxy.serving.hub import Hub
-from proxy.serving.reception import TLS
-from proxy.serving.tls import ServerTls, TlsFailed
+from stillweb.proxy.serving import refusing
+from stillweb.proxy.serving.arrivals import PATIENCE
+from stillweb.proxy.serving.connection import Connection
+from stillweb.proxy.serving.hub import Hub
+from stillweb.proxy.serving.reception import TLS
+from stillweb.proxy.serving.tls import ServerTls, TlsFailed
 
 
 class Entrance(asyncio.Protocol):

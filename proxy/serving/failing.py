@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from proxy.serving.long_polls import Desk as PollDesk
-from proxy.serving.long_polls import never
-from proxy.serving.replies import ESTABLISHED, Held, Reply
-from snapshots.identity.irrelevant import errand, irrelevant_url
-from snapshots.matching.lookup import MISS
-from snapshots.words import counted
+from stillweb.proxy.serving.long_polls import Desk as PollDesk
+from stillweb.proxy.serving.long_polls import never
+from stillweb.proxy.serving.replies import ESTABLISHED, Held, Reply
+from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
+from stillweb.snapshots.matching.lookup import MISS
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from proxy.serving.replies import Line
-    from snapshots.matching.failing import Failed
-    from snapshots.matching.lookup import Lookup
-    from snapshots.request import Request
+    from stillweb.proxy.serving.replies import Line
+    from stillweb.snapshots.matching.failing import Failed
+    from stillweb.snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.request import Request
 
 STATUS = 502  # where nothing is known of what the client was told
 REASON = "Bad Gateway"
@@ -28,7 +28,7 @@ SPARE = 2  # seconds that a client may take longer to leave than it did while re
 
 
 class Desk(PollDesk, Protocol):
-    """What is needed of who answers (`proxy.serving.answering.Answerer`)."""
+    """What is needed of who answers (`stillweb.proxy.serving.answering.Answerer`)."""
 
     failed: int
 

@@ -15,26 +15,26 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from proxy.serving.answering import CACHE_BYTES, Answerer
-from proxy.serving.bridging import bridge
-from proxy.serving.connection import Connection
-from proxy.serving.entrance import Entrance
-from proxy.serving.hosting import MadeHosts, VirtualHost
-from proxy.serving.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
-from proxy.serving.ledger import Ledger
-from proxy.serving.listening import BACKLOG, flush_at_sigterm, listen, new_loop
-from proxy.serving.misses import Missed
-from proxy.serving.reception import Reception
-from proxy.wire.addresses import DEFAULT_SESSION, with_session
-from proxy.wire.certificates import Authority
-from proxy.wire.open_files import allow_many_open_files
-from proxy.wire.proxied import Proxied
-from snapshots.errors import MissingCapability, StillwebError, UsageError
-from snapshots.matching.accepting import check_accept
+from stillweb.proxy.serving.answering import CACHE_BYTES, Answerer
+from stillweb.proxy.serving.bridging import bridge
+from stillweb.proxy.serving.connection import Connection
+from stillweb.proxy.serving.entrance import Entrance
+from stillweb.proxy.serving.hosting import MadeHosts, VirtualHost
+from stillweb.proxy.serving.hub import LAST_FAILURES, GatewayStats, Hub, Told, sweep
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.listening import BACKLOG, flush_at_sigterm, listen, new_loop
+from stillweb.proxy.serving.misses import Missed
+from stillweb.proxy.serving.reception import Reception
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION, with_session
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.wire.open_files import allow_many_open_files
+from stillweb.proxy.wire.proxied import Proxied
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.matching.accepting import check_accept
 
 if TYPE_CHECKING:
-    from proxy.serving.workers import Worker, Workers
-    from snapshots.snapshot import Snapshot
+    from stillweb.proxy.serving.workers import Worker, Workers
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 class Gateway(Proxied):
@@ -129,9 +129,9 @@ class Gateway(Proxied):
         return self
 
     def _start_workers(self, listener: socket.socket) -> None:
-        from proxy.serving.children import may_fork
-        from proxy.serving.worker import Job
-        from proxy.serving.workers import Workers
+        from stillweb.proxy.serving.children import may_fork
+        from stillweb.proxy.serving.worker import Job
+        from stillweb.proxy.serving.workers import Workers
 
         job = Job(
             self.snapshot,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from proxy.serving.http1 import MAX_HEAD
+from stillweb.proxy.serving.http1 import MAX_HEAD
 
 MESSAGE = MAX_HEAD + (1 << 17)  # bytes: a head, and what came with it
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from snapshots.capture import Response
-from snapshots.errors import StillwebError, UsageError
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 # (request, session name); one that keeps something of sessions has a method `reset(session name)`
 VirtualHost = Callable[[Request, str], Response]

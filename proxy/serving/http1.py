@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.wire.addresses import (
+from stillweb.proxy.wire.addresses import (
     AUTHORITY,
     is_absolute,
     named_by_host,
@@ -17,7 +17,7 @@ from proxy.wire.addresses import (
     target_text,
     without_user,
 )
-from snapshots.request import Headers
+from stillweb.snapshots.request import Headers
 
 MAX_HEAD = 1 << 17
 MAX_BODY = 1 << 26  # of a request; it must be in memory to be matched

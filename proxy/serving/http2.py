@@ -15,14 +15,14 @@ import h2.exceptions
 import h2.settings
 from hyperframe.frame import Frame, GoAwayFrame
 
-from proxy.serving import refusing
-from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
-from proxy.serving.hub import Hub
-from proxy.serving.replies import Held, Line, Reply, failure
-from proxy.wire.addresses import target_text
-from snapshots.errors import StillwebError
-from snapshots.request import Headers, Request
-from snapshots.words import counted
+from stillweb.proxy.serving import refusing
+from stillweb.proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
+from stillweb.proxy.serving.hub import Hub
+from stillweb.proxy.serving.replies import Held, Line, Reply, failure
+from stillweb.proxy.wire.addresses import target_text
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.words import counted
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20

@@ -9,20 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from proxy.serving import status
-from proxy.serving.answering import Answerer
-from proxy.serving.ledger import Ledger
-from proxy.serving.replies import Line, Reply, failure
-from proxy.wire.addresses import OWN_HOST
-from proxy.wire.certificates import CACHED_CONTEXTS, Authority, normal_host
-from snapshots.capture import Response
-from snapshots.identity.keys import request_key
-from snapshots.request import Request
+from stillweb.proxy.serving import status
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.replies import Line, Reply, failure
+from stillweb.proxy.wire.addresses import OWN_HOST
+from stillweb.proxy.wire.certificates import CACHED_CONTEXTS, Authority, normal_host
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
     import ssl
 
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 class Open(Protocol):

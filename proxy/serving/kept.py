@@ -6,12 +6,12 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from proxy.serving.cookies import with_ages
-from proxy.serving.replies import Hot, Memo
+from stillweb.proxy.serving.cookies import with_ages
+from stillweb.proxy.serving.replies import Hot, Memo
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.snapshot import Snapshot
 
 MOST_MEMOS = 64  # forms of a request remembered for one capture
 

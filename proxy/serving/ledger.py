@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 
 DELAY = 0.03
 WHOLE = -1  # the number of a line that is not put together from parts

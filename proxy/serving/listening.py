@@ -11,8 +11,8 @@ import threading
 import time
 from types import FrameType
 
-from proxy.serving.ledger import Ledger
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 BACKLOG = 1024
 

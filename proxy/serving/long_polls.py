@@ -1,26 +1,26 @@
-"""A long poll of a replayed session: it hangs until there is news, as it did while recording (`snapshots.matching.hanging`)."""
+"""A long poll of a replayed session: it hangs until there is news, as it did while recording (`stillweb.snapshots.matching.hanging`)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.serving.replies import Held, Reply
-from snapshots.identity.keys import request_key
-from snapshots.matching.lookup import HANGS, Lookup
+from stillweb.proxy.serving.replies import Held, Reply
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.matching.lookup import HANGS, Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.serving.replies import Line
-    from snapshots.matching.ladder import Matcher
-    from snapshots.request import Request
+    from stillweb.proxy.serving.replies import Line
+    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.request import Request
 
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
 
 
 class Desk(Protocol):
-    """What is needed of who answers (`proxy.serving.answering.Answerer`)."""
+    """What is needed of who answers (`stillweb.proxy.serving.answering.Answerer`)."""
 
     accept: str
     matcher: Matcher

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from snapshots.identity.keys import request_key
-from snapshots.request import Request
-from snapshots.secrets.redact import mask
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from snapshots.matching.lookup import Near
+    from stillweb.snapshots.matching.lookup import Near
 
 # How frozen pages mark requests for the script of a worker, and for a stream (freeze.js).
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")

@@ -1,14 +1,14 @@
-"""An answer with the ids that a client drew itself in the places of the recorded ones (`snapshots.matching.drawing`)."""
+"""An answer with the ids that a client drew itself in the places of the recorded ones (`stillweb.snapshots.matching.drawing`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from snapshots.capture import Response
-from snapshots.http.encodings import EncodingProblem, decode
-from snapshots.matching.numbering import renumbered
-from snapshots.secrets.redact import TEXTUAL
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.matching.numbering import renumbered
+from stillweb.snapshots.secrets.redact import TEXTUAL
 
 _OF_THE_BYTES = frozenset({"content-encoding", "content-length"})
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from snapshots.capture import Capture, Response
-from snapshots.errors import DamagedInput
-from snapshots.identity.keys import canonical_url, request_key
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.keys import canonical_url, request_key
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
 
 _UNSAFE = re.compile(r"[\r\n\0]+")
 

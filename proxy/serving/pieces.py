@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from snapshots.http import encodings
+from stillweb.snapshots.http import encodings
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture, Response
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Capture, Response
+    from stillweb.snapshots.snapshot import Snapshot
 
 PIECE = 1 << 17  # bytes read at once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from snapshots.http.spans import Span
+from stillweb.snapshots.http.spans import Span
 
 
 def content_range(span: Span, size: int) -> str:

@@ -9,8 +9,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from proxy.serving.arrivals import PATIENCE
-from proxy.serving.http1 import MAX_HEAD
+from stillweb.proxy.serving.arrivals import PATIENCE
+from stillweb.proxy.serving.http1 import MAX_HEAD
 
 AT_ONCE = 64  # connections accepted before anything else is looked at
 # seconds without accepting, where the system gives no more sockets; and between looks at who is late

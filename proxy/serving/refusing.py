@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxy.serving.http1 import BadRequest, Message
-from proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_of, is_absolute, session_name
-from snapshots.identity.irrelevant import errand, irrelevant_url
-from snapshots.request import Request
+from stillweb.proxy.serving.http1 import BadRequest, Message
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_of, is_absolute, session_name
+from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from proxy.serving.answering import Answerer
-    from proxy.serving.hub import Hub
-    from proxy.serving.replies import Line
+    from stillweb.proxy.serving.answering import Answerer
+    from stillweb.proxy.serving.hub import Hub
+    from stillweb.proxy.serving.replies import Line
 
 UNREADABLE = "?"
 _REASONS = {

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.serving.http1 import CHUNKED, field_lines, head
-from proxy.serving.ledger import encode
-from proxy.serving.misses import Missed
-from snapshots.capture import Response
-from snapshots.identity.sites import site_of
-from snapshots.matching.sessions import Change, followed_by, visits
-from snapshots.request import Headers, Request
-from snapshots.states.conditions import short
-from snapshots.states.slots import SAFE_METHODS, logins_of
+from stillweb.proxy.serving.http1 import CHUNKED, field_lines, head
+from stillweb.proxy.serving.ledger import encode
+from stillweb.proxy.serving.misses import Missed
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.sessions import Change, followed_by, visits
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.states.conditions import short
+from stillweb.snapshots.states.slots import SAFE_METHODS, logins_of
 
 if TYPE_CHECKING:
-    from proxy.serving.responses import Answer
-    from proxy.serving.sockets import Socket
-    from snapshots.capture import Capture
-    from snapshots.matching.sessions import Session
+    from stillweb.proxy.serving.responses import Answer
+    from stillweb.proxy.serving.sockets import Socket
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.matching.sessions import Session
 
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

@@ -12,12 +12,12 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from proxy.serving import ranges
-from proxy.wire.trailers import TRAILER, is_grpc, parted
-from snapshots.capture import Response
-from snapshots.dates import not_after
-from snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
-from snapshots.request import Headers, Request
+from stillweb.proxy.serving import ranges
+from stillweb.proxy.wire.trailers import TRAILER, is_grpc, parted
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.dates import not_after
+from stillweb.snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
+from stillweb.snapshots.request import Headers, Request
 
 # RFC 9110, 7.6.1, with what older software sends
 HOP_BY_HOP = frozenset(

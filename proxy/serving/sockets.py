@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
-from proxy.wire.conversations import Player, Said
-from proxy.wire.whose import Secrets
+from stillweb.proxy.wire.conversations import Player, Said
+from stillweb.proxy.wire.whose import Secrets
 
 if TYPE_CHECKING:
-    from snapshots.request import Request
+    from stillweb.snapshots.request import Request
 
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 STREAM = re.compile(

@@ -6,11 +6,11 @@ import html
 import json
 from typing import Any, Protocol
 
-from proxy.serving.ledger import Ledger
-from proxy.serving.replies import Reply
-from proxy.wire.certificates import Authority
-from snapshots.errors import StillwebError
-from snapshots.request import Request
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.replies import Reply
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.request import Request
 
 LAST_MISSES = 20
 

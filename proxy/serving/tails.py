@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proxy.serving.ledger import encode
-from proxy.serving.misses import masked_key, masked_url
-from snapshots.request import Request
+from stillweb.proxy.serving.ledger import encode
+from stillweb.proxy.serving.misses import masked_key, masked_url
+from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.matching.lookup import Lookup
 
 TAILS = 1 << 13  # kept for captures that are asked for again
 

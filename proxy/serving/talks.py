@@ -6,19 +6,19 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from proxy.serving.misses import body_entry, masked_url
-from proxy.wire.conversations import Player, Said
-from proxy.wire.whose import Secrets, found_at
-from snapshots.identity.sites import site_of
-from snapshots.matching.numbering import named, plain
-from snapshots.matching.spoken import STRAYED
-from snapshots.request import Request
-from snapshots.states.issued import shown_in, text_of
+from stillweb.proxy.serving.misses import body_entry, masked_url
+from stillweb.proxy.wire.conversations import Player, Said
+from stillweb.proxy.wire.whose import Secrets, found_at
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.numbering import named, plain
+from stillweb.snapshots.matching.spoken import STRAYED
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.issued import shown_in, text_of
 
 if TYPE_CHECKING:
-    from proxy.serving.answering import Answerer
-    from proxy.serving.replies import Line
-    from snapshots.capture import Capture
+    from stillweb.proxy.serving.answering import Answerer
+    from stillweb.proxy.serving.replies import Line
+    from stillweb.snapshots.capture import Capture
 
 BREATH = 0.02  # seconds
 

@@ -10,7 +10,7 @@ import contextlib
 import ssl
 from collections.abc import Callable
 
-from proxy.wire.grease import browsers_suites
+from stillweb.proxy.wire.grease import browsers_suites
 
 READ = 1 << 14  # what a record holds at most; a larger buffer costs an allocation each time
 

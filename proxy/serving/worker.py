@@ -1,6 +1,6 @@
 """One process of several behind a gateway's port: the child's side.
 
-A fork calls `run`; a new interpreter is `python -m proxy.serving.worker SETTINGS`.
+A fork calls `run`; a new interpreter is `python -m stillweb.proxy.serving.worker SETTINGS`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxy.serving import handing, refusing
-from proxy.serving.answering import Answerer
-from proxy.serving.children import leave_signals_to_the_parent
-from proxy.serving.connection import Connection
-from proxy.serving.hosting import MadeHosts
-from proxy.serving.hub import Hub, sweep
-from proxy.serving.ledger import Ledger
-from proxy.serving.listening import new_loop
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability, StillwebError
-from snapshots.snapshot import Snapshot
+from stillweb.proxy.serving import handing, refusing
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.children import leave_signals_to_the_parent
+from stillweb.proxy.serving.connection import Connection
+from stillweb.proxy.serving.hosting import MadeHosts
+from stillweb.proxy.serving.hub import Hub, sweep
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.listening import new_loop
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability, StillwebError
+from stillweb.snapshots.snapshot import Snapshot
 
 GARBAGE = 20_000  # new objects between collections; answering a request leaves no cycles
 AGAIN = 0.005  # seconds until a full channel is tried again

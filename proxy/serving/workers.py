@@ -18,14 +18,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from proxy.serving import handing
-from proxy.serving.children import Child, Fork, spawn
-from proxy.serving.http1 import CREDENTIALS
-from proxy.wire.addresses import DEFAULT_SESSION, session_name
-from snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from stillweb.proxy.serving import handing
+from stillweb.proxy.serving.children import Child, Fork, spawn
+from stillweb.proxy.serving.http1 import CREDENTIALS
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION, session_name
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 
 if TYPE_CHECKING:
-    from proxy.serving.worker import Job
+    from stillweb.proxy.serving.worker import Job
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -158,13 +158,15 @@ class Worker:
 
 def _spawned(job: Job, channel: socket.socket, questions: socket.socket) -> Child:
     fds = (channel.fileno(), questions.fileno(), job.ledger.fileno())
-    return spawn("proxy.serving.worker", job.to_json() | {"channel": fds[0], "questions": fds[1]}, fds)
+    return spawn(
+        "stillweb.proxy.serving.worker", job.to_json() | {"channel": fds[0], "questions": fds[1]}, fds
+    )
 
 
 def _forked(
     job: Job, channel: socket.socket, questions: socket.socket, parents: list[socket.socket]
 ) -> Child:
-    from proxy.serving import worker
+    from stillweb.proxy.serving import worker
 
     def child() -> int:
         for sock in parents:  # so that all end with the parent; also where a file of one is open

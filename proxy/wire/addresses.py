@@ -9,7 +9,7 @@ import re
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 OWN_HOST = "stillweb.local"
 DEFAULT_SESSION = "default"
@@ -18,7 +18,7 @@ AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[^\s/?#@\\:\[\]]+)?\]|[^\s/?#@\\:\
 
 
 class Redacts(Protocol):
-    """What is needed of snapshots.secrets.redact.Redactor."""
+    """What is needed of stillweb.snapshots.secrets.redact.Redactor."""
 
     def url(self, url: str) -> str:
         """A URL with its secrets replaced."""

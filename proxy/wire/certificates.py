@@ -3,7 +3,7 @@
 The authority lives in the user's state directory: `mitmproxy-ca.pem` (key and certificate, mode 0600; the
 name is what mitmproxy looks for in its confdir, so that recorder and gateway show the same authority) and
 `stillweb-ca.pem` (the certificate alone, which is what clients are told to trust), with that in other forms beside it
-(proxy.wire.told).
+(stillweb.proxy.wire.told).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from proxy.wire.told import told_files
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
-from snapshots.secrets.redaction_key import state_dir
+from stillweb.proxy.wire.told import told_files
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.secrets.redaction_key import state_dir
 
 KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"

@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proxy.wire.moments import with_moments
-from snapshots.identity.keys import request_key
-from snapshots.matching.numbering import drawn_apart, ids_in, plain, renumbered
-from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
-from snapshots.matching.spoken import word
-from snapshots.request import Request
-from snapshots.secrets.redact import mask
+from stillweb.proxy.wire.moments import with_moments
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.matching.numbering import drawn_apart, ids_in, plain, renumbered
+from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from stillweb.snapshots.matching.spoken import word
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 Said = str | bytes
 _JSON = (("Content-Type", "application/json"),)

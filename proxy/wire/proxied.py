@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.wire.addresses import DEFAULT_SESSION, host_port, with_session
-from proxy.wire.certificates import Authority
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION, host_port, with_session
+from stillweb.proxy.wire.certificates import Authority
 
 
 class Proxied:

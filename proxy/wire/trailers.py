@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from snapshots.request import Headers
+from stillweb.snapshots.request import Headers
 
 TRAILER = "trailer"
 

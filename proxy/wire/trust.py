@@ -8,7 +8,7 @@ from pathlib import Path
 
 import certifi
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 
 def usual_authorities(asked: Path | None) -> bytes:

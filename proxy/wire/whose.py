@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from proxy.wire.conversations import Conversation, Said, alike, conversations
-from snapshots.matching.recognising import Recogniser, pseudonyms_in
-from snapshots.request import Request
-from snapshots.secrets.credentials import PSEUDONYM_TEXT, surely_drawn
-from snapshots.secrets.redact import mask
+from stillweb.proxy.wire.conversations import Conversation, Said, alike, conversations
+from stillweb.snapshots.matching.recognising import Recogniser, pseudonyms_in
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, surely_drawn
+from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from snapshots.archives.scan import Damage, scan
-from snapshots.errors import MissingCapability, StillwebError, UsageError
-from snapshots.machine.aside import aside
-from snapshots.machine.places import CHUNK, FilePlace
-from snapshots.words import counted
+from stillweb.snapshots.archives.scan import Damage, scan
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.machine.aside import aside
+from stillweb.snapshots.machine.places import CHUNK, FilePlace
+from stillweb.snapshots.words import counted
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from snapshots.archives import warc
-from snapshots.machine.places import Place, chunks
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.machine.places import Place, chunks
 
 PIECE = 1 << 15  # looked through at once
 _PACKED = b"\x1f\x8b\x08", warc.ZSTD_MAGIC

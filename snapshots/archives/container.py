@@ -1,6 +1,6 @@
 """A container: archive files, an index that may be believed or not, and other members by name; from a directory.
 
-What else a container is made of (a WACZ, a bare WARC, a URL) is `snapshots.opening`'s to know.
+What else a container is made of (a WACZ, a bare WARC, a URL) is `stillweb.snapshots.opening`'s to know.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from snapshots.archives import warc
-from snapshots.archives.boundaries import PIECE
-from snapshots.errors import DamagedInput
-from snapshots.machine.cache import derived
-from snapshots.machine.places import FilePlace, Place, chunks
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.boundaries import PIECE
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.cache import derived
+from stillweb.snapshots.machine.places import FilePlace, Place, chunks
 
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"

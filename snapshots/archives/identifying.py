@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from snapshots.archives.digests import contradicts
-from snapshots.archives.warc import Fields, clean_uri
-from snapshots.capture import Capture
-from snapshots.dates import timestamp_of
-from snapshots.errors import DamagedInput
+from stillweb.snapshots.archives.digests import contradicts
+from stillweb.snapshots.archives.warc import Fields, clean_uri
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.errors import DamagedInput
 
 _PAYLOADS = ("response", "resource")
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from isal import isal_zlib
 
-from snapshots.machine.places import Place, chunks
+from stillweb.snapshots.machine.places import Place, chunks
 
 LEVEL = 2
 RAW = -15  # wbits: deflate alone

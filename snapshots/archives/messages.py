@@ -10,11 +10,11 @@ import re
 import zlib
 from functools import lru_cache
 
-from snapshots.archives.chunked import dechunk
-from snapshots.archives.warc import end_of_head, is_regular
-from snapshots.capture import Response
-from snapshots.http.encodings import one_coding
-from snapshots.request import Headers, Request
+from stillweb.snapshots.archives.chunked import dechunk
+from stillweb.snapshots.archives.warc import end_of_head, is_regular
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.encodings import one_coding
+from stillweb.snapshots.request import Headers, Request
 
 _STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +(\S.*?)(?: +HTTP/[0-9.]+)?$")

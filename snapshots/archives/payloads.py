@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from snapshots.archives import warc
+from stillweb.snapshots.archives import warc
 
 HTTP_KINDS = ("response", "request", "revisit")
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from snapshots.archives import messages, warc
-from snapshots.archives.chunked import dechunked
-from snapshots.archives.digests import Proof
-from snapshots.archives.identifying import check_answer, check_entry, check_payload, check_request
-from snapshots.capture import Capture, Response
-from snapshots.errors import DamagedInput
-from snapshots.machine.places import CHUNK, Place, chunks
-from snapshots.request import Headers, Request
-from snapshots.words import counted
+from stillweb.snapshots.archives import messages, warc
+from stillweb.snapshots.archives.chunked import dechunked
+from stillweb.snapshots.archives.digests import Proof
+from stillweb.snapshots.archives.identifying import check_answer, check_entry, check_payload, check_request
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.places import CHUNK, Place, chunks
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.words import counted
 
 LARGE = 1 << 20  # stored bytes of a record from which it is not read whole to know its head
 

@@ -13,11 +13,18 @@ from typing import Any
 
 from isal import isal_zlib
 
-from snapshots.archives import warc
-from snapshots.archives.boundaries import PIECE, boundary_after, next_plain
-from snapshots.archives.members import GZIP_HEAD, GZIP_START, GZIP_UNDATED, MAX_WHOLE, Unpacked, heads_of
-from snapshots.archives.payloads import HTTP_KINDS, Hasher, payload_at
-from snapshots.machine.places import Place, Unreadable, as_much, chunks
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.boundaries import PIECE, boundary_after, next_plain
+from stillweb.snapshots.archives.members import (
+    GZIP_HEAD,
+    GZIP_START,
+    GZIP_UNDATED,
+    MAX_WHOLE,
+    Unpacked,
+    heads_of,
+)
+from stillweb.snapshots.archives.payloads import HTTP_KINDS, Hasher, payload_at
+from stillweb.snapshots.machine.places import Place, Unreadable, as_much, chunks
 
 BUFFER = 1 << 20
 AHEAD = 1 << 18  # what of a file is in the buffer, at least
@@ -86,7 +93,7 @@ def scan(
 
     `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record. Without `bodies`
     the `start` of a record, but for requests and warcinfo, may end with its HTTP head; that it can be read is known all
-    the same (`snapshots.archives.members`). `pairs` is shown small records two by two, with the offset of the first one. Those
+    the same (`stillweb.snapshots.archives.members`). `pairs` is shown small records two by two, with the offset of the first one. Those
     that it takes (it gives True) are passed over. Raises NotSeekable.
     """
     end = place.size if end is None else end

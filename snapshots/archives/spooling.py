@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from snapshots.archives import warc
-from snapshots.machine.places import CHUNK
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.machine.places import CHUNK
 
 IN_MEMORY = 1 << 20  # a body larger than this is read and packed in pieces
 

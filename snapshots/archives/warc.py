@@ -1,7 +1,7 @@
 """One WARC record: its head, its block, written and read at an offset.
 
 Format: ISO 28500:2017 (WARC 1.1), https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
-Records are gzip members of their own (made by `snapshots.archives.members`). Reading also knows WARC 1.0 and 0.x, ARC, plain
+Records are gzip members of their own (made by `stillweb.snapshots.archives.members`). Reading also knows WARC 1.0 and 0.x, ARC, plain
 files and Zstandard frames; it follows Content-Length, and where that is wrong takes what is there.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from isal import isal_zlib
 
-from snapshots.archives.digests import Proof
-from snapshots.errors import DamagedInput
-from snapshots.machine.places import Place
+from stillweb.snapshots.archives.digests import Proof
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.places import Place
 
 zlib_error: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls it an instance
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from snapshots.archives.warc import Record
-from snapshots.contents.package import unpack_options
-from snapshots.index.cdxj import Index, target_of
+from stillweb.snapshots.archives.warc import Record
+from stillweb.snapshots.contents.package import unpack_options
+from stillweb.snapshots.index.cdxj import Index, target_of
 
 if TYPE_CHECKING:
-    from snapshots.texts.text import FrozenText
+    from stillweb.snapshots.texts.text import FrozenText
 
 # what it is sorted by; number of its index; index entry
 Listed = tuple[tuple[bytes, str], int, dict[str, Any]]
@@ -44,7 +44,7 @@ def _place(listed: Listed) -> tuple[bytes, str]:
 
 def frozen_text(record: Record) -> FrozenText:
     """The text in a conversion record; those of other tools have no options of ours."""
-    from snapshots.texts.text import FrozenText
+    from stillweb.snapshots.texts.text import FrozenText
 
     extractor, _, version = record.fields.get("warc-stillweb-extractor", "").partition("/")
     text = record.block.decode(errors="replace")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from snapshots.dates import iso_date, parse_timestamp
-from snapshots.errors import DamagedInput
-from snapshots.identity.keys import request_key, split_url
-from snapshots.request import Request
-from snapshots.words import counted
+from stillweb.snapshots.dates import iso_date, parse_timestamp
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.keys import request_key, split_url
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.words import counted
 
 MEDIA = "application/vnd.stillweb.failed+json"
 START = "urn:failed:"  # and the address

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from isal import isal_zlib
 
-from snapshots.archives.appending import write_whole
-from snapshots.archives.container import (
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.archives.container import (
     ARCHIVE,
     CHANGING,
     DIGEST,
@@ -29,20 +29,20 @@ from snapshots.archives.container import (
     Container,
     open_directory,
 )
-from snapshots.dates import iso_date
-from snapshots.index.blocks import stamp_of as stamp_of_steps
-from snapshots.index.blocks import steps_of
-from snapshots.index.build import stamp_for
-from snapshots.index.cdxj import Index
-from snapshots.index.changing import stamp_of, table_of
-from snapshots.index.kept import Hashes
-from snapshots.machine.places import FilePlace, Place, chunks, hash_place
-from snapshots.notes import Damaged
-from snapshots.profile import Profile
-from snapshots.view import View
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
+from stillweb.snapshots.index.blocks import steps_of
+from stillweb.snapshots.index.build import stamp_for
+from stillweb.snapshots.index.cdxj import Index
+from stillweb.snapshots.index.changing import stamp_of, table_of
+from stillweb.snapshots.index.kept import Hashes
+from stillweb.snapshots.machine.places import FilePlace, Place, chunks, hash_place
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import View
 
 if TYPE_CHECKING:
-    from snapshots.identity.rules import RuleSet
+    from stillweb.snapshots.identity.rules import RuleSet
 
 WACZ_VERSION = "1.1.1"
 VIEW_MEDIA = "application/vnd.stillweb.view+json"  # of the metadata record that says what a view is
@@ -173,7 +173,7 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
 
 def rules_from(stored: Sequence[Any]) -> RuleSet:
     """The rules that were stored at sealing; of several layers what any of them refused is refused."""
-    from snapshots.identity.rules import RuleSet, builtin
+    from stillweb.snapshots.identity.rules import RuleSet, builtin
 
     if False in stored:  # see `Container.rules`
         return RuleSet(())
@@ -275,7 +275,7 @@ def write_package(
             old.close()
             (path / STEPS).unlink()
         if rules is None:
-            from snapshots.identity.rules import builtin
+            from stillweb.snapshots.identity.rules import builtin
 
             rules = builtin().to_json()
         own = {

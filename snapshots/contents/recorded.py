@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from snapshots.archives import messages
-from snapshots.archives.reading import Archives
-from snapshots.capture import Capture, with_state
-from snapshots.contents.records import Original
-from snapshots.dates import iso_date
-from snapshots.errors import DamagedInput
-from snapshots.index.build import finish
-from snapshots.index.cdxj import parse_line, sorted_lines, to_capture
-from snapshots.request import Request
+from stillweb.snapshots.archives import messages
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.capture import Capture, with_state
+from stillweb.snapshots.contents.records import Original
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.index.build import finish
+from stillweb.snapshots.index.cdxj import parse_line, sorted_lines, to_capture
+from stillweb.snapshots.request import Request
 
 # lines of captures with their states, or None and what they are made of; lines of other records
 Now = tuple[list[bytes] | None, list[Capture], dict[tuple[str, int], str], list[bytes]]

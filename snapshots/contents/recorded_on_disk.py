@@ -1,7 +1,7 @@
-"""As `snapshots.contents.recorded`, for recordings of any size that are made at once: lines wait on disk, and what is
+"""As `stillweb.snapshots.contents.recorded`, for recordings of any size that are made at once: lines wait on disk, and what is
 in memory of each is where its payload lies.
 
-Lines are final where nothing can have changed on their site, as in `snapshots.index.gathering.Site`.
+Lines are final where nothing can have changed on their site, as in `stillweb.snapshots.index.gathering.Site`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from snapshots.archives.reading import Archives
-from snapshots.capture import Capture, with_state
-from snapshots.contents.recorded import Now, Recorded, unlearned
-from snapshots.contents.records import Original
-from snapshots.dates import iso_date
-from snapshots.errors import DamagedInput
-from snapshots.identity.sites import site_of
-from snapshots.index.cdxj import capture_line, capture_of, identity_in
-from snapshots.index.gathering import ODD, SILENT, TELLING, told_by
-from snapshots.index.stating import Lines, stated_sites
-from snapshots.machine.scratch import Scratch
-from snapshots.request import Request
-from snapshots.states.conditions import ANY
-from snapshots.states.plain import static, unremarkable
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.capture import Capture, with_state
+from stillweb.snapshots.contents.recorded import Now, Recorded, unlearned
+from stillweb.snapshots.contents.records import Original
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.cdxj import capture_line, capture_of, identity_in
+from stillweb.snapshots.index.gathering import ODD, SILENT, TELLING, told_by
+from stillweb.snapshots.index.stating import Lines, stated_sites
+from stillweb.snapshots.machine.scratch import Scratch
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import ANY
+from stillweb.snapshots.states.plain import static, unremarkable
 
 TOGETHER = 6_000  # captures whose states are found at once, if they are of small sites
 

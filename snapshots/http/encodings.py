@@ -12,7 +12,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from snapshots.request import Headers
+from stillweb.snapshots.request import Headers
 
 GZIP = 31
 PLAIN = frozenset({"", "identity"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from snapshots.request import Request
+from stillweb.snapshots.request import Request
 
 HARD = frozenset(
     {

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from snapshots.http.weighted import items_of
+from stillweb.snapshots.http.weighted import items_of
 
 EQUAL, SAME, NEAR, OTHER = 3, 2, 1, 0
 

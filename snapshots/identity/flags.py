@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from snapshots.http.bodies import Body
-from snapshots.identity.keys import Parsed
-from snapshots.secrets.credentials import drawn
+from stillweb.snapshots.http.bodies import Body
+from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.secrets.credentials import drawn
 
 # GrowthBook's remote evaluation: https://docs.growthbook.io/self-host/proxy
 _ASKED = re.compile(r"/api/eval/[^/?]+\Z")

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from snapshots.identity.sites import host_of
-from snapshots.request import Request
+from stillweb.snapshots.identity.sites import host_of
+from stillweb.snapshots.request import Request
 
 # How programs hand traces, metrics and logs to a collector, wherever it is: https://opentelemetry.io/docs/specs/otlp/
 OTLP = "application/x-protobuf"

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import ada_url
 
-from snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body
-from snapshots.identity.urlkeys import IPV4, PORT, request_urlkey, surt
-from snapshots.request import Request
+from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body
+from stillweb.snapshots.identity.urlkeys import IPV4, PORT, request_urlkey, surt
+from stillweb.snapshots.request import Request
 
 VERSION = 1
 

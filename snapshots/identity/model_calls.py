@@ -8,9 +8,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from snapshots.http.bodies import Body
-from snapshots.identity.keys import Parsed
-from snapshots.identity.spelling import BLANK
+from stillweb.snapshots.http.bodies import Body
+from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.spelling import BLANK
 
 # Where texts for a model stand: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
 _PROMPTS = frozenset(("messages", "input", "instructions", "system", "contents", "prompt", "message"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from snapshots.http.bodies import FORM, MULTIPART
-from snapshots.identity.keys import parse
-from snapshots.request import Request
+from stillweb.snapshots.http.bodies import FORM, MULTIPART
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.request import Request
 
 
 def repeated_pairs(request: Request) -> list[tuple[str, str]]:

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from snapshots.errors import UsageError
-from snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
-from snapshots.identity.flags import without_whom
-from snapshots.identity.keys import Parsed, digest, parse
-from snapshots.identity.model_calls import without_sender
-from snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
-from snapshots.identity.told_moments import without_told_moments
-from snapshots.request import Request
-from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, drawn
-from snapshots.secrets.redact import MASK, mask
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
+from stillweb.snapshots.identity.flags import without_whom
+from stillweb.snapshots.identity.keys import Parsed, digest, parse
+from stillweb.snapshots.identity.model_calls import without_sender
+from stillweb.snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
+from stillweb.snapshots.identity.told_moments import without_told_moments
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, drawn
+from stillweb.snapshots.secrets.redact import MASK, mask
 
 PLACES = ("query", "form", "json", "part", "path")
 

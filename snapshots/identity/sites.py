@@ -9,7 +9,7 @@ from pathlib import Path
 
 import ada_url
 
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability
 
 # What no parser changes: a lower-case name, no port, no number at the end that could be an address.
 _PLAIN = re.compile(r"https?://((?:[a-z0-9-]+\.)*[a-z][a-z-]*)(?=[/?#]|\Z)")

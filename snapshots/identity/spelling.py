@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from urllib.parse import quote_from_bytes
 
-from snapshots.http.bodies import JSON, canonical_body, form_pairs, typed_body
-from snapshots.identity.keys import Parsed
+from stillweb.snapshots.http.bodies import JSON, canonical_body, form_pairs, typed_body
+from stillweb.snapshots.identity.keys import Parsed
 
 BLANK = "\x00"  # stands for a blanked value; no URL or form has it unescaped
 

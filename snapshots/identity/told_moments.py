@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from snapshots.http.bodies import Body
-from snapshots.identity.keys import Parsed
-from snapshots.identity.model_calls import asks_a_model
-from snapshots.identity.spelling import BLANK
+from stillweb.snapshots.http.bodies import Body
+from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.model_calls import asks_a_model
+from stillweb.snapshots.identity.spelling import BLANK
 
 _WEEKDAY = r"(?:(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b|星期[一二三四五六日天])"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|ust|ember|ober)?\b\.?"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote_plus, urlencode
 
-from snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
+from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from snapshots.capture import Exchange
-from snapshots.contents.failures import Failure
-from snapshots.errors import DamagedInput
-from snapshots.machine.cache import cache_dir
-from snapshots.machine.places import Place
-from snapshots.notes import Damaged
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.cache import cache_dir
+from stillweb.snapshots.machine.places import Place
+from stillweb.snapshots.notes import Damaged
 
 # the metadata record of a converted file: what it was, and what was left out of it
 IMPORT = "urn:stillweb:import"
@@ -46,11 +46,11 @@ def exchanges_in(
     """The exchanges (and requests that failed, and notes) in a file that is no archive; None if its format is unknown."""
     text = lead.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
-        from snapshots.importers import har
+        from stillweb.snapshots.importers import har
 
         return har.exchanges(place, name, beside)
     if lead.split(b":", 1)[0].isdigit():
-        from snapshots.importers import flows
+        from stillweb.snapshots.importers import flows
 
         return flows.exchanges(place, name)
     return None
@@ -80,7 +80,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
 
 def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | None = None) -> ImportReport:
     """Writes the exchanges of a file into a new snapshot directory."""
-    from snapshots.writer import Writer
+    from stillweb.snapshots.writer import Writer
 
     found = exchanges_in(place, name, lead, beside)
     if found is None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from snapshots.capture import Exchange
-from snapshots.contents.failures import OTHER, Failure, reason_of
-from snapshots.errors import DamagedInput
-from snapshots.importers.har import numbered
-from snapshots.machine.places import Place
-from snapshots.notes import Damaged
-from snapshots.request import Headers, Request
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.importers.har import numbered
+from stillweb.snapshots.machine.places import Place
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.request import Headers, Request
 
 MAX_DIGITS = 12
 

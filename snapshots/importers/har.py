@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from snapshots.capture import Exchange
-from snapshots.contents.failures import OTHER, Failure, reason_of
-from snapshots.errors import DamagedInput
-from snapshots.http.charsets import codec, header_charset, meta_charset
-from snapshots.machine.places import Place
-from snapshots.notes import Damaged
-from snapshots.request import Headers, Request
-from snapshots.words import counted
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
+from stillweb.snapshots.machine.places import Place
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.words import counted
 
 _BODILESS = frozenset({101, 204, 205, 304})
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')

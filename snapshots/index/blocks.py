@@ -16,8 +16,8 @@ from typing import Any
 
 from isal import isal_zlib
 
-from snapshots.errors import DamagedInput
-from snapshots.machine.places import FilePlace, Place, chunks
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.places import FilePlace, Place, chunks
 
 MOST = 1 << 19  # blocks, some 50 MB: a larger index has larger ones
 LEAST = 1 << 20  # bytes of an index that is worth it

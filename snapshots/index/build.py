@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snapshots.archives.appending import repair
-from snapshots.archives.container import (
+from stillweb.snapshots.archives.appending import repair
+from stillweb.snapshots.archives.container import (
     ARCHIVE,
     CHANGING,
     DIGEST,
@@ -19,23 +19,23 @@ from snapshots.archives.container import (
     Container,
     open_directory,
 )
-from snapshots.archives.reading import Archives
-from snapshots.capture import Capture
-from snapshots.index.cdxj import Index, sorted_lines
-from snapshots.index.changing import open_table
-from snapshots.index.gathering import Part, Site
-from snapshots.index.indexing import Progress
-from snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index, kept_notes
-from snapshots.index.parallel import scan_file, scan_files
-from snapshots.index.resolving import resolve
-from snapshots.index.stating import final_lines, stated_lines
-from snapshots.machine.garbage import seldom_collected
-from snapshots.machine.places import BytesPlace, Place
-from snapshots.notes import Damaged
-from snapshots.profile import Profile
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.index.cdxj import Index, sorted_lines
+from stillweb.snapshots.index.changing import open_table
+from stillweb.snapshots.index.gathering import Part, Site
+from stillweb.snapshots.index.indexing import Progress
+from stillweb.snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index, kept_notes
+from stillweb.snapshots.index.parallel import scan_file, scan_files
+from stillweb.snapshots.index.resolving import resolve
+from stillweb.snapshots.index.stating import final_lines, stated_lines
+from stillweb.snapshots.machine.garbage import seldom_collected
+from stillweb.snapshots.machine.places import BytesPlace, Place
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
-    from snapshots.index.on_disk import OnDisk
+    from stillweb.snapshots.index.on_disk import OnDisk
 
 
 def stamp_for(

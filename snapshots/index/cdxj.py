@@ -14,10 +14,10 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from snapshots.capture import Capture, Stated, with_state
-from snapshots.errors import DamagedInput
-from snapshots.index.blocks import Blocks
-from snapshots.machine.places import Place
+from stillweb.snapshots.capture import Capture, Stated, with_state
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.index.blocks import Blocks
+from stillweb.snapshots.machine.places import Place
 
 BLOCK = 1 << 13  # bisection lands on blocks of this size, then looks within
 PROBE = 1 << 10  # enough for the rest of a line and the key of the next
@@ -173,7 +173,7 @@ _swift_line: Callable[[bytes], Capture | None] | None = None
 def _load_swift_line() -> Callable[[bytes], Capture | None]:
     """Imports what reads lines into captures: who only makes lines does without."""
     global _swift_line
-    from snapshots.index.swift_lines import swift_line
+    from stillweb.snapshots.index.swift_lines import swift_line
 
     _swift_line = swift_line
     return swift_line

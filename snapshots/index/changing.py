@@ -15,10 +15,10 @@ from typing import Any
 
 from isal import isal_zlib
 
-from snapshots.identity.sites import site_of
-from snapshots.identity.urlkeys import escape
-from snapshots.index.cdxj import Index, is_capture
-from snapshots.machine.places import BytesPlace, Place
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import escape
+from stillweb.snapshots.index.cdxj import Index, is_capture
+from stillweb.snapshots.machine.places import BytesPlace, Place
 
 TOGETHER = 256  # lines; most of a site's neighbours are as unmarked as it is
 

@@ -1,7 +1,7 @@
 """What a scan found, on its way to the index: lines, by site, and what must be known until they are final.
 
 A capture has its line at once, as if nothing had ever changed on its site; most lines stay so. Only those of sites
-where something may have (`plain` is False) are taken apart again, by `snapshots.index.stating`.
+where something may have (`plain` is False) are taken apart again, by `stillweb.snapshots.index.stating`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from snapshots.archives import messages
-from snapshots.dates import timestamp_of
-from snapshots.identity.sites import site_of
-from snapshots.index.cdxj import line_of
-from snapshots.index.indexing import Findings
-from snapshots.index.pairing import Answer, Asked, Question, Surroundings
-from snapshots.notes import Damaged
-from snapshots.profile import Profile
-from snapshots.request import Headers
-from snapshots.states.conditions import ANY
-from snapshots.states.plain import static, unremarkable
+from stillweb.snapshots.archives import messages
+from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.cdxj import line_of
+from stillweb.snapshots.index.indexing import Findings
+from stillweb.snapshots.index.pairing import Answer, Asked, Question, Surroundings
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Headers
+from stillweb.snapshots.states.conditions import ANY
+from stillweb.snapshots.states.plain import static, unremarkable
 
 Place = tuple[str, int, int]  # filename, offset, length
 NO_HEADERS: Headers = ()

@@ -1,7 +1,7 @@
 """WARC heads read by their shape: the names of their fields, in order, which are the same for most records of a file.
 
 A shape is learned from the first record that has it and becomes one pattern, which reads the next ones at once. What
-no pattern matches is left to `snapshots.archives.warc`, which reads whatever there is; tests hold one against the other.
+no pattern matches is left to `stillweb.snapshots.archives.warc`, which reads whatever there is; tests hold one against the other.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from snapshots.archives.warc import end_of_head
+from stillweb.snapshots.archives.warc import end_of_head
 
 LIMIT = 64  # shapes
 TRIED = 6  # before the names are looked at: those that were learned last

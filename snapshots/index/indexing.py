@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshots.archives import messages, warc
-from snapshots.archives.members import Unpacked
-from snapshots.archives.scan import EMPTY, Damage, Scanned, Wanted, scan
-from snapshots.dates import timestamp_of
-from snapshots.identity.keys import request_key
-from snapshots.index.cdxj import entry_line
-from snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
-from snapshots.machine.places import Place
-from snapshots.notes import Damaged
-from snapshots.profile import Profile
+from stillweb.snapshots.archives import messages, warc
+from stillweb.snapshots.archives.members import Unpacked
+from stillweb.snapshots.archives.scan import EMPTY, Damage, Scanned, Wanted, scan
+from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.index.cdxj import entry_line
+from stillweb.snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
+from stillweb.snapshots.machine.places import Place
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.profile import Profile
 
 VERSION = 38  # of the lines; a change makes indexes on disk be built again
 

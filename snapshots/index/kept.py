@@ -9,16 +9,16 @@ from typing import Any, BinaryIO
 
 from isal import isal_zlib
 
-from snapshots.archives.container import Container
-from snapshots.identity import keys
-from snapshots.index.blocks import Blocks, open_blocks, steps_of
-from snapshots.index.cdxj import Index
-from snapshots.index.changing import open_table, stamp_of, table_of
-from snapshots.index.indexing import VERSION
-from snapshots.machine.cache import derived
-from snapshots.machine.places import BytesPlace, FilePlace, Place, chunks
-from snapshots.notes import damage_in, from_plain, to_plain
-from snapshots.profile import Profile
+from stillweb.snapshots.archives.container import Container
+from stillweb.snapshots.identity import keys
+from stillweb.snapshots.index.blocks import Blocks, open_blocks, steps_of
+from stillweb.snapshots.index.cdxj import Index
+from stillweb.snapshots.index.changing import open_table, stamp_of, table_of
+from stillweb.snapshots.index.indexing import VERSION
+from stillweb.snapshots.machine.cache import derived
+from stillweb.snapshots.machine.places import BytesPlace, FilePlace, Place, chunks
+from stillweb.snapshots.notes import damage_in, from_plain, to_plain
+from stillweb.snapshots.profile import Profile
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 # bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
@@ -36,7 +36,7 @@ class Built:
     notes: list[str] = field(default_factory=list)  # what was wrong
     profile: Profile | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    # opens the table of `snapshots.index.changing`, if there is one
+    # opens the table of `stillweb.snapshots.index.changing`, if there is one
     changing: Callable[[], Index | None] = lambda: None
     hashes: Hashes = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
 
 
 def _cached_table(index: Index, stamp: str) -> Index | None:
-    """See `snapshots.index.changing`; in its file, what it is follows the first line break."""
+    """See `stillweb.snapshots.index.changing`; in its file, what it is follows the first line break."""
 
     def write(out: BinaryIO) -> None:
         table = table_of(index.lines())

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
-from snapshots.dates import parse_timestamp
-from snapshots.identity.keys import Key, request_key
-from snapshots.request import Headers, Request
+from stillweb.snapshots.dates import parse_timestamp
+from stillweb.snapshots.identity.keys import Key, request_key
+from stillweb.snapshots.request import Headers, Request
 
 # method, URL, headers and body of a request, and whether its answer surely sets no cookie
 Asked = tuple[str, str, Headers, bytes, bool]

@@ -13,20 +13,20 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Protocol
 
-from snapshots import notes
-from snapshots.archives.boundaries import PIECE, boundary_after
-from snapshots.archives.scan import NotSeekable
-from snapshots.identity.keys import Key
-from snapshots.identity.sites import site_of
-from snapshots.index.gathering import Part, Site, Waiting, gathered
-from snapshots.index.indexing import find
-from snapshots.index.pairing import Answer, Question, Surroundings, settle
-from snapshots.index.swift_pairs import SwiftPairs
-from snapshots.machine.forks import can_fork, run_all
-from snapshots.machine.places import FilePlace, Place, hash_place
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.states.plain import plain_url
+from stillweb.snapshots import notes
+from stillweb.snapshots.archives.boundaries import PIECE, boundary_after
+from stillweb.snapshots.archives.scan import NotSeekable
+from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.gathering import Part, Site, Waiting, gathered
+from stillweb.snapshots.index.indexing import find
+from stillweb.snapshots.index.pairing import Answer, Question, Surroundings, settle
+from stillweb.snapshots.index.swift_pairs import SwiftPairs
+from stillweb.snapshots.machine.forks import can_fork, run_all
+from stillweb.snapshots.machine.places import FilePlace, Place, hash_place
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.plain import plain_url
 
 LARGE = 1 << 24  # bytes from which new processes pay for their start
 FORKED = 1 << 23  # and forks, of which each copies what it touches of this process

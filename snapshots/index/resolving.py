@@ -9,11 +9,11 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from snapshots.archives.digests import contradicts
-from snapshots.dates import timestamp_of
-from snapshots.index.cdxj import json_text, parse_line
-from snapshots.index.gathering import Part, Waiting
-from snapshots.index.pairing import Answer
+from stillweb.snapshots.archives.digests import contradicts
+from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.index.cdxj import json_text, parse_line
+from stillweb.snapshots.index.gathering import Part, Waiting
+from stillweb.snapshots.index.pairing import Answer
 
 REMEMBERED = 1 << 16  # payloads whose place is kept
 NOWHERE = "is in none of the files"  # a note on a revisit ends with it, where its payload is lacking

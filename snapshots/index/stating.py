@@ -16,17 +16,17 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
-from snapshots.archives import messages, warc
-from snapshots.archives.reading import Archives
-from snapshots.capture import Capture, Response
-from snapshots.errors import DamagedInput
-from snapshots.identity.sites import site_of
-from snapshots.index.cdxj import capture_line, capture_of, identity_in, restated
-from snapshots.index.gathering import Site
-from snapshots.index.pairing import Asked
-from snapshots.machine.forks import can_fork, run_all
-from snapshots.machine.places import FilePlace, Place
-from snapshots.request import Request
+from stillweb.snapshots.archives import messages, warc
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.cdxj import capture_line, capture_of, identity_in, restated
+from stillweb.snapshots.index.gathering import Site
+from stillweb.snapshots.index.pairing import Asked
+from stillweb.snapshots.machine.forks import can_fork, run_all
+from stillweb.snapshots.machine.places import FilePlace, Place
+from stillweb.snapshots.request import Request
 
 MANY = 6_000  # captures from which new processes pay for their start
 FORKED = 200  # and forks
@@ -85,7 +85,7 @@ def stated_sites(sites: list[Lines], archives: Archives, workers: int | None = N
     ):
         return [line for known, asked in sites for line in _lines(known, asked, archives)]
     if forked:  # loaded once, not by each fork
-        importlib.import_module("snapshots.states.state")
+        importlib.import_module("stillweb.snapshots.states.state")
     lines: list[bytes] = []
     with closing(run_all(work, [marshal.dumps((files, job)) for job in jobs], workers)) as results:
         for job, result in zip(jobs, results, strict=True):
@@ -179,7 +179,7 @@ class _Remembering(Archives):
 
 def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
     """The lines of a site, with its states."""
-    from snapshots.states.state import site_states  # not needed where all sites are plain
+    from stillweb.snapshots.states.state import site_states  # not needed where all sites are plain
 
     archives = _Remembering(archives.files)
     captures: list[Capture] = []

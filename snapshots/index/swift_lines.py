@@ -1,6 +1,6 @@
 """Lines of captures read at once into a `Capture`, without the dictionary in between.
 
-For what is not plainly a line as we write it, the slow way of `snapshots.index.cdxj` decides; a test holds one against
+For what is not plainly a line as we write it, the slow way of `stillweb.snapshots.index.cdxj` decides; a test holds one against
 the other.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from snapshots.capture import Capture, swift_capture
+from stillweb.snapshots.capture import Capture, swift_capture
 
 
 class _Block(msgspec.Struct, gc=False):

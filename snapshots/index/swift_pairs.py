@@ -1,7 +1,7 @@
 """Pairs of records as most writers leave them, a plain GET beside its answer, made an index line of at once.
 
 Nothing is made of a record that is not put to use: no fields by name, no request, no answer, no pairing. For all that
-is not plainly such a pair `snapshots.index.indexing` decides, as if this were not there; tests hold one against the other.
+is not plainly such a pair `stillweb.snapshots.index.indexing` decides, as if this were not there; tests hold one against the other.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import hashlib
 import re
 
-from snapshots.archives import messages
-from snapshots.archives.members import Unpacked
-from snapshots.archives.warc import clean_uri, end_of_head, is_regular
-from snapshots.dates import timestamp_of
-from snapshots.identity.keys import is_plain, url_key
-from snapshots.identity.sites import site_of
-from snapshots.index.cdxj import encode_json, json_text
-from snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
-from snapshots.index.head_shapes import Head, Shapes
-from snapshots.index.indexing import media_of
-from snapshots.index.pairing import Pairing, sets_none
-from snapshots.request import Headers, Request
-from snapshots.states.conditions import ANY
-from snapshots.states.plain import plain_headers, plain_url, static
+from stillweb.snapshots.archives import messages
+from stillweb.snapshots.archives.members import Unpacked
+from stillweb.snapshots.archives.warc import clean_uri, end_of_head, is_regular
+from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.identity.keys import is_plain, url_key
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.cdxj import encode_json, json_text
+from stillweb.snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
+from stillweb.snapshots.index.head_shapes import Head, Shapes
+from stillweb.snapshots.index.indexing import media_of
+from stillweb.snapshots.index.pairing import Pairing, sets_none
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.states.conditions import ANY
+from stillweb.snapshots.states.plain import plain_headers, plain_url, static
 
 REMEMBERED = 1 << 13  # URLs, and heads of requests, that are kept, for they come again
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 
 @contextmanager

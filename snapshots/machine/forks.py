@@ -1,7 +1,7 @@
 """A function for many jobs, on all cores: results in the order of the jobs.
 
 Where this process has a single thread its workers are forks of it, which start in a few milliseconds and have the
-jobs already; else they are new interpreters (`snapshots.machine.processes`), which take some hundred.
+jobs already; else they are new interpreters (`stillweb.snapshots.machine.processes`), which take some hundred.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Generator, Sequence
 from typing import BinaryIO
 
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability
 
 _NUMBER = struct.Struct("<I")
 _SIZE = struct.Struct("<Q")
@@ -45,7 +45,7 @@ def run_all(
 def _spawned(
     function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
 ) -> Generator[bytes | None, None, None]:
-    from snapshots.machine.processes import Pool, WorkerDied, WorkerFailed
+    from stillweb.snapshots.machine.processes import Pool, WorkerDied, WorkerFailed
 
     with Pool(workers) as pool:
         waiting = [pool.submit(function, job) for job in jobs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 
 def lock_directory(path: Path, busy: str) -> int:

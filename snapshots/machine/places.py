@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from snapshots.errors import DamagedInput, MissingCapability
+from stillweb.snapshots.errors import DamagedInput, MissingCapability
 
 CHUNK = 1 << 20
 

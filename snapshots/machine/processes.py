@@ -22,14 +22,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar, cast
 
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability
 
 T = TypeVar("T")
 
 _SIZE = struct.Struct("<Q")
 _READY = b"stillweb worker"
 # Not `-m`: that puts the current directory before the standard library. The caller's own path is handed over.
-_START = "import sys; sys.path[:] = sys.argv[1:]; from snapshots.machine.processes import work; work()"
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; from stillweb.snapshots.machine.processes import work; work()"
+)
 
 
 class WorkerDied(Exception):

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability
 
 TOGETHER = 1 << 6  # rows
 

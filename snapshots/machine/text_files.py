@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError
 
 LEVELS = ("exact", "canonical", "varies", "rule")  # each with all before it
 

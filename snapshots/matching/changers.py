@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from snapshots.identity.keys import parse
-from snapshots.states.conditions import read
-from snapshots.states.issued import named_values
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.states.conditions import read
+from stillweb.snapshots.states.issued import named_values
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.request import Request
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.request import Request
 
 LONGEST = 60  # characters of what was told
 

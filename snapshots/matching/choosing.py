@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from snapshots.capture import Capture
-from snapshots.http.languages import EQUAL, NEAR, OTHER
-from snapshots.identity.repeating import repeated_pairs
-from snapshots.matching.conditional import same_conditions, same_preconditions, whole_or_asked
-from snapshots.matching.doubts import doubtful
-from snapshots.matching.kinship import kinship, known_alike
-from snapshots.matching.layers import layer_of
-from snapshots.matching.peeking import Place
-from snapshots.matching.situation import Situation
-from snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
-from snapshots.request import Request
-from snapshots.states.conditions import ANY_WRITE, ONCE, Conditions, Effect, read, short
-from snapshots.states.fitting import FAILS, FITS, UNSURE, fits
-from snapshots.states.slots import CREDENTIALS, MADE_ANEW, SAFE_METHODS, choices_of
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http.languages import EQUAL, NEAR, OTHER
+from stillweb.snapshots.identity.repeating import repeated_pairs
+from stillweb.snapshots.matching.conditional import same_conditions, same_preconditions, whole_or_asked
+from stillweb.snapshots.matching.doubts import doubtful
+from stillweb.snapshots.matching.kinship import kinship, known_alike
+from stillweb.snapshots.matching.layers import layer_of
+from stillweb.snapshots.matching.peeking import Place
+from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import ANY_WRITE, ONCE, Conditions, Effect, read, short
+from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE, fits
+from stillweb.snapshots.states.slots import CREDENTIALS, MADE_ANEW, SAFE_METHODS, choices_of
 
 
 def in_state(captures: list[Capture], now: Situation) -> list[Capture]:

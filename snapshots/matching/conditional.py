@@ -1,15 +1,15 @@
-"""Steps of the choice among captures (`snapshots.matching.choosing`) for requests with conditions or for a part."""
+"""Steps of the choice among captures (`stillweb.snapshots.matching.choosing`) for requests with conditions or for a part."""
 
 from __future__ import annotations
 
-from snapshots.capture import PARTIAL, Capture
-from snapshots.matching.layers import layer_of
-from snapshots.matching.peeking import Part
-from snapshots.matching.preconditions import judge, preconditions_of
-from snapshots.matching.situation import Situation
-from snapshots.request import CONDITIONAL, CONDITIONS
-from snapshots.states.fitting import FITS, UNSURE
-from snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.capture import PARTIAL, Capture
+from stillweb.snapshots.matching.layers import layer_of
+from stillweb.snapshots.matching.peeking import Part
+from stillweb.snapshots.matching.preconditions import judge, preconditions_of
+from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.request import CONDITIONAL, CONDITIONS
+from stillweb.snapshots.states.fitting import FITS, UNSURE
+from stillweb.snapshots.states.slots import SAFE_METHODS
 
 
 def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:

@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from snapshots.capture import Capture
-from snapshots.http.fragments import fragment_fields
-from snapshots.identity.irrelevant import irrelevant_cookie
-from snapshots.identity.sites import site_of
-from snapshots.matching.situation import Situation
-from snapshots.matching.varying import ANYTHING, ORIGIN, asked_of
-from snapshots.request import Headers
-from snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
-from snapshots.states.conditions import ONCE, read
-from snapshots.states.header_fields import ACCEPT, PRESENT, all_of, counting, is_secret, own_of
-from snapshots.states.slots import cookies_of, credentials_of, is_session, logins_of, telling_of
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http.fragments import fragment_fields
+from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.matching.varying import ANYTHING, ORIGIN, asked_of
+from stillweb.snapshots.request import Headers
+from stillweb.snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
+from stillweb.snapshots.states.conditions import ONCE, read
+from stillweb.snapshots.states.header_fields import ACCEPT, PRESENT, all_of, counting, is_secret, own_of
+from stillweb.snapshots.states.slots import cookies_of, credentials_of, is_session, logins_of, telling_of
 
 Doubt = Callable[[Capture, list[Capture], Situation], bool]
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from snapshots.capture import Capture, Response
-from snapshots.identity.sites import site_of
-from snapshots.identity.urlkeys import surt
-from snapshots.matching.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
-from snapshots.request import Request
-from snapshots.states.groups import Group
-from snapshots.states.issued import text_of
-from snapshots.states.plain import static_mime
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.matching.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.groups import Group
+from stillweb.snapshots.states.issued import text_of
+from stillweb.snapshots.states.plain import static_mime
 
 RULE = "visit-id"
 CREATED = 201

@@ -1,17 +1,17 @@
 """The short way of a lookup: one capture, and nothing that could speak against it.
 
-Most requests of most snapshots are such. What is said here is what the steps of `snapshots.matching.choosing` come to; a test
+Most requests of most snapshots are such. What is said here is what the steps of `stillweb.snapshots.matching.choosing` come to; a test
 holds one against the other.
 """
 
 from __future__ import annotations
 
-from snapshots.capture import PARTIAL, Capture
-from snapshots.identity.keys import Key
-from snapshots.request import Request
-from snapshots.states.acceptance import accepts
-from snapshots.states.conditions import ANY
-from snapshots.states.senders import SILENT, bearing
+from stillweb.snapshots.capture import PARTIAL, Capture
+from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.acceptance import accepts
+from stillweb.snapshots.states.conditions import ANY
+from stillweb.snapshots.states.senders import SILENT, bearing
 
 
 def evident(request: Request, key: Key, capture: Capture, borne: int = SILENT) -> bool:

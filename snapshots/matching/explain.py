@@ -10,23 +10,23 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
-from snapshots.capture import Capture
-from snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
-from snapshots.identity.keys import Parsed, parse
-from snapshots.identity.rules import builtin, joining
-from snapshots.identity.sites import site_of
-from snapshots.identity.urlkeys import surt
-from snapshots.matching.lookup import Explainer, Lookup, Near
-from snapshots.matching.peeking import Place
-from snapshots.matching.preconditions import FIELDS, REFUSED, judge, preconditions_of
-from snapshots.matching.recognising import other_secrets
-from snapshots.matching.varying import Fields, asked_of, counted, other_value
-from snapshots.request import Request
-from snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field, secret_header
-from snapshots.states.conditions import UNSET, read, short
-from snapshots.states.fitting import FAILS, fits
-from snapshots.states.issued import named_values
-from snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
+from stillweb.snapshots.identity.keys import Parsed, parse
+from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.matching.lookup import Explainer, Lookup, Near
+from stillweb.snapshots.matching.peeking import Place
+from stillweb.snapshots.matching.preconditions import FIELDS, REFUSED, judge, preconditions_of
+from stillweb.snapshots.matching.recognising import other_secrets
+from stillweb.snapshots.matching.varying import Fields, asked_of, counted, other_value
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field, secret_header
+from stillweb.snapshots.states.conditions import UNSET, read, short
+from stillweb.snapshots.states.fitting import FAILS, fits
+from stillweb.snapshots.states.issued import named_values
+from stillweb.snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
 
 FEW = 3
 LOOKED_AT = 400  # captures of a host that are compared when the path has none

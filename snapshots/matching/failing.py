@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import ada_url
 
-from snapshots.capture import Capture
-from snapshots.contents.failures import TUNNEL, Failure
-from snapshots.identity.keys import Key, request_key, split_url
-from snapshots.identity.rules import joining
-from snapshots.identity.urlkeys import surt
-from snapshots.request import Request
-from snapshots.states.groups import Group
-from snapshots.words import counted
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.contents.failures import TUNNEL, Failure
+from stillweb.snapshots.identity.keys import Key, request_key, split_url
+from stillweb.snapshots.identity.rules import joining
+from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.groups import Group
+from stillweb.snapshots.words import counted
 
 REMEMBERED = 1 << 11  # addresses
 _PORTS = {"http:": 80, "ws:": 80, "https:": 443, "wss:": 443}

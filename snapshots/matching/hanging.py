@@ -13,16 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from snapshots.capture import Capture
-from snapshots.contents.failures import Failure
-from snapshots.identity.keys import split_url
-from snapshots.identity.sites import site_of
-from snapshots.request import Request
-from snapshots.states.groups import Group, group_prefix
-from snapshots.states.plain import static_mime
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.identity.keys import split_url
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.groups import Group, group_prefix
+from stillweb.snapshots.states.plain import static_mime
 
 if TYPE_CHECKING:
-    from snapshots.matching.sessions import Followed
+    from stillweb.snapshots.matching.sessions import Followed
 
 HUNG = 0.5  # seconds
 REMEMBERED = 1 << 12  # paths

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from snapshots.http.languages import EQUAL, OTHER, SAME, nearness, shown
-from snapshots.secrets.credentials import PSEUDONYM_TEXT
-from snapshots.secrets.proofs import split
-from snapshots.secrets.redact import MASK
-from snapshots.states.acceptance import first_kind
-from snapshots.states.header_fields import is_secret, own_name
-from snapshots.states.slots import CREDENTIALS
+from stillweb.snapshots.http.languages import EQUAL, OTHER, SAME, nearness, shown
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.proofs import split
+from stillweb.snapshots.secrets.redact import MASK
+from stillweb.snapshots.states.acceptance import first_kind
+from stillweb.snapshots.states.header_fields import is_secret, own_name
+from stillweb.snapshots.states.slots import CREDENTIALS
 
 
 def kinship(name: str, one: str, other: str) -> int:

@@ -8,36 +8,36 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
-from snapshots.capture import Capture, Response
-from snapshots.contents.failures import Failure
-from snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
-from snapshots.identity.rules import RuleSet, joining
-from snapshots.identity.sites import site_of
-from snapshots.matching import drawing
-from snapshots.matching.accepting import LEVELS, Accept
-from snapshots.matching.changers import Changers
-from snapshots.matching.choosing import choose, effects_open
-from snapshots.matching.evident import evident
-from snapshots.matching.failing import Failing
-from snapshots.matching.hanging import Hanging, hangs
-from snapshots.matching.layers import layer_of
-from snapshots.matching.lookup import HANGS, MISS, Lookup, Near
-from snapshots.matching.peeking import Peek
-from snapshots.matching.polling import TRANSPORT, Polling, Turn, unused
-from snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
-from snapshots.matching.sessions import Session
-from snapshots.matching.situation import Situation
-from snapshots.matching.spoken import Spoken
-from snapshots.matching.unrecorded import note_change
-from snapshots.request import Request
-from snapshots.secrets.redact import PREFIX, mask
-from snapshots.states.acceptance import accepts
-from snapshots.states.conditions import read
-from snapshots.states.groups import CLOCKS, Group, group_prefix
-from snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
-from snapshots.states.senders import SIGNED, SILENT, bearing
-from snapshots.states.slots import telling_of
-from snapshots.states.trails import Trail
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
+from stillweb.snapshots.identity.rules import RuleSet, joining
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching import drawing
+from stillweb.snapshots.matching.accepting import LEVELS, Accept
+from stillweb.snapshots.matching.changers import Changers
+from stillweb.snapshots.matching.choosing import choose, effects_open
+from stillweb.snapshots.matching.evident import evident
+from stillweb.snapshots.matching.failing import Failing
+from stillweb.snapshots.matching.hanging import Hanging, hangs
+from stillweb.snapshots.matching.layers import layer_of
+from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup, Near
+from stillweb.snapshots.matching.peeking import Peek
+from stillweb.snapshots.matching.polling import TRANSPORT, Polling, Turn, unused
+from stillweb.snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
+from stillweb.snapshots.matching.sessions import Session
+from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.matching.spoken import Spoken
+from stillweb.snapshots.matching.unrecorded import note_change
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import PREFIX, mask
+from stillweb.snapshots.states.acceptance import accepts
+from stillweb.snapshots.states.conditions import read
+from stillweb.snapshots.states.groups import CLOCKS, Group, group_prefix
+from stillweb.snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
+from stillweb.snapshots.states.senders import SIGNED, SILENT, bearing
+from stillweb.snapshots.states.slots import telling_of
+from stillweb.snapshots.states.trails import Trail
 
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
@@ -339,7 +339,7 @@ class Matcher:
 
     def nearest(self, lookup: Lookup) -> list[Near]:
         """See `Lookup.explain`."""
-        from snapshots.matching.explain import nearest
+        from stillweb.snapshots.matching.explain import nearest
 
         return nearest(lookup)
 

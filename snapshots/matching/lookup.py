@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from snapshots.capture import Capture
-from snapshots.identity.irrelevant import irrelevant, irrelevant_url
-from snapshots.identity.keys import Key
-from snapshots.identity.sites import site_of
-from snapshots.matching.changers import Changers
-from snapshots.matching.failing import Failed
-from snapshots.matching.peeking import Peek
-from snapshots.matching.sessions import Session
-from snapshots.request import Request
-from snapshots.states.conditions import Effect, SiteState, read
-from snapshots.states.groups import Group
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
+from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.changers import Changers
+from stillweb.snapshots.matching.failing import Failed
+from stillweb.snapshots.matching.peeking import Peek
+from stillweb.snapshots.matching.sessions import Session
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import Effect, SiteState, read
+from stillweb.snapshots.states.groups import Group
 
 MISS = "miss"
 HANGS = "hangs"

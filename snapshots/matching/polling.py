@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
-from snapshots.capture import Capture
-from snapshots.request import Request
-from snapshots.states.groups import Group
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.groups import Group
 
 TRANSPORT = "transport="  # in the address of each request
 POLLING = "polling"

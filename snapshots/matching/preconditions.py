@@ -10,9 +10,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from snapshots.dates import not_after
-from snapshots.request import Headers
-from snapshots.states.fitting import FAILS, FITS, UNSURE
+from stillweb.snapshots.dates import not_after
+from stillweb.snapshots.request import Headers
+from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE
 
 FIELDS = ("if-match", "if-none-match", "if-unmodified-since")
 REFUSED = frozenset({409, 412, 428})  # what a server says to a condition, or to a write that comes without

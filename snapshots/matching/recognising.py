@@ -1,7 +1,7 @@
 """A replayed request as the recorder would have stored it: the secrets it knows by their pseudonyms.
 
 So the recorded password finds the recorded answer, by the same key as any other request, and another one does not.
-No key is needed for it, only what the pseudonyms themselves prove (`snapshots.secrets.proofs`).
+No key is needed for it, only what the pseudonyms themselves prove (`stillweb.snapshots.secrets.proofs`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from snapshots.capture import Capture
-from snapshots.identity.keys import parse
-from snapshots.matching.varying import ANYTHING
-from snapshots.request import Request
-from snapshots.secrets import proofs
-from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
-from snapshots.secrets.redact import MASK, PREFIX, Redactor
-from snapshots.states.header_fields import PRESENT, is_secret, own_of
-from snapshots.states.issued import named_values
-from snapshots.states.senders import bearing
-from snapshots.states.slots import CREDENTIALS, cookies_of, logins_of
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.matching.varying import ANYTHING
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets import proofs
+from stillweb.snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
+from stillweb.snapshots.states.header_fields import PRESENT, is_secret, own_of
+from stillweb.snapshots.states.issued import named_values
+from stillweb.snapshots.states.senders import bearing
+from stillweb.snapshots.states.slots import CREDENTIALS, cookies_of, logins_of
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
 _TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)

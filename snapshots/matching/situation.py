@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from snapshots.capture import Capture, Response
-from snapshots.http.fragments import HARD
-from snapshots.identity.keys import Key
-from snapshots.identity.sites import site_of
-from snapshots.matching.peeking import Peek
-from snapshots.matching.sessions import Followed, Session
-from snapshots.matching.spoken import Spoken, Words
-from snapshots.request import Request
-from snapshots.secrets.credentials import PSEUDONYM_TEXT
-from snapshots.secrets.redact import MASK
-from snapshots.states.answers import by_head, spoken_of
-from snapshots.states.conditions import Asked, SiteState, read, short
-from snapshots.states.slots import CREDENTIALS, choices_of, has_session, logins_of
-from snapshots.states.trails import Trail
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.http.fragments import HARD
+from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.peeking import Peek
+from stillweb.snapshots.matching.sessions import Followed, Session
+from stillweb.snapshots.matching.spoken import Spoken, Words
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.redact import MASK
+from stillweb.snapshots.states.answers import by_head, spoken_of
+from stillweb.snapshots.states.conditions import Asked, SiteState, read, short
+from stillweb.snapshots.states.slots import CREDENTIALS, choices_of, has_session, logins_of
+from stillweb.snapshots.states.trails import Trail
 
 
 @dataclass(slots=True)

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from snapshots.capture import Capture
-from snapshots.errors import DamagedInput
-from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.identity.sites import site_of
-from snapshots.identity.urlkeys import surt
-from snapshots.states.conditions import short
-from snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.irrelevant import irrelevant_url
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.states.conditions import short
+from stillweb.snapshots.states.slots import SAFE_METHODS
 
 STRAYED = "?"  # said by a client that nobody recorded saying it
 # Signs of life, and what is said to a protocol alone ("40", "2probe"): how many there are, time decides.

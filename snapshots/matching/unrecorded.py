@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from snapshots.capture import Capture
-from snapshots.identity.keys import parse, request_key
-from snapshots.identity.rules import reduced
-from snapshots.matching.sessions import Change, Session
-from snapshots.request import Request
-from snapshots.secrets.redact import mask
-from snapshots.states.conditions import read, short
-from snapshots.states.groups import Group, group_prefix
-from snapshots.states.slots import ONE_WAY, READ, SAFE_METHODS, STRONG, WEAK, method_of, slot_of, touch_of
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.identity.keys import parse, request_key
+from stillweb.snapshots.identity.rules import reduced
+from stillweb.snapshots.matching.sessions import Change, Session
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import mask
+from stillweb.snapshots.states.conditions import read, short
+from stillweb.snapshots.states.groups import Group, group_prefix
+from stillweb.snapshots.states.slots import (
+    ONE_WAY,
+    READ,
+    SAFE_METHODS,
+    STRONG,
+    WEAK,
+    method_of,
+    slot_of,
+    touch_of,
+)
 
 SIBLINGS = 50  # captures looked at of those beside a choice that a path names
 

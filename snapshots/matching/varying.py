@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from snapshots.capture import Capture
-from snapshots.matching.peeking import Peek
-from snapshots.request import Headers, Request
-from snapshots.states.evidence import vary_of
-from snapshots.states.header_fields import PRESENT
-from snapshots.states.slots import CREDENTIALS, MADE_ANEW, credentials_of
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.matching.peeking import Peek
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.states.evidence import vary_of
+from stillweb.snapshots.states.header_fields import PRESENT
+from stillweb.snapshots.states.slots import CREDENTIALS, MADE_ANEW, credentials_of
 
 Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
 ORIGIN = "origin"

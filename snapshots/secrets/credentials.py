@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html import unescape
 from urllib.parse import unquote
 
-from snapshots.secrets.literals import Literals
+from stillweb.snapshots.secrets.literals import Literals
 
 # The end, a proof, is missing in older snapshots.
 PSEUDONYM = re.compile(rb"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")

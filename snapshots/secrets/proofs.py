@@ -17,7 +17,7 @@ import hmac
 import re
 from functools import lru_cache
 
-from snapshots.secrets.credentials import looks_random
+from stillweb.snapshots.secrets.credentials import looks_random
 
 SALT, DIGITS = 6, 5  # hex digits
 COST = {"n": 1 << 14, "r": 8, "p": 1}

@@ -1,6 +1,6 @@
 """Secrets are replaced before anything is stored, each by a pseudonym that keeps its place.
 
-`stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof (`snapshots.secrets.proofs`): the same
+`stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof (`stillweb.snapshots.secrets.proofs`): the same
 secret has the same pseudonym in `Set-Cookie`, `Cookie`, URLs, headers and bodies of a snapshot, also after it is
 reopened, so that replay fits together. It is a legal cookie value, header token and query value.
 
@@ -9,9 +9,9 @@ snapshot try passwords against the pseudonyms until one fits; most passwords are
 master key lies in the user's state directory (mode 0600), and a snapshot's key is derived from it and from a
 salt that the snapshot carries: two snapshots of one user share no pseudonym, and all that can be tried against
 one is its proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
-others (`snapshots.matching.recognising`), and `mask` makes requests comparable whatever secret is sent.
+others (`stillweb.snapshots.matching.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
-Nothing here does I/O but reading keys and keeping what was learned (`snapshots.secrets.learned`). What has no secret in it is handed back as the same object.
+Nothing here does I/O but reading keys and keeping what was learned (`stillweb.snapshots.secrets.learned`). What has no secret in it is handed back as the same object.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from snapshots.capture import Response
-from snapshots.http import encodings
-from snapshots.request import Headers, Request
-from snapshots.secrets import credentials, proofs
-from snapshots.secrets.redaction_key import salt_of, snapshot_key
-from snapshots.secrets.sought import Sought
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets import credentials, proofs
+from stillweb.snapshots.secrets.redaction_key import salt_of, snapshot_key
+from stillweb.snapshots.secrets.sought import Sought
 
 if TYPE_CHECKING:
-    from snapshots.secrets.learned import Learned
+    from stillweb.snapshots.secrets.learned import Learned
 
 PREFIX = "stillweb-secret-"
 MASK = PREFIX + "0" * 24
@@ -77,11 +77,11 @@ class Redactor:
         """The redactor of an open snapshot directory; `state` is the user's state directory.
 
         With `keep` it knows what an earlier one learned that nobody looked for, and what it learns is kept, too: see
-        `snapshots.secrets.learned`. Raises as `salt_of` and `snapshot_key`.
+        `stillweb.snapshots.secrets.learned`. Raises as `salt_of` and `snapshot_key`.
         """
         redactor = cls(snapshot_key(salt_of(snapshot), state))
         if keep:
-            from snapshots.secrets.learned import Learned
+            from stillweb.snapshots.secrets.learned import Learned
 
             learned = Learned(snapshot, redactor._key)
             for secret in learned.read()[0]:

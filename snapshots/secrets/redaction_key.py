@@ -9,7 +9,7 @@ import re
 import secrets
 from pathlib import Path
 
-from snapshots.errors import DamagedInput
+from stillweb.snapshots.errors import DamagedInput
 
 
 def state_dir() -> Path:

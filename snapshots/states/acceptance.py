@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from snapshots.capture import Capture
-from snapshots.http.weighted import items_of
-from snapshots.request import Request
-from snapshots.states.conditions import ANY
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http.weighted import items_of
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import ANY
 
 
 def accepts(request: Request, capture: Capture) -> bool:

@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from snapshots.capture import Capture, Response
-from snapshots.http.encodings import EncodingProblem, decode
-from snapshots.secrets.redact import TEXTUAL
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.secrets.redact import TEXTUAL
 
 LIMIT = 1 << 21  # bytes of a body that are compared; beyond that the digest decides
 OFTEN = 1 << 15  # bytes of a body whose comparable form is remembered

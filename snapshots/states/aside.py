@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Container
 from itertools import pairwise
 
-from snapshots.states.learning import Item, Model, Recording, contradictions
-from snapshots.states.slots import STRONG
+from stillweb.snapshots.states.learning import Item, Model, Recording, contradictions
+from stillweb.snapshots.states.slots import STRONG
 
 TESTS = 3  # answers elsewhere that stayed the same across its writing
 

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from snapshots.states.conditions import Asked
-from snapshots.states.learning import Item, Recording
-from snapshots.states.slots import SAFE_METHODS
-from snapshots.states.trails import KEY
+from stillweb.snapshots.states.conditions import Asked
+from stillweb.snapshots.states.learning import Item, Recording
+from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.states.trails import KEY
 
 
 class Beside:

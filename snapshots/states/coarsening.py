@@ -15,9 +15,9 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any
 
-from snapshots.states.conditions import UNSET
-from snapshots.states.learning import Item, Model, Recording, State, clean
-from snapshots.states.slots import APPEND, SET
+from stillweb.snapshots.states.conditions import UNSET
+from stillweb.snapshots.states.learning import Item, Model, Recording, State, clean
+from stillweb.snapshots.states.slots import APPEND, SET
 
 # How many groups of states, newly the same, must agree in answers that do differ elsewhere.
 VOID_AFTER, FORGET_AFTER, REPLACE_AFTER, COMMUTE_AFTER, PROVEN_AFTER = 4, 4, 4, 3, 2

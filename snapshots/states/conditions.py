@@ -1,7 +1,7 @@
 """When a capture is an answer: the state it was recorded in and what it changes, as one line of text.
 
 `Capture.state` is a line of items separated by spaces; "" means: nothing had been changed. A slot is a place
-that requests write to (`snapshots.states.slots`), named by 8 hex digits, as are the values.
+that requests write to (`stillweb.snapshots.states.slots`), named by 8 hex digits, as are the values.
 
     S=V       slot S held V
     S/H       all that was written to S, as a hash: if something else was, then this is only presumed to be the answer

@@ -10,25 +10,25 @@ from functools import lru_cache
 
 import ada_url
 
-from snapshots.archives.messages import set_cookies
-from snapshots.capture import Capture, Response
-from snapshots.dates import not_after
-from snapshots.http.bodies import EMPTY, JSON
-from snapshots.identity.irrelevant import irrelevant
-from snapshots.identity.keys import Parsed, digest, parse
-from snapshots.identity.rules import Rule, applied, builtin, reduced
-from snapshots.identity.sites import site_of
-from snapshots.request import CONDITIONAL, Request
-from snapshots.secrets.credentials import secret_field
-from snapshots.states.answers import Answers, said_by
-from snapshots.states.conditions import short
-from snapshots.states.issued import SHORTEST, find_issued, named_values
-from snapshots.states.learning import Item, path_name
-from snapshots.states.operations import refused
-from snapshots.states.plain import FILE_STATUSES, PLAIN_URL, clients_of
-from snapshots.states.plain import static as is_static
-from snapshots.states.senders import sender_of
-from snapshots.states.slots import (
+from stillweb.snapshots.archives.messages import set_cookies
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.dates import not_after
+from stillweb.snapshots.http.bodies import EMPTY, JSON
+from stillweb.snapshots.identity.irrelevant import irrelevant
+from stillweb.snapshots.identity.keys import Parsed, digest, parse
+from stillweb.snapshots.identity.rules import Rule, applied, builtin, reduced
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import CONDITIONAL, Request
+from stillweb.snapshots.secrets.credentials import secret_field
+from stillweb.snapshots.states.answers import Answers, said_by
+from stillweb.snapshots.states.conditions import short
+from stillweb.snapshots.states.issued import SHORTEST, find_issued, named_values
+from stillweb.snapshots.states.learning import Item, path_name
+from stillweb.snapshots.states.operations import refused
+from stillweb.snapshots.states.plain import FILE_STATUSES, PLAIN_URL, clients_of
+from stillweb.snapshots.states.plain import static as is_static
+from stillweb.snapshots.states.senders import sender_of
+from stillweb.snapshots.states.slots import (
     ACKNOWLEDGEMENT,
     ONE_WAY,
     READ,

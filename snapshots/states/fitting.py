@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshots.states.conditions import UNSET, Conditions, SiteState
+from stillweb.snapshots.states.conditions import UNSET, Conditions, SiteState
 
 FAILS, UNSURE, FITS = 0, 1, 2
 

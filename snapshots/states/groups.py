@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 
-from snapshots.capture import Capture, Response
-from snapshots.identity.keys import digest, request_key, split_url
-from snapshots.identity.rules import Issued, Refused, Rule, RuleSet, builtin, path_of, reduced
-from snapshots.identity.sites import site_of
-from snapshots.identity.urlkeys import path_prefix
-from snapshots.request import Request
-from snapshots.states.answers import Answers, by_head
-from snapshots.states.conditions import UNSET, Conditions, read, short
-from snapshots.states.evidence import vary_of
-from snapshots.states.slots import SAFE_METHODS, slot_of
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.identity.keys import digest, request_key, split_url
+from stillweb.snapshots.identity.rules import Issued, Refused, Rule, RuleSet, builtin, path_of, reduced
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import path_prefix
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.answers import Answers, by_head
+from stillweb.snapshots.states.conditions import UNSET, Conditions, read, short
+from stillweb.snapshots.states.evidence import vary_of
+from stillweb.snapshots.states.slots import SAFE_METHODS, slot_of
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from snapshots.identity.irrelevant import irrelevant_key
-from snapshots.request import Headers, Request
-from snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random, secret_header
-from snapshots.states.acceptance import first_kind, special
-from snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.identity.irrelevant import irrelevant_key
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random, secret_header
+from stillweb.snapshots.states.acceptance import first_kind, special
+from stillweb.snapshots.states.slots import SAFE_METHODS
 
 # Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
 DECIDERS = (

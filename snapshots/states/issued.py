@@ -17,15 +17,15 @@ from html import escape
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from snapshots.capture import Capture, Response
-from snapshots.http.bodies import FORM, JSON, MULTIPART
-from snapshots.http.encodings import EncodingProblem, decode
-from snapshots.identity.keys import Parsed
-from snapshots.identity.rules import DECIDING, path_of
-from snapshots.secrets.credentials import looks_random
-from snapshots.secrets.redact import TEXTUAL
-from snapshots.states import plain
-from snapshots.states.answers import LIMIT, said
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.rules import DECIDING, path_of
+from stillweb.snapshots.secrets.credentials import looks_random
+from stillweb.snapshots.secrets.redact import TEXTUAL
+from stillweb.snapshots.states import plain
+from stillweb.snapshots.states.answers import LIMIT, said
 
 SHORTEST = plain.SHORTEST
 BACK = 60  # answers looked through, the nearest first

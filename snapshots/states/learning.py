@@ -1,12 +1,12 @@
 """What a recording proves about its server: which exchanges changed its state, and how.
 
 A model says for each slot whether what is written there matters, and whether a new value replaces the one
-before (`set`) or comes on top of it (`append`). It starts from the priors of `snapshots.states.slots`; then
+before (`set`) or comes on top of it (`append`). It starts from the priors of `stillweb.snapshots.states.slots`; then
 
 1. wherever the model calls two states the same and one request was answered differently in them, the smallest
    refinement that tells them apart is taken (evidence against);
 2. what can be coarsened, so that more states are the same, is coarsened where the recording shows that it may be
-   (evidence for, `snapshots.states.coarsening`).
+   (evidence for, `stillweb.snapshots.states.coarsening`).
 
 All here is deterministic: ties go by text.
 """
@@ -20,11 +20,11 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby, islice, pairwise
 
-from snapshots.capture import Capture
-from snapshots.states.conditions import UNSET, added
-from snapshots.states.in_turn import InTurn
-from snapshots.states.senders import NOBODY, Sender
-from snapshots.states.slots import APPEND, READ, SET, STRONG, WEAK, Touch
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.states.conditions import UNSET, added
+from stillweb.snapshots.states.in_turn import InTurn
+from stillweb.snapshots.states.senders import NOBODY, Sender
+from stillweb.snapshots.states.slots import APPEND, READ, SET, STRONG, WEAK, Touch
 
 EACH = "each"  # a mode of resources: PUT and DELETE set, PATCH appends
 COOKIE = "cookie"  # a mode, beside set and append, for what is written by the request's own cookies

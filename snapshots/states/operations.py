@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from snapshots.capture import Response
-from snapshots.http.bodies import FORM, JSON
-from snapshots.identity.keys import Parsed
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.bodies import FORM, JSON
+from stillweb.snapshots.identity.keys import Parsed
 
 # Members beside `variables` that name an operation: Apollo's and urql's, Relay's, those of the draft for GraphQL over HTTP.
 _NAMING = re.compile(r"id|sha256Hash|(?:doc|document|query|operation)_?(?:id|hash|name)|fb_\w+_name", re.I)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from snapshots.http.fragments import decisive
-from snapshots.states.conditions import short
-from snapshots.states.evidence import Evidence
-from snapshots.states.header_fields import ACCEPT, DECIDERS, PRESENT, counting, fields_of, own_fields
-from snapshots.states.learning import Item, Recording
-from snapshots.states.slots import CREDENTIALS, MADE_ANEW
+from stillweb.snapshots.http.fragments import decisive
+from stillweb.snapshots.states.conditions import short
+from stillweb.snapshots.states.evidence import Evidence
+from stillweb.snapshots.states.header_fields import ACCEPT, DECIDERS, PRESENT, counting, fields_of, own_fields
+from stillweb.snapshots.states.learning import Item, Recording
+from stillweb.snapshots.states.slots import CREDENTIALS, MADE_ANEW
 
 Place = tuple[str, int]
 

@@ -15,11 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from snapshots.capture import PARTIAL, Capture
-from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.beside import Beside, name_of
-from snapshots.states.conditions import Asked, Effect, Past
-from snapshots.states.following import (
+from stillweb.snapshots.capture import PARTIAL, Capture
+from stillweb.snapshots.identity.irrelevant import irrelevant_url
+from stillweb.snapshots.states.beside import Beside, name_of
+from stillweb.snapshots.states.conditions import Asked, Effect, Past
+from stillweb.snapshots.states.following import (
     Step,
     by_itself,
     by_others,
@@ -30,10 +30,10 @@ from snapshots.states.following import (
     unusual,
     usual,
 )
-from snapshots.states.learning import Item, Model, Recording, States, clean
-from snapshots.states.slots import SAFE_METHODS
-from snapshots.states.trails import AT_ONCE, Trail, told_of
-from snapshots.states.untried import Untried
+from stillweb.snapshots.states.learning import Item, Model, Recording, States, clean
+from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.states.trails import AT_ONCE, Trail, told_of
+from stillweb.snapshots.states.untried import Untried
 
 LISTED = 40  # requests that make no difference, of which a capture names no more
 TOO_MANY = 429  # RFC 6585, 4

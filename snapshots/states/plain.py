@@ -1,6 +1,6 @@
 """Requests that can neither tell nor change a state, judged by their text alone: the greater part of most recordings.
 
-What is said here without reading an answer is what `snapshots.states.state` would find; a test holds one against the other.
+What is said here without reading an answer is what `stillweb.snapshots.states.state` would find; a test holds one against the other.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from snapshots.http.fragments import FIELDS
-from snapshots.identity.keys import OVERRIDES
-from snapshots.request import Headers
-from snapshots.states.header_fields import own_of
+from stillweb.snapshots.http.fragments import FIELDS
+from stillweb.snapshots.identity.keys import OVERRIDES
+from stillweb.snapshots.request import Headers
+from stillweb.snapshots.states.header_fields import own_of
 
 # A URL that is canonical as it is written and of whose parts no rule thinks, but for the pairs of its query.
 PLAIN_URL = re.compile(
@@ -71,7 +71,7 @@ def _unnamed(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _names() -> tuple[re.Pattern[str], ...]:
-    from snapshots.identity.rules import builtin
+    from stillweb.snapshots.identity.rules import builtin
 
     found = (f for rule in builtin().rules for f in (*rule.drop, *rule.blank) if f.place == "query")
     return tuple(field.name for field in found)
@@ -93,7 +93,7 @@ def plain_headers(headers: Headers) -> bool:
         return False
     if not cookies:
         return True
-    from snapshots.states.slots import choices_of
+    from stillweb.snapshots.states.slots import choices_of
 
     return not choices_of(headers) and not clients_of(headers)
 
@@ -101,7 +101,7 @@ def plain_headers(headers: Headers) -> bool:
 @lru_cache(maxsize=1024)
 def clients_of(headers: Headers) -> list[str]:
     """The cookies of a request by which a server knows its client: their values, sorted."""
-    from snapshots.identity.irrelevant import irrelevant_cookie
-    from snapshots.states.slots import cookies_of, is_session
+    from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
+    from stillweb.snapshots.states.slots import cookies_of, is_session
 
     return sorted({v for n, v in cookies_of(headers) if is_session(n, v) and not irrelevant_cookie(n)})

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from snapshots.http.fragments import FIELDS, asks_for_fragment
-from snapshots.identity.keys import overridden
-from snapshots.request import Headers, Request
-from snapshots.states.conditions import short
-from snapshots.states.header_fields import own_of
-from snapshots.states.plain import clients_of
-from snapshots.states.slots import choices_of, cookies_of, credentials_of, logins_of, telling_of
+from stillweb.snapshots.http.fragments import FIELDS, asks_for_fragment
+from stillweb.snapshots.identity.keys import overridden
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.states.conditions import short
+from stillweb.snapshots.states.header_fields import own_of
+from stillweb.snapshots.states.plain import clients_of
+from stillweb.snapshots.states.slots import choices_of, cookies_of, credentials_of, logins_of, telling_of
 
 
 @dataclass(frozen=True, slots=True)

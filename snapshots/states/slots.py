@@ -2,7 +2,7 @@
 
 A slot is a place that a request writes to: a form (its path and the names of its fields), or a resource
 (PUT, PATCH, DELETE). Two posts of one form write to the same slot; what they say are two values of it. This
-first judgement is a prior: the recording's own evidence confirms or overrules it (`snapshots.states.learning`).
+first judgement is a prior: the recording's own evidence confirms or overrules it (`stillweb.snapshots.states.learning`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from snapshots.archives.messages import set_cookies
-from snapshots.capture import Response
-from snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART
-from snapshots.identity.irrelevant import irrelevant, irrelevant_cookie
-from snapshots.identity.keys import METHODS, Parsed
-from snapshots.identity.model_calls import draws
-from snapshots.identity.sites import site_of
-from snapshots.request import Headers, Request
-from snapshots.secrets.credentials import looks_random, secret_cookie
-from snapshots.states.operations import Operation, operations_of
+from stillweb.snapshots.archives.messages import set_cookies
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART
+from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie
+from stillweb.snapshots.identity.keys import METHODS, Parsed
+from stillweb.snapshots.identity.model_calls import draws
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets.credentials import looks_random, secret_cookie
+from stillweb.snapshots.states.operations import Operation, operations_of
 
 # How sure it is, before any evidence, that an exchange changes what is answered later.
 STRONG, WEAK, READ = "strong", "weak", "read"

@@ -1,8 +1,8 @@
 """Gives each capture the state it was recorded in: when it is an answer, and what follows from it.
 
 A happened before B in a session if A.end < B.begin. What the exchanges before a capture wrote is its state; how
-they write is learnt from the recording itself (`snapshots.states.learning`). The result is one line of text for each
-capture (`snapshots.states.conditions`), so that an index is all that replay needs.
+they write is learnt from the recording itself (`stillweb.snapshots.states.learning`). The result is one line of text for each
+capture (`stillweb.snapshots.states.conditions`), so that an index is all that replay needs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from snapshots.capture import Capture, Stated, with_state
-from snapshots.http.bodies import JSON
-from snapshots.identity.sites import site_of
-from snapshots.states.aside import Aside
-from snapshots.states.coarsening import MANY, Coarsener, Listed, by_values, free_slots
-from snapshots.states.conditions import (
+from stillweb.snapshots.capture import Capture, Stated, with_state
+from stillweb.snapshots.http.bodies import JSON
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.states.aside import Aside
+from stillweb.snapshots.states.coarsening import MANY, Coarsener, Listed, by_values, free_slots
+from stillweb.snapshots.states.conditions import (
     ANY_WRITE,
     ONCE,
     UNSET,
@@ -26,13 +26,13 @@ from snapshots.states.conditions import (
     short,
     write,
 )
-from snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
-from snapshots.states.learning import EACH, Item, Learner, State, clean
-from snapshots.states.parting import Parting
-from snapshots.states.pasts import Pasts
-from snapshots.states.slots import APPEND, cookies_of, is_choice
-from snapshots.states.suspicion import Suspicion
-from snapshots.states.under_way import UnderWay
+from stillweb.snapshots.states.evidence import Evidence, ReadCookies, ReadRequest, ReadResponse
+from stillweb.snapshots.states.learning import EACH, Item, Learner, State, clean
+from stillweb.snapshots.states.parting import Parting
+from stillweb.snapshots.states.pasts import Pasts
+from stillweb.snapshots.states.slots import APPEND, cookies_of, is_choice
+from stillweb.snapshots.states.suspicion import Suspicion
+from stillweb.snapshots.states.under_way import UnderWay
 
 NOTHING = "-"  # begins the order of answers anew: it goes on whatever is written
 

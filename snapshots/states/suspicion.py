@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Set
 
-from snapshots.states.conditions import UNSET
-from snapshots.states.learning import Item, Model, Recording
-from snapshots.states.slots import SET, WEAK
+from stillweb.snapshots.states.conditions import UNSET
+from stillweb.snapshots.states.learning import Item, Model, Recording
+from stillweb.snapshots.states.slots import SET, WEAK
 
 TESTS = 3  # times that answers stayed the same across a suspected exchange, before it is cleared
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 
-from snapshots.capture import Capture
-from snapshots.identity.irrelevant import irrelevant_url
-from snapshots.states.conditions import UNSET, Effect, Past, added, read, times
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.identity.irrelevant import irrelevant_url
+from stillweb.snapshots.states.conditions import UNSET, Effect, Past, added, read, times
 
 AT_ONCE = 50  # visits among which those are that were under way with the next
 KEY = 8  # hex digits of a request's key, by which it is named

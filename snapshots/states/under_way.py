@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
-from snapshots.states.coarsening import Listed
-from snapshots.states.conditions import UNSET
-from snapshots.states.learning import Item, Model, Recording, State, States
+from stillweb.snapshots.states.coarsening import Listed
+from stillweb.snapshots.states.conditions import UNSET
+from stillweb.snapshots.states.learning import Item, Model, Recording, State, States
 
 
 class UnderWay:

@@ -16,11 +16,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 
-from snapshots.states.beside import led_to, name_of
-from snapshots.states.conditions import Asked, times
-from snapshots.states.following import Step
-from snapshots.states.learning import Item, Recording
-from snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.states.beside import led_to, name_of
+from stillweb.snapshots.states.conditions import Asked, times
+from stillweb.snapshots.states.following import Step
+from stillweb.snapshots.states.learning import Item, Recording
+from stillweb.snapshots.states.slots import SAFE_METHODS
 
 LISTED = 40  # visits that an answer names; where more were not tried, none is named
 ENOUGH = 2  # answers that a visit left as they were: one may be of a state in which there was nothing to do

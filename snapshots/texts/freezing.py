@@ -16,11 +16,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from snapshots.capture import Capture, Response
-from snapshots.http.spans import is_whole
-from snapshots.machine.processes import Pool, Worker, WorkerDied
-from snapshots.texts.text import HTML, FrozenText, extract, extract_html
-from snapshots.view import View
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.http.spans import is_whole
+from stillweb.snapshots.machine.processes import Pool, Worker, WorkerDied
+from stillweb.snapshots.texts.text import HTML, FrozenText, extract, extract_html
+from stillweb.snapshots.view import View
 
 IN_PROCESS = 24  # below this many pages, starting workers takes longer than the work
 CHUNK_BYTES = 1 << 20  # jobs sent to a worker together

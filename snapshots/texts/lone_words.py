@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from snapshots.texts.html_text import Element
+from stillweb.snapshots.texts.html_text import Element
 
 _LONGEST = 40  # characters of the longest that is dropped, with room for what is around it
 _MARK = "\ue000"  # private use: neither printed nor a blank, so it goes with the other control characters

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from snapshots.texts.html_text import (
+from stillweb.snapshots.texts.html_text import (
     BREAK,
     SKIP,
     SPACE,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from snapshots.archives.appending import FULL_DISK
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.archives.appending import FULL_DISK
+from stillweb.snapshots.errors import MissingCapability
 
 _SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # in what tantivy says of it, as a ValueError
 

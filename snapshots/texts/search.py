@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from snapshots.errors import UsageError
-from snapshots.texts.refused import refused_by_the_machine
-from snapshots.texts.shown import Shown
-from snapshots.texts.text import FrozenText
-from snapshots.view import OF_A_URL
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.texts.refused import refused_by_the_machine
+from stillweb.snapshots.texts.shown import Shown
+from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.view import OF_A_URL
 
 TITLE_BOOST = 2.0
 HEAP = 2_000_000_000  # a limit, not a reservation

@@ -13,8 +13,8 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from snapshots.texts import html_text
-from snapshots.texts.html_text import Element
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.html_text import Element
 
 MOST_SPAN = 1000  # of columns, as browsers have it; rows end with their table
 _GRIDS = ("table", "grid", "treegrid")

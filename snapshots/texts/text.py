@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshots.capture import Capture, Response
-from snapshots.http import charsets, encodings
-from snapshots.texts import html_text, lone_words, lost_tables, pdf_text
-from snapshots.texts.shadows import open_shadows
-from snapshots.words import counted
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.http import charsets, encodings
+from stillweb.snapshots.texts import html_text, lone_words, lost_tables, pdf_text
+from stillweb.snapshots.texts.shadows import open_shadows
+from stillweb.snapshots.words import counted
 
 HTML = "text/html"
 PDF = "application/pdf"

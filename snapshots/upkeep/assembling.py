@@ -14,18 +14,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from snapshots.archives import members, warc
-from snapshots.archives.appending import AppendFile
-from snapshots.archives.container import Container, open_directory
-from snapshots.archives.scan import Damage, scan
-from snapshots.errors import UsageError
-from snapshots.index.cdxj import Index, is_capture, parse_line
-from snapshots.machine.locking import lock_directory
-from snapshots.machine.places import Place, chunks
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import pack
-from snapshots.writer import OURS, Writer
+from stillweb.snapshots.archives import members, warc
+from stillweb.snapshots.archives.appending import AppendFile
+from stillweb.snapshots.archives.container import Container, open_directory
+from stillweb.snapshots.archives.scan import Damage, scan
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
+from stillweb.snapshots.machine.locking import lock_directory
+from stillweb.snapshots.machine.places import Place, chunks
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import pack
+from stillweb.snapshots.writer import OURS, Writer
 
 Range = tuple[int, int]  # offset and length of a record, of stored bytes
 

@@ -2,7 +2,7 @@
 
 What a capture answers depends on others: on those of the same request, which it is chosen from; on those that
 changed the server's state; on the record that holds the payload of a revisit. All states are learnt from the records
-(`snapshots.states.state`), so a site is widened until each capture that is kept is learnt the same as in the whole.
+(`stillweb.snapshots.states.state`), so a site is widened until each capture that is kept is learnt the same as in the whole.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from snapshots.capture import Capture
-from snapshots.contents import failures
-from snapshots.contents.package import VIEW_MEDIA
-from snapshots.contents.records import Packer
-from snapshots.dates import iso_date
-from snapshots.errors import DamagedInput, UsageError
-from snapshots.identity.sites import site_of
-from snapshots.index.build import open_index
-from snapshots.index.cdxj import Index, is_capture, parse_line, target_of
-from snapshots.opening import open_container
-from snapshots.snapshot import Snapshot
-from snapshots.software import software_name
-from snapshots.states.groups import group_prefix
-from snapshots.states.state import assign_states
-from snapshots.texts.freezing import text_address, view_text_address
-from snapshots.upkeep import late
-from snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
-from snapshots.view import View
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.contents import failures
+from stillweb.snapshots.contents.package import VIEW_MEDIA
+from stillweb.snapshots.contents.records import Packer
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.build import open_index
+from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line, target_of
+from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.software import software_name
+from stillweb.snapshots.states.groups import group_prefix
+from stillweb.snapshots.states.state import assign_states
+from stillweb.snapshots.texts.freezing import text_address, view_text_address
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
+from stillweb.snapshots.view import View
 
 ORIGIN = "urn:stillweb:cut"  # the metadata record that says what a snapshot was cut from
 Place = tuple[str, int]

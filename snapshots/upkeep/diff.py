@@ -18,18 +18,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
-from snapshots.secrets.redact import MASK
-from snapshots.texts.freezing import text_address
-from snapshots.upkeep.failing_apart import FailureChange, failures_apart
-from snapshots.upkeep.same_form import same_forms
-from snapshots.view import RESOURCES, View
+from stillweb.snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.redact import MASK
+from stillweb.snapshots.texts.freezing import text_address
+from stillweb.snapshots.upkeep.failing_apart import FailureChange, failures_apart
+from stillweb.snapshots.upkeep.same_form import same_forms
+from stillweb.snapshots.view import RESOURCES, View
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.profile import Profile
-    from snapshots.snapshot import Snapshot
-    from snapshots.texts.text import FrozenText
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.texts.text import FrozenText
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 CONTEXT = 2  # lines around a change in a text

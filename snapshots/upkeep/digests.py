@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-from snapshots.archives import messages, warc
-from snapshots.archives.chunked import dechunk
-from snapshots.archives.digests import algorithm_of, same_digest
-from snapshots.archives.scan import Scanned
-from snapshots.index.indexing import missing_digests
+from stillweb.snapshots.archives import messages, warc
+from stillweb.snapshots.archives.chunked import dechunk
+from stillweb.snapshots.archives.digests import algorithm_of, same_digest
+from stillweb.snapshots.archives.scan import Scanned
+from stillweb.snapshots.index.indexing import missing_digests
 
 
 def declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from snapshots.identity.keys import request_key
-from snapshots.secrets.redact import mask
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
 Named = tuple[str, str, str]  # URL and method, secrets masked, and the key of that
 

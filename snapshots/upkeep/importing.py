@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from snapshots.capture import Capture, Exchange
-from snapshots.contents.recorded_on_disk import RecordedOnDisk
-from snapshots.dates import parse_timestamp
-from snapshots.errors import DamagedInput
-from snapshots.importers import IMPORT, ImportReport
-from snapshots.index.on_disk import OnDisk
-from snapshots.machine.garbage import seldom_collected
-from snapshots.notes import Damaged, damage_in
-from snapshots.opening import is_url
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep import late
-from snapshots.upkeep.side_by_side import AnyPath, SideBySide
-from snapshots.view import RESOURCES, View
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.contents.recorded_on_disk import RecordedOnDisk
+from stillweb.snapshots.dates import parse_timestamp
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.importers import IMPORT, ImportReport
+from stillweb.snapshots.index.on_disk import OnDisk
+from stillweb.snapshots.machine.garbage import seldom_collected
+from stillweb.snapshots.notes import Damaged, damage_in
+from stillweb.snapshots.opening import is_url
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.upkeep.side_by_side import AnyPath, SideBySide
+from stillweb.snapshots.view import RESOURCES, View
+from stillweb.snapshots.writer import Writer
 
 Progress = Callable[[int, int], None]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for records without a date

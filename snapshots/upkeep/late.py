@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.errors import DamagedInput, GateFailed
-from snapshots.machine.locking import lock_directory
-from snapshots.secrets import learned
-from snapshots.secrets.redaction_key import state_dir
-from snapshots.upkeep.leaks import VIEWED, body_pieces, said, shown
-from snapshots.words import counted
+from stillweb.snapshots.errors import DamagedInput, GateFailed
+from stillweb.snapshots.machine.locking import lock_directory
+from stillweb.snapshots.secrets import learned
+from stillweb.snapshots.secrets.redaction_key import state_dir
+from stillweb.snapshots.upkeep.leaks import VIEWED, body_pieces, said, shown
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.secrets.redact import Redactor
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.snapshot import Snapshot
 
 FILE = "stillweb/late.json"
 MOST_TOLD = 20  # records that an error names
@@ -88,7 +88,7 @@ def _text(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 def look_through(path: Path, redactor: Redactor) -> list[Late]:
     """Notes which records of an open snapshot hold what `redactor` knows; forgets what it had kept for that."""
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
     found: list[Late] = []
     if redactor.count:
@@ -118,7 +118,7 @@ def refuse(path: str | os.PathLike[str], state: Path | None = None) -> None:
 
 
 def _catch_up(path: Path, state: Path) -> None:
-    from snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.secrets.redact import Redactor
 
     if not (path / learned.FILE).exists():
         return

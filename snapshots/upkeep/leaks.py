@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from snapshots.http import encodings
-from snapshots.request import Headers, Request
-from snapshots.secrets import credentials
-from snapshots.secrets.redact import COOKIES, PART, TEXTUAL
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets import credentials
+from stillweb.snapshots.secrets.redact import COOKIES, PART, TEXTUAL
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.snapshot import Snapshot
 
 PIECE = 1 << 20
 VIEWED = ("dom", "aria", "text", "pageinfo", "files")  # resources of a view that hold text

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from snapshots.http.bodies import FORM, typed_body
-from snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random
-from snapshots.secrets.redact import MASK
+from stillweb.snapshots.http.bodies import FORM, typed_body
+from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random
+from stillweb.snapshots.secrets.redact import MASK
 
 if TYPE_CHECKING:
-    from snapshots.capture import Capture
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.snapshot import Snapshot
 
 Group = tuple[str, str]  # key and state of captures
 Form = tuple[str, str, tuple[tuple[str, str], ...]]

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from snapshots.archives.container import SUFFIXES
-from snapshots.capture import Capture
-from snapshots.index.on_disk import OnDisk
-from snapshots.index.resolving import NOWHERE
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.archives.container import SUFFIXES
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.index.on_disk import OnDisk
+from stillweb.snapshots.index.resolving import NOWHERE
+from stillweb.snapshots.snapshot import Snapshot
 
 AnyPath = str | os.PathLike[str]
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from snapshots.archives.container import DIGEST, PACKAGE
-from snapshots.opening import open_container
+from stillweb.snapshots.archives.container import DIGEST, PACKAGE
+from stillweb.snapshots.opening import open_container
 
 
 @dataclass(frozen=True, slots=True)

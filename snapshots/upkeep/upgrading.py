@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from snapshots.archives import warc
-from snapshots.archives.container import Container
-from snapshots.archives.warc import Record
-from snapshots.contents.package import pack_options, page_time
-from snapshots.contents.records import Packer
-from snapshots.dates import iso_date
-from snapshots.errors import UsageError
-from snapshots.index.build import open_index
-from snapshots.index.cdxj import parse_line, target_of
-from snapshots.opening import open_container
-from snapshots.snapshot import Snapshot
-from snapshots.software import software_name
-from snapshots.texts.freezing import NO_TEXT, Job, extract_all, jobs
-from snapshots.texts.text import FrozenText
-from snapshots.upkeep import late
-from snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
-from snapshots.upkeep.diff import counts, unified
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.container import Container
+from stillweb.snapshots.archives.warc import Record
+from stillweb.snapshots.contents.package import pack_options, page_time
+from stillweb.snapshots.contents.records import Packer
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.index.build import open_index
+from stillweb.snapshots.index.cdxj import parse_line, target_of
+from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.software import software_name
+from stillweb.snapshots.texts.freezing import NO_TEXT, Job, extract_all, jobs
+from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
+from stillweb.snapshots.upkeep.diff import counts, unified
 
 CHANGED = "changed"  # the words, pages or title
 SAME = "same"  # the words are, but another extractor or version made them

@@ -10,29 +10,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshots.archives import warc
-from snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container
-from snapshots.archives.digests import algorithm_of, same_digest
-from snapshots.archives.reading import Archives
-from snapshots.archives.scan import Damage, NotSeekable, Scanned
-from snapshots.contents.package import all_files, identities, rules_from, snapshot_id
-from snapshots.errors import DamagedInput
-from snapshots.index import build
-from snapshots.index.blocks import steps_of
-from snapshots.index.cdxj import parse_line
-from snapshots.index.changing import table_of
-from snapshots.index.gathering import Part, gathered
-from snapshots.index.indexing import find
-from snapshots.index.kept import Built
-from snapshots.index.pairing import settle
-from snapshots.machine.places import Place, chunks, hash_place
-from snapshots.opening import open_container
-from snapshots.profile import Profile
-from snapshots.upkeep.digests import declared_digests, same_dechunked
-from snapshots.upkeep.signatures import check_signature
-from snapshots.upkeep.zip_entries import faults_of
-from snapshots.upkeep.zipnum import plain_lines
-from snapshots.words import counted
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container
+from stillweb.snapshots.archives.digests import algorithm_of, same_digest
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.archives.scan import Damage, NotSeekable, Scanned
+from stillweb.snapshots.contents.package import all_files, identities, rules_from, snapshot_id
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.index import build
+from stillweb.snapshots.index.blocks import steps_of
+from stillweb.snapshots.index.cdxj import parse_line
+from stillweb.snapshots.index.changing import table_of
+from stillweb.snapshots.index.gathering import Part, gathered
+from stillweb.snapshots.index.indexing import find
+from stillweb.snapshots.index.kept import Built
+from stillweb.snapshots.index.pairing import settle
+from stillweb.snapshots.machine.places import Place, chunks, hash_place
+from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.upkeep.digests import declared_digests, same_dechunked
+from stillweb.snapshots.upkeep.signatures import check_signature
+from stillweb.snapshots.upkeep.zip_entries import faults_of
+from stillweb.snapshots.upkeep.zipnum import plain_lines
+from stillweb.snapshots.words import counted
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
@@ -355,7 +355,7 @@ class _Check:
 
     def texts(self, built: Built) -> None:
         """Frozen texts can be read, and what was converted could be."""
-        from snapshots.snapshot import frozen_text
+        from stillweb.snapshots.snapshot import frozen_text
 
         archives = Archives(self.container.archives)
         for line in built.lines:

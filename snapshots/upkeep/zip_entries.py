@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
-from snapshots.machine.places import Place, Reader
+from stillweb.snapshots.machine.places import Place, Reader
 
 
 def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from snapshots.archives import warc
-from snapshots.machine.places import Place
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.machine.places import Place
 
 
 def plain_lines(place: Place) -> Iterator[bytes]:

@@ -13,8 +13,8 @@ from benchmarks import peers, readme, report
 from benchmarks.archives import many, url_of
 from benchmarks.bench import NotRun, Row
 from benchmarks.load import Load
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
 
 
 def test_what_is_worse_by_more_than_a_quarter_is_said(

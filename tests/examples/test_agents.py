@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import trustme
 
-from proxy.isolation import can_isolate
-from snapshots.snapshot import Snapshot
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots.snapshot import Snapshot
 from tests.interop.readers import ROOT
 from tests.support.openai_endpoint import Asked, chat_answer
 from tests.support.waiting import STARTS
@@ -128,7 +128,7 @@ def program(name: str) -> list[str]:
 @pytest.mark.parametrize("name", ["python", "node", "mcp"])
 def test_recorded_once_it_replays_with_no_way_out(name: str, origin: Origin, tmp_path: Path) -> None:
     command, snap = program(name), str(tmp_path / "snap")
-    stillweb = [sys.executable, "-c", "from harness.cli import main; main()"]
+    stillweb = [sys.executable, "-c", "from stillweb.harness.cli import main; main()"]
     environment = {**os.environ, "OPENAI_BASE_URL": "https://model.example/v1", "PYTHONPATH": str(ROOT),
                    "XDG_STATE_HOME": str(tmp_path / "state"), "STILLWEB_STATE": str(tmp_path / "state")}  # fmt: skip
 

@@ -14,14 +14,14 @@ import pytest
 
 from examples.endpoint import Script, environment
 from examples.pages import SNAPSHOTS, make
-from harness.curation.lint import lint
-from harness.datasets import load_tasks
-from harness.datasets.browsecomp_lc import decrypt
-from harness.results.summary import score_run
-from harness.rubric import compile_rubrics, load_rubrics
-from harness.scoring.embeddings import load_embedder
-from proxy.isolation import can_isolate
-from snapshots import Snapshot
+from stillweb.harness.curation.lint import lint
+from stillweb.harness.datasets import load_tasks
+from stillweb.harness.datasets.browsecomp_lc import decrypt
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.rubric import compile_rubrics, load_rubrics
+from stillweb.harness.scoring.embeddings import load_embedder
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots import Snapshot
 from tests.harness.commands.calling import call
 from tests.harness.scoring.test_embedding import PACKAGE
 from tests.support.openai_endpoint import Endpoint

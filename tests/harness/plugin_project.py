@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 
 PAGE = b"<html><title>Birds</title><body><p>A kestrel weighs 200 g.</p></body></html>"
 URL = "http://shelf.example/birds"

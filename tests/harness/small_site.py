@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from snapshots import Snapshot
+from stillweb.snapshots import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Asked
 from tests.support.command_line import stillweb

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import COMMANDS
+from stillweb.harness.cli import COMMANDS
 from tests.support.waiting import STARTS
 
 
 def stillweb(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
 
 
@@ -51,11 +51,11 @@ def test_the_program_ends_as_it_should_without_taking_apart_what_is_in_memory(
     words: list[str], code: int
 ) -> None:
     begin = (
-        "import harness.cli\n"
+        "import stillweb.harness.cli\n"
         "class Kept:\n"
         "    def __del__(self): print('taken apart')\n"
         "kept = Kept()\n"
-        "harness.cli.run()"
+        "stillweb.harness.cli.run()"
     )
     shown = subprocess.run(
         [sys.executable, "-c", begin, *words], capture_output=True, text=True, timeout=STARTS
@@ -67,8 +67,8 @@ def test_the_program_ends_as_it_should_without_taking_apart_what_is_in_memory(
 
 def test_a_file_that_ends_too_early_for_us_is_no_interruption() -> None:
     """As a module that Python left half compiled on a full disk."""
-    fails = "import harness.cli\ndef none(*_): raise EOFError('marshal data too short')\n"
-    run = "harness.cli._LazyGroup.get_command = none\nharness.cli.main(['ls', 'x'])"
+    fails = "import stillweb.harness.cli\ndef none(*_): raise EOFError('marshal data too short')\n"
+    run = "stillweb.harness.cli._LazyGroup.get_command = none\nstillweb.harness.cli.main(['ls', 'x'])"
     shown = subprocess.run(
         [sys.executable, "-c", fails + run], capture_output=True, text=True, timeout=STARTS
     )
@@ -97,7 +97,7 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     ],
 )
 def test_wrong_usage_is_one_clear_line(tmp_path: Path, words: list[str], code: int, says: str) -> None:
-    command = [sys.executable, "-c", "from harness.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *words]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS, cwd=tmp_path)
     assert shown.returncode == code, shown.stderr
     assert says in shown.stderr
@@ -118,9 +118,15 @@ def test_a_file_that_is_no_archive_is_damaged_input(tmp_path: Path, command: str
 
 
 def test_an_mcp_client_that_leaves_ends_the_server_quietly(tmp_path: Path) -> None:
-    from snapshots.writer import Writer
+    from stillweb.snapshots.writer import Writer
 
     Writer.open(tmp_path / "snap").close()
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(tmp_path / "snap")]
+    command = [
+        sys.executable,
+        "-c",
+        "from stillweb.harness.cli import main; main()",
+        "mcp",
+        str(tmp_path / "snap"),
+    ]
     shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STARTS)
     assert (shown.returncode, shown.stderr) == (0, "")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
-from harness.pytest_plugin import _MEMBERS
-from harness.results.certificate import make_certificate
-from harness.scoring.judging import Evaluator, rescore
-from harness.testing.shelf import MODES
-from harness.trace import _schema, read_trace
+from stillweb.harness.pytest_plugin import _MEMBERS
+from stillweb.harness.results.certificate import make_certificate
+from stillweb.harness.scoring.judging import Evaluator, rescore
+from stillweb.harness.testing.shelf import MODES
+from stillweb.harness.trace import _schema, read_trace
 from tests.support.runs import make_run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,7 +45,7 @@ def test_every_member_of_a_certificate_is_described(tmp_path):
 
 
 def test_every_mode_and_fixture_of_the_plugin_is_described():
-    import harness.pytest_plugin as plugin
+    import stillweb.harness.pytest_plugin as plugin
 
     text = (DOCS / "pytest.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(MODES) | {
@@ -56,7 +56,7 @@ def test_every_mode_and_fixture_of_the_plugin_is_described():
 
 
 def test_every_member_of_a_program_s_file_is_described():
-    from harness.agents.command import CommandAgent
+    from stillweb.harness.agents.command import CommandAgent
 
     page = (DOCS / "runs.md").read_text()
     members = next(
@@ -68,7 +68,7 @@ def test_every_member_of_a_program_s_file_is_described():
 
 
 def test_the_script_of_the_page_is_played_and_every_filter_is_named(tmp_path):
-    from harness.agents.script import _FILTERS
+    from stillweb.harness.agents.script import _FILTERS
 
     page = (DOCS / "runs.md").read_text()
     script = next(
@@ -85,9 +85,9 @@ def test_the_script_of_the_page_is_played_and_every_filter_is_named(tmp_path):
 
 
 def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is_described():
-    from harness.agents.openai import _TYPES, OpenAIAgent
-    from harness.commands.run import command
-    from harness.commands.score import command as scoring
+    from stillweb.harness.agents.openai import _TYPES, OpenAIAgent
+    from stillweb.harness.commands.run import command
+    from stillweb.harness.commands.score import command as scoring
 
     page = (DOCS / "runs.md").read_text()
     block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1]

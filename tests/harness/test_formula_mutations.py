@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness.comparing.compare import Outcome, compare
-from harness.models.client import Usage
-from harness.scoring import Context
-from harness.task import Task
+from stillweb.harness.comparing.compare import Outcome, compare
+from stillweb.harness.models.client import Usage
+from stillweb.harness.scoring import Context
+from stillweb.harness.task import Task
 from tests.harness.comparing.test_chance import AGAINST_SCIPY
 from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.scoring.standins import Answers, Words

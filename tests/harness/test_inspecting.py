@@ -13,7 +13,7 @@ from inspect_ai.model import ModelOutput, get_model  # noqa: E402
 from inspect_ai.solver import generate, use_tools  # noqa: E402
 from inspect_ai.tool import ToolDef  # noqa: E402
 
-from harness.inspecting import KEPT, SESSION, TASK, frozen_tools, scored_as_here, task_samples  # noqa: E402
+from stillweb.harness.inspecting import KEPT, SESSION, TASK, frozen_tools, scored_as_here, task_samples  # noqa: E402
 from tests.harness.tools.frozen import BIRDS, REPORT, make_site  # noqa: E402
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.harness.plugin_project import URL, project, run
 
 __all__ = ["project"]
@@ -327,7 +327,7 @@ def test_a_wrong_use_is_one_clear_line(project, code, message):
 def test_loading_the_plugin_loads_nothing_heavy():
     code = (
         "import sys, harness.pytest_plugin\n"
-        "heavy = {'mitmproxy', 'playwright', 'httpx', 'requests', 'openai', 'harness.testing.pytest_case', 'proxy', 'jinja2'}\n"
+        "heavy = {'mitmproxy', 'playwright', 'httpx', 'requests', 'openai', 'stillweb.harness.testing.pytest_case', 'stillweb.proxy', 'jinja2'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.plugin_project import project, run
 from tests.proxy.origin import Answer, Origin
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.inputs.schema import problem
-from harness.scoring.judging import Evaluator
-from harness.task import Task
-from harness.trace import (
+from stillweb.harness.inputs.schema import problem
+from stillweb.harness.scoring.judging import Evaluator
+from stillweb.harness.task import Task
+from stillweb.harness.trace import (
     TraceWriter,
     append_event,
     canonical,
@@ -21,7 +21,7 @@ from harness.trace import (
     hash_events,
     read_trace,
 )
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from tests.support.room import room_for
 from tests.support.runs import make_run
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from harness.comparing.compare import read_outcomes
-from harness.curation.affected import affected_by_run
-from harness.curation.needs import needs_of_run, tasks_as_asked
-from harness.export.inspect_log import export_inspect
-from harness.export.openinference import export_openinference
-from harness.report import write_report
-from harness.results.summary import score_run
-from harness.review.page import review_html
-from harness.runs.run_files import RunFiles
-from harness.trace import check_event, read_trace, replace_events
-from snapshots.errors import DamagedInput
-from snapshots.upkeep.diff import Diff
+from stillweb.harness.comparing.compare import read_outcomes
+from stillweb.harness.curation.affected import affected_by_run
+from stillweb.harness.curation.needs import needs_of_run, tasks_as_asked
+from stillweb.harness.export.inspect_log import export_inspect
+from stillweb.harness.export.openinference import export_openinference
+from stillweb.harness.report import write_report
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.review.page import review_html
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.trace import check_event, read_trace, replace_events
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.upkeep.diff import Diff
 from tests.support.runs import make_run
 
 # As the agent `openai` writes it where the arguments that a model wrote are no JSON.

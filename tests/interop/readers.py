@@ -79,7 +79,7 @@ def lines_of(archive: Path) -> list[str]:
 
 def disagreements(sealed: Path, folder: Path) -> list[str]:
     """Where warcio, FastWARC, pywb and Stillweb do not read the same payload; empty when all agree."""
-    from snapshots import Snapshot
+    from stillweb.snapshots import Snapshot
 
     archive = unpack(sealed, folder)
     warcio_read, named = with_warcio(archive)

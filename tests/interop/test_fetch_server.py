@@ -21,10 +21,10 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.recording.recorder import Recorder
-from proxy.wire.certificates import Authority
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.interop.fetch_site import Origin, calls, envelope
 from tests.interop.readers import ROOT
 from tests.support.waiting import HANG, STARTS
@@ -100,7 +100,7 @@ def told(server: list[str], asked: list[dict[str, Any]], tmp_path: Path) -> dict
 
 
 def test_the_newer_one_knows_no_other_tool(site: Site, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(site.wacz)]
+    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site.wacz)]
     for contract, error in (
         ("mcp-fetch@0.6.3", None),
         ("mcp-fetch@2026.10.24", [-32602, "Unknown tool: nope"]),
@@ -131,7 +131,7 @@ def test_the_frozen_server_is_the_real_one(peer: Peer, site: Site, tmp_path: Pat
         pytest.skip("the real server is not here: ./setup.sh --peers installs it")
     asked = calls(site.origin, PAGES)
     real = told([str(peer.python), "-m", "mcp_server_fetch", *peer.more], asked, tmp_path)
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(site.wacz)]
+    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site.wacz)]
     frozen = told([*command, "--contract", peer.contract], asked, tmp_path)
     assert frozen["tools"] == real["tools"]
     assert frozen["prompts"] == real["prompts"]

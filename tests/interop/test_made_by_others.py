@@ -23,8 +23,8 @@ import httpx
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from proxy import Gateway
-from snapshots import Snapshot, verify
+from stillweb.proxy import Gateway
+from stillweb.snapshots import Snapshot, verify
 from tests.interop.readers import PEERS
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import HANG, STARTS

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from harness.servers.mcp_words import listed
-from harness.servers.stateless import REVISION
-from harness.tools import Toolset, load
-from snapshots.snapshot import Snapshot
+from stillweb.harness.servers.mcp_words import listed
+from stillweb.harness.servers.stateless import REVISION
+from stillweb.harness.tools import Toolset, load
+from stillweb.snapshots.snapshot import Snapshot
 from tests.interop.readers import ROOT
 from tests.support.every_tool import CALLS, make_every_tool_site
 from tests.support.waiting import HANG, STARTS
@@ -60,7 +60,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def serving(site: Path, *more: str) -> list[str]:
     contracts = [word for name in CONTRACTS for word in ("--contract", name)]
-    return [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(site), *contracts, *more]
+    return [
+        sys.executable,
+        "-c",
+        "from stillweb.harness.cli import main; main()",
+        "mcp",
+        str(site),
+        *contracts,
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")

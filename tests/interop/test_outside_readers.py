@@ -12,8 +12,8 @@ import pytest
 import zstandard
 from warcio.exceptions import ArchiveLoadFailed
 
-from snapshots import Exchange, Request, Writer, seal
-from snapshots.contents.failures import TUNNEL, Failure, Given
+from stillweb.snapshots import Exchange, Request, Writer, seal
+from stillweb.snapshots.contents.failures import TUNNEL, Failure, Given
 from tests.interop.readers import disagreements, lines_of, unpack, wacz_validate
 
 FAILED = "https://gone.example/page"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.tools import Toolset, http_hosts
-from proxy.clients import client_environment
-from proxy.serving.gateway import Gateway
-from proxy.serving.ledger import Ledger
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools import Toolset, http_hosts
+from stillweb.proxy.clients import client_environment
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, SITE, Recorder, json_bytes, make_site
 from tests.interop.readers import ROOT
 from tests.support.waiting import STARTS

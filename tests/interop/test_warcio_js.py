@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots import Snapshot, verify
-from snapshots.request import Request
+from stillweb.snapshots import Snapshot, verify
+from stillweb.snapshots.request import Request
 
 NODE = Path(__file__).parents[2] / "benchmarks" / "wabac"
 TOOL = NODE / "node_modules" / "warcio" / "dist" / "cli.js"

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost
-from proxy.pages.patience import Patience
-from snapshots.profile import Profile
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.patience import Patience
+from stillweb.snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
 
 T = TypeVar("T")

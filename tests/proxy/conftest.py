@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.gateways import serving
 from tests.proxy.lab import Lab, answer

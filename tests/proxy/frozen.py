@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from snapshots.capture import Capture, Exchange
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.support.waiting import HANG
 

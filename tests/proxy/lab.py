@@ -19,9 +19,9 @@ import zstandard
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import Event
 
-from proxy.recording.recorder import Recorder
-from proxy.wire.certificates import Authority
-from snapshots.writer import Writer
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import Recorded
 from tests.support.waiting import HANG

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
-from proxy.recording.recorder import Recorder, record_command
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.writer import Writer
+from stillweb.proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
+from stillweb.proxy.recording.recorder import Recorder, record_command
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
 from tests.support.waiting import STARTS
@@ -392,7 +392,7 @@ def test_a_command_that_the_machine_has_no_room_for_is_no_wrong_usage(
 
 LATE = """
 import os, signal, subprocess, sys
-from proxy import clients
+from stillweb.proxy import clients
 
 def end(number, frame):
     raise SystemExit(143)
@@ -421,7 +421,7 @@ def test_an_interrupted_command_keeps_its_exit_code() -> None:
     """The signal comes while the command ends of it: neither is lost, however the two fall together."""
     program = (
         "import os\n"
-        "from proxy.clients import run_command\n"
+        "from stillweb.proxy.clients import run_command\n"
         "command = ['sh', '-c', 'kill -INT $PPID; kill -INT $$']\n"
         "print({run_command(command, os.environ) for _ in range(100)})\n"
     )

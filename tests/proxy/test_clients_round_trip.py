@@ -15,10 +15,10 @@ from typing import Any
 import brotli
 import pytest
 
-from proxy.pages.browser import find_browser
-from proxy.serving.ledger import misses, read
-from proxy.wire.certificates import Authority
-from snapshots import Snapshot
+from stillweb.proxy.pages.browser import find_browser
+from stillweb.proxy.serving.ledger import misses, read
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
 from tests.support.command_line import stillweb

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy import clock
-from proxy.clock import moment_of, with_clock
-from proxy.wire.certificates import EARLIER_DAYS
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy import clock
+from stillweb.proxy.clock import moment_of, with_clock
+from stillweb.proxy.wire.certificates import EARLIER_DAYS
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import START, exchange
 from tests.support.waiting import STARTS
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clients import CA_VARIABLES, client_environment
-from proxy.direct import direct_hosts, let_past
-from proxy.wire.certificates import Authority
-from snapshots.errors import UsageError
+from stillweb.proxy.clients import CA_VARIABLES, client_environment
+from stillweb.proxy.direct import direct_hosts, let_past
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import UsageError
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import STARTS
 

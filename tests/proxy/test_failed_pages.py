@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.checking.check import check
-from proxy.pages.browser import complete
-from proxy.pages.views import Fetcher
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.proxy.dead import UNKNOWN, closed_port
 from tests.proxy.lab import Lab
 from tests.proxy.sites import Answer, serve

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.isolated import run_isolated
-from proxy.isolation import can_isolate
-from proxy.recording.recorder import Recorder, record_command
-from proxy.wire.certificates import Authority
-from snapshots.errors import UsageError
-from snapshots.writer import Writer
+from stillweb.proxy.isolated import run_isolated
+from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.recording.recorder import Recorder, record_command
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Origin
 
 pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
@@ -31,7 +31,12 @@ except ChildProcessError: sys.exit(7)
 
 
 def test_only_the_recorder_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("proxy", "snapshots", "socket"):  # what lies in the program's folder is the program's
+    for name in (
+        "stillweb",
+        "proxy",
+        "snapshots",
+        "socket",
+    ):  # what lies in the program's folder is the program's
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()

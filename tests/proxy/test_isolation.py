@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from proxy import isolation
-from proxy.isolation import Canary, can_isolate, canary, enter_isolation, isolated
-from snapshots.errors import MissingCapability
+from stillweb.proxy import isolation
+from stillweb.proxy.isolation import Canary, can_isolate, canary, enter_isolation, isolated
+from stillweb.snapshots.errors import MissingCapability
 from tests.support.waiting import HANG, STARTS
 
 needs_namespaces = pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 
 INSIDE = """
 import json, os, socket, sys
-from proxy.isolation import canary, enter_isolation, isolated
+from stillweb.proxy.isolation import canary, enter_isolation, isolated
 {before}
 enter_isolation()
 enter_isolation()
@@ -86,11 +86,15 @@ def test_works_without_root(tmp_path: Path) -> None:
             *(
                 f"module = types.ModuleType({name!r}); sys.modules[{name!r}] = module; exec({text!r}, module.__dict__)"
                 for name, text in (
-                    ("snapshots", ""),
-                    ("snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
-                    ("proxy", ""),
-                    ("proxy.wire", ""),
-                    ("proxy.wire.addresses", (root / "proxy" / "wire" / "addresses.py").read_text("utf-8")),
+                    ("stillweb", ""),
+                    ("stillweb.snapshots", ""),
+                    ("stillweb.snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
+                    ("stillweb.proxy", ""),
+                    ("stillweb.proxy.wire", ""),
+                    (
+                        "stillweb.proxy.wire.addresses",
+                        (root / "proxy" / "wire" / "addresses.py").read_text("utf-8"),
+                    ),
                     ("isolation", Path(isolation.__file__).read_text("utf-8")),
                 )
             ),
@@ -165,7 +169,7 @@ def test_shadow_passes_signals_on() -> None:
     """A program with threads runs on as a child; ending it from outside ends the child too."""
     program = (
         "import threading, time, os\n"
-        "from proxy.isolation import enter_isolation\n"
+        "from stillweb.proxy.isolation import enter_isolation\n"
         "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
         "enter_isolation()\n"
         "print('inside', flush=True)\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clients import client_environment
-from proxy.direct import let_past
-from proxy.wire.certificates import Authority
+from stillweb.proxy.clients import client_environment
+from stillweb.proxy.direct import let_past
+from stillweb.proxy.wire.certificates import Authority
 from tests.proxy.wire.test_told import read_store
 
 PROXY = "http://north:x@127.0.0.1:8080"

@@ -14,11 +14,11 @@ import h2.events
 import httpx
 import pytest
 
-from proxy.recording.unanswered import UNANSWERED, UNCONNECTED
-from proxy.serving.failing import MOST_HELD
-from snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.proxy.recording.unanswered import UNANSWERED, UNCONNECTED
+from stillweb.proxy.serving.failing import MOST_HELD
+from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.proxy import gateways
 from tests.proxy.dead import mute, silent_port
 from tests.proxy.lab import Lab, gate

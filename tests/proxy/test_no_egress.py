@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import proxy
+import stillweb.proxy
 from tests.proxy.frozen import Site
 from tests.support.waiting import STARTS
 
-ROOT = Path(proxy.__file__).parent
+ROOT = Path(stillweb.proxy.__file__).parent
 FOLDERS = ("serving", "wire")  # everything of `proxy` that runs in the gateway
 FORBIDDEN_NAMES = {
     "connect", "connect_ex", "create_connection", "open_connection", "open_unix_connection", "create_unix_connection",
@@ -60,11 +60,11 @@ def test_no_module_of_the_gateway_can_open_a_connection() -> None:
 
 
 def test_the_gateway_runs_nothing_from_elsewhere() -> None:
-    code = "import sys, proxy.serving.gateway, proxy.serving.http2; import proxy.serving.worker; print(*sorted(m for m in sys.modules if m.startswith('proxy.')))"
+    code = "import sys, stillweb.proxy.serving.gateway, stillweb.proxy.serving.http2; import stillweb.proxy.serving.worker; print(*sorted(m for m in sys.modules if m.startswith('stillweb.proxy.')))"
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
-    outside = {name for name in out if name.split(".")[1] not in FOLDERS}
+    outside = {name for name in out if name.split(".")[2] not in FOLDERS}
     assert len(out) > 20
     assert not outside
 
@@ -85,9 +85,9 @@ def hook(event, arguments):
     elif event == "socket.getaddrinfo":
         seen.append((event, arguments[:1]))
 sys.addaudithook(hook)
-from proxy.wire.certificates import Authority
-from proxy.serving.gateway import Gateway
-from snapshots.snapshot import Snapshot
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.snapshot import Snapshot
 with Snapshot.open(sys.argv[1]) as snapshot, Gateway(snapshot, authority=Authority.load_or_create(), virtual_hosts={}) as gateway:
     print(gateway.port, gateway.ca_path, flush=True)
     sys.stdin.readline()

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.isolation import can_isolate
-from proxy.system_trust import replace_system_list
+from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.system_trust import replace_system_list
 from tests.support.waiting import STARTS
 
 INSIDE = """
 import ctypes, fcntl, os, sys  # at once: who becomes another may not read where they are
 from pathlib import Path
-from proxy.isolation import enter_isolation
-from proxy.system_trust import replace_system_list
+from stillweb.proxy.isolation import enter_isolation
+from stillweb.proxy.system_trust import replace_system_list
 user, isolate, ours, *lists = sys.argv[1:]
 if user:
     os.setgid(int(user)); os.setuid(int(user))

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from proxy import Authority, Gateway, Recorder
-from snapshots import Request, Response, Snapshot, Writer, seal
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.snapshots import Request, Response, Snapshot, Writer, seal
 from tests.support.stateful_site import GREETINGS, HOST, Site, serve, serve_both
 from tests.support.waiting import HANG
 from tests.support.walks import ALL, Action, Client, Result, Send, perform, random_walk

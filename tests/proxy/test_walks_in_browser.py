@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Page
 
-from proxy import Authority, Gateway, Recorder
-from proxy.pages.browser import BrowserHost
-from snapshots import Profile, Snapshot, Writer, seal
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.snapshots import Profile, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, serve_both
 
 WALKS = int(os.environ.get("STILLWEB_BROWSER_WALKS", "3"))

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from snapshots.capture import Exchange
-from snapshots.request import Headers, Request
-from snapshots.snapshot import Snapshot
-from snapshots.texts.freezing import freeze
-from snapshots.view import View, view_address
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.texts.freezing import freeze
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.writer import Writer
 
 START = datetime(2025, 1, 2, 3, 4, 5, 678000, UTC)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import zstandard
 
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.snapshot import Snapshot
 
 NEXT = "http://example.test/next"
 PAGE = b"<html><title>A page</title><p>Some text of it</html>"

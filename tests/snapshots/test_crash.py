@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
-from snapshots.writer import Writer
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.writer import Writer
 
 RECORDING = """
 import io, os, sys, threading, time
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
-from snapshots.view import View
+from stillweb.snapshots.view import View
 
 def run(name):
     number = 0
@@ -68,8 +68,8 @@ def test_large_bodies_are_never_in_memory(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from pathlib import Path
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 
 class Large:
@@ -92,7 +92,7 @@ with Snapshot.open(sys.argv[1]) as snapshot:
             total += len(piece)
     assert total == Large.size
     assert snapshot.head(capture).header("content-length") == str(total)
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.upkeep.verifying import verify
 assert verify(sys.argv[1]) == []
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
 """

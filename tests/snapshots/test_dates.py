@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.dates import not_after
+from stillweb.snapshots.dates import not_after
 
 MONDAY, FRIDAY = "Mon, 03 Mar 2025 00:00:00 GMT", "Fri, 07 Mar 2025 00:00:00 GMT"
 

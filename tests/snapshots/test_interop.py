@@ -15,9 +15,9 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from fastwarc.warc import WarcRecordType
 from warcio.archiveiterator import ArchiveIterator
 
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 
 

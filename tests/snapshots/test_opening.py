@@ -8,11 +8,11 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
-from snapshots.wacz import seal
-from snapshots.writer import Writer, reindex
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import NEXT, PAGE, arc, bodies, http, other, packed, record
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from snapshots.profile import Profile
+from stillweb.snapshots.profile import Profile
 
 # as snapshots had it before pages drew by the code that asks
 OLD = {

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from snapshots import searching
-from snapshots.searching import MANY, STAMP, index_of, is_ready
-from snapshots.snapshot import Snapshot
-from snapshots.texts.search import SearchIndex
-from snapshots.texts.text import FrozenText
-from snapshots.writer import Writer
+from stillweb.snapshots import searching
+from stillweb.snapshots.searching import MANY, STAMP, index_of, is_ready
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.texts.search import SearchIndex
+from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.writer import Writer
 
 COUNT = MANY + 20
 ASK = """
 import json, sys
-from snapshots.searching import index_of
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.searching import index_of
+from stillweb.snapshots.snapshot import Snapshot
 with Snapshot.open(sys.argv[1]) as snapshot:
     index = index_of(snapshot)
     print(json.dumps([[h.address for h in index.search("same words", n)] for n in (1, 9, 100, 1000)]))

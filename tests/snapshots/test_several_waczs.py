@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshots import Snapshot, seal, verify
-from snapshots.errors import DamagedInput
-from snapshots.upkeep.importing import import_files
+from stillweb.snapshots import Snapshot, seal, verify
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.upkeep.importing import import_files
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import PAGE, http, other, packed, record
 

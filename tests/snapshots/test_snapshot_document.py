@@ -8,14 +8,14 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator
 
-from snapshots.contents.package import snapshot_id
-from snapshots.index.cdxj import parse_line
-from snapshots.secrets import learned
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep import late
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.contents.package import snapshot_id
+from stillweb.snapshots.index.cdxj import parse_line
+from stillweb.snapshots.secrets import learned
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 
 TEXT = (Path(__file__).parents[2] / "docs" / "snapshot.md").read_text()

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
-from snapshots import software
+from stillweb.snapshots import software
 
 
 def test_the_version_is_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.appending import AppendFile
-from snapshots.errors import DamagedInput, StillwebError, UsageError
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.archives.appending import AppendFile
+from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 from tests.support.room import room_for
 
@@ -53,7 +53,7 @@ def test_sealing_two_copies_of_a_directory_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotate: int
 ) -> None:
     """Whenever it is done, and though it says in an archive file who goes on with it, or with the next."""
-    monkeypatch.setattr("snapshots.writer.ROTATE", rotate)
+    monkeypatch.setattr("stillweb.snapshots.writer.ROTATE", rotate)
     small_snapshot(tmp_path / "s")
     shutil.copytree(tmp_path / "s", tmp_path / "copy")
     assert seal(tmp_path / "copy").path.read_bytes() == seal(tmp_path / "s").path.read_bytes()
@@ -62,7 +62,7 @@ def test_sealing_two_copies_of_a_directory_gives_the_same_bytes(
 def test_the_id_does_not_depend_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = set()
     for name, order, rotate in (("a", (1, 2, 3), 1 << 30), ("b", (3, 1, 2), 1 << 30), ("c", (2, 3, 1), 600)):
-        monkeypatch.setattr("snapshots.writer.ROTATE", rotate)
+        monkeypatch.setattr("stillweb.snapshots.writer.ROTATE", rotate)
         with Writer.open(tmp_path / name, profile=Profile(seed=3)) as writer:
             for number in order:
                 record(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.words import counted, meant
+from stillweb.snapshots.words import counted, meant
 
 
 @pytest.mark.parametrize(

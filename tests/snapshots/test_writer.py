@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.index import indexing
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
-from snapshots.view import View
-from snapshots.writer import Writer, reindex
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.index import indexing
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot
 from tests.snapshots.malformed import PAGE, http
 from tests.snapshots.malformed import record as warc_record
@@ -186,7 +186,7 @@ def test_threads_may_record_at_once(tmp_path: Path) -> None:
 
 
 def test_archives_are_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("snapshots.writer.ROTATE", 2000)
+    monkeypatch.setattr("stillweb.snapshots.writer.ROTATE", 2000)
     with Writer.open(tmp_path / "s") as writer:
         for i in range(12):
             record(writer, f"http://example.test/{i}", b"the same page" if i % 2 else os.urandom(50))

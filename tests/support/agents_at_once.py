@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from harness.agents.attempt import Attempt
-from harness.agents.openai import OpenAIAgent
+from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.agents.openai import OpenAIAgent
 
 TOLD = ["document 0", "fail", "document 1", "document 2"]
 DOCUMENTS = [f"document {n}" for n in range(7)]
@@ -28,7 +28,7 @@ class _Asks:
         return {"kind": type(self).__name__}
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        from harness.models.endpoint import Retry
+        from stillweb.harness.models.endpoint import Retry
 
         return {
             "base_url": env["OPENAI_BASE_URL"],

@@ -36,7 +36,7 @@ class Started:
         self.mark = f"STILLWEB_TEST_MARK={uuid.uuid4()}"
         name, _, value = self.mark.partition("=")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from harness.cli import run; run()", *map(str, words)],
+            [sys.executable, "-c", "from stillweb.harness.cli import run; run()", *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, REPORT, SEARCH_BODY, SITE, Recorder, make_site
 
 WIDGETS = f"{SITE}/widgets"

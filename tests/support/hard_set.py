@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import count, islice
 from urllib.parse import quote, urlencode
 
-from snapshots.request import Headers, Request
-from snapshots.secrets.credentials import drawn, secret_field
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets.credentials import drawn, secret_field
 from tests.support.drawing import document, fields, text, url, word
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

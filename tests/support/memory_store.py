@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from snapshots.archives.messages import vary_of, vary_values
-from snapshots.capture import Capture, Response
-from snapshots.contents.failures import Failure
-from snapshots.identity.keys import request_key
-from snapshots.identity.rules import RuleSet, builtin
-from snapshots.identity.sites import site_of
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Headers, Request
-from snapshots.states.state import assign_states
+from stillweb.snapshots.archives.messages import vary_of, vary_values
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.rules import RuleSet, builtin
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.states.state import assign_states
 
 
 @dataclass

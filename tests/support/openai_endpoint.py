@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from harness.models.client import ModelClient, Reply
-from harness.models.endpoint import Retry
-from harness.models.tape import Tape
+from stillweb.harness.models.client import ModelClient, Reply
+from stillweb.harness.models.endpoint import Retry
+from stillweb.harness.models.tape import Tape
 from tests.support.waiting import HANG
 
 KEY = "sk-test-0123456789abcdef"

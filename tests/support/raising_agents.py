@@ -8,10 +8,10 @@ import signal
 import sys
 from typing import Any
 
-from harness.agents.attempt import Attempt
-from harness.scoring import Context, Score
-from harness.task import Task
-from snapshots.errors import MissingCapability, StillwebError
+from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.scoring import Context, Score
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import MissingCapability, StillwebError
 from tests.support.shelf_tools import PAGES
 from tests.support.waiting import HANG, until
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
 
 
 def run_on(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.scoring import Context, Score
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.scoring import Context, Score
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 
 
 def timed(task: Task, answer: str | None, context: Context) -> Score:
@@ -41,7 +41,7 @@ def sandboxed(task: Task, answer: str | None, context: Context) -> Score:
     import sys
     from pathlib import Path
 
-    from harness.sandbox.running import Limits, run
+    from stillweb.harness.sandbox.running import Limits, run
 
     (here := Path("scoring")).mkdir()
     code = "open('began', 'w'); import time; time.sleep(3600)"

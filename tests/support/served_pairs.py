@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import quote
 
-from snapshots.request import Request
+from stillweb.snapshots.request import Request
 from tests.support.hard_set import FORM, JSON, Pair
 from tests.support.stateful_site import HOST, Site, text_of_page
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability
 
 PAGES = {
     "https://shelf.example/list?year=2012&page=1": "| id | mass |\n|---|---|\n| 7 | 3,900 |\n| 9 | 3700 |\n",

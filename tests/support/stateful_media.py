@@ -10,8 +10,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from snapshots.capture import Response
-from snapshots.request import Headers, Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
     from tests.support.stateful_site import Client

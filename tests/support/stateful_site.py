@@ -16,13 +16,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from snapshots.capture import Response
-from snapshots.request import Headers, Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Headers, Request
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.stateful_media import ALLOWED, Media, as_asked, parts_text
 
 if TYPE_CHECKING:
-    from proxy.wire.certificates import Authority
+    from stillweb.proxy.wire.certificates import Authority
 
 NAME = "state.test"
 HOST = f"http://{NAME}"

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin
 
-from snapshots.capture import Exchange, Response
-from snapshots.matching.ladder import Matcher
-from snapshots.matching.sessions import Session
-from snapshots.request import Headers, Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange, Response
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.matching.sessions import Session
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.support.stateful_media import ALLOWED, CHANGED, TAG
 from tests.support.stateful_site import (
     CATEGORIES,

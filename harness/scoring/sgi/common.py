@@ -14,9 +14,9 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from harness.scoring import MEASURED, Context, Judge, Score, Status
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.scoring import MEASURED, Context, Judge, Score, Status
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 
 # Variables and their defaults, as the evaluation guide of SGI-Bench names them.
 DEFAULTS: Mapping[str, str] = {
@@ -65,7 +65,7 @@ def ask(judge: Judge, prompt: str, model: str, temperature: float, system: str |
 @lru_cache(maxsize=1)
 def packaged_prompts() -> dict[str, str]:
     """The packaged prompts by scorer, that of the `parser`, their `version` and `source`."""
-    text = resources.files("harness.scoring.sgi").joinpath("prompts.json").read_text("utf-8")
+    text = resources.files("stillweb.harness.scoring.sgi").joinpath("prompts.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.rubric.normalise import as_decimal
-from harness.rubric.spelling import fold, normalise_text
-from harness.scoring import Context, Score, unscored
-from harness.scoring.sgi.common import (
+from stillweb.harness.rubric.normalise import as_decimal
+from stillweb.harness.rubric.spelling import fold, normalise_text
+from stillweb.harness.scoring import Context, Score, unscored
+from stillweb.harness.scoring.sgi.common import (
     Both,
     ask,
     extract_final_answer,
@@ -18,7 +18,7 @@ from harness.scoring.sgi.common import (
     score_of,
     variable,
 )
-from harness.task import Task
+from stillweb.harness.task import Task
 
 NUMBER_EXAMPLE, TEXT_EXAMPLE = "0.25", "T cell and B cell"
 

@@ -3,7 +3,7 @@
 Each test has a folder with its own data_en.py, run first (10 minutes), and the program, run after (300 s). Output =
 stderr, newline, stdout, stripped; right if equal to the reference or judged equal (2 % on losses).
 PassAll@5 all, @3 at least three, @1 at least one; SER = zero exits / 5; AET = mean seconds, a timeout counting the
-limit. AET, and `detail["measured"]`, differ from run to run: they belong in no hash (see harness.scoring.MEASURED).
+limit. AET, and `detail["measured"]`, differ from run to run: they belong in no hash (see stillweb.harness.scoring.MEASURED).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.sandbox.running import Limits, SandboxResult, run
-from harness.scoring import Context, Judge, Score, unscored
-from harness.scoring.sgi.common import (
+from stillweb.harness.sandbox.running import Limits, SandboxResult, run
+from stillweb.harness.scoring import Context, Judge, Score, unscored
+from stillweb.harness.scoring.sgi.common import (
     Both,
     ask,
     extract_final_answer,
@@ -27,10 +27,15 @@ from harness.scoring.sgi.common import (
     score_of,
     variable,
 )
-from harness.scoring.sgi.dry_code import code_blocks, replace_function, same_program
-from harness.scoring.sgi.settings import FIXTURES, environment_of, execution_seconds, find_environment
-from harness.task import Task
-from snapshots.errors import MissingCapability
+from stillweb.harness.scoring.sgi.dry_code import code_blocks, replace_function, same_program
+from stillweb.harness.scoring.sgi.settings import (
+    FIXTURES,
+    environment_of,
+    execution_seconds,
+    find_environment,
+)
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import MissingCapability
 
 DATA_SECONDS = 600.0
 _NO_JUDGMENT = "no judgment"
@@ -43,7 +48,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
 
     Environment: SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
     SGI_DRY_EXPERIMENT_DATA_DIR. Missing ones raise MissingCapability (seen to before a
-    run by `harness.runs.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
+    run by `stillweb.harness.runs.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
     program, whose tests are run. Fixed: fenced blocks are tried too; a test whose data failed is named. A test that a
     judge gave no judgment on has failed; fixed gives no value to what it could have passed.
     """

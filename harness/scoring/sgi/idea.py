@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.scoring import Context, Embedder, Judge, Score, unscored
-from harness.scoring.embeddings import load_embedder
-from harness.scoring.sgi import idea_formulas as formulas
-from harness.scoring.sgi.common import Both, ask, json_part, need_judge, prompt, score_of, variable
-from harness.scoring.sgi.idea_formulas import DIMENSIONS
-from harness.scoring.sgi.idea_text import official_reading
-from harness.task import Task
+from stillweb.harness.scoring import Context, Embedder, Judge, Score, unscored
+from stillweb.harness.scoring.embeddings import load_embedder
+from stillweb.harness.scoring.sgi import idea_formulas as formulas
+from stillweb.harness.scoring.sgi.common import Both, ask, json_part, need_judge, prompt, score_of, variable
+from stillweb.harness.scoring.sgi.idea_formulas import DIMENSIONS
+from stillweb.harness.scoring.sgi.idea_text import official_reading
+from stillweb.harness.task import Task
 
 ATTEMPTS = 5  # how often a judge is asked again whose answer can't be read
 _VOTED = (*DIMENSIONS, "overall")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any, Literal
 
-from harness.scoring import Embedder
-from harness.scoring.embeddings import cosine
+from stillweb.harness.scoring import Embedder
+from stillweb.harness.scoring.embeddings import cosine
 
 SECTIONS = (
     "Idea",

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from snapshots.errors import DamagedInput
+from stillweb.snapshots.errors import DamagedInput
 
 DATASETS = {
     "sgibench-deepresearch": "deep-research",

@@ -1,4 +1,4 @@
-"""The environment and fixtures of SGI-Bench's dry experiments (harness.runs.ready asks for them)."""
+"""The environment and fixtures of SGI-Bench's dry experiments (stillweb.harness.runs.ready asks for them)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.task import Task
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 # Number of the sample -> folder below data/ into which its fixture goes.
 FIXTURES = {"0200": ".", "0206": "mnist_raw", "0236": "em_3d_user_study"}

@@ -12,9 +12,9 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from itertools import combinations
 
-from harness.scoring import Context, Score, unscored
-from harness.scoring.sgi.common import Both, extract_final_answer, score_of
-from harness.task import Task
+from stillweb.harness.scoring import Context, Score, unscored
+from stillweb.harness.scoring.sgi.common import Both, extract_final_answer, score_of
+from stillweb.harness.task import Task
 
 _HEAD = re.compile(r"(?<!\w)(\w+)\s*=\s*<([^>]+)>\((\s*)")
 _END = re.compile(r"\n[^\S\n]*\)[^\S\n]*$", re.M)  # a closing bracket on a line of its own

@@ -6,13 +6,13 @@ from datetime import date
 
 import pytest
 
-from harness.agents import extract, load_agent
-from harness.agents.attempt import Limits
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.trace import read_trace
-from snapshots.errors import UsageError
+from stillweb.harness.agents import extract, load_agent
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import UsageError
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 
 MARKDOWN = "words\n\n| id | name |\n|---|:--:|\n| 1 | a \\| b |\n| 2 |  |\n\nmore\n\nx | y\n--|--\n3 | 4\n"
@@ -192,8 +192,8 @@ def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, messag
     [
         ("nonsense", "no agent 'nonsense': say script:FILE"),
         ("no_such_module:Agent", "there is no module 'no_such_module'"),
-        ("harness.task:Agent", "the module has no 'Agent'"),
-        ("harness.task:Problem.x", "the module has no"),
+        ("stillweb.harness.task:Agent", "the module has no 'Agent'"),
+        ("stillweb.harness.task:Problem.x", "the module has no"),
         ("command:", "no agent"),
         ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),
         ("json:dumps", "agent json:dumps: can't be made: dumps"),

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from harness.agents.attempt import Limits
-from harness.results.certificate import certify
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import Trace, read_trace
-from snapshots.writer import Writer
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace, read_trace
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import exchange
 from tests.support.agents_at_once import LAPS
 from tests.support.openai_endpoint import Asked, Endpoint, Said

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents import command, load_agent
-from harness.agents.attempt import Limits
-from harness.results.certificate import certify
-from harness.results.summary import score_run
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.capture import Exchange
-from snapshots.errors import UsageError
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.harness.agents import command, load_agent
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Origin
 from tests.support.runs import bird_task

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.agents.attempt import Limits
-from harness.agents.openai import OpenAIAgent
-from harness.results.certificate import certify
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.trace import Trace, read_trace
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.agents.openai import OpenAIAgent
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.trace import Trace, read_trace
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF, bird_task
 

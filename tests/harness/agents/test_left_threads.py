@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from harness.report import write_report
-from harness.results.certificate import certify
-from harness.trace import read_trace
+from stillweb.harness.report import write_report
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.trace import read_trace
 from tests.support.command_line import stillweb
 
 AGENT = """

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents import overdue
-from harness.agents.attempt import Limits
-from harness.runs.display import SilentDisplay
-from harness.runs.engine import LocalEngine
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.trace import read_trace
+from stillweb.harness.agents import overdue
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.engine import LocalEngine
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.trace import read_trace
 from tests.support.runs import SHELF, bird_task
 from tests.support.waiting import HANG
 

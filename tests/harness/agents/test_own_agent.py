@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from harness.agents.attempt import Attempt, LimitReached, Limits
-from harness.models.client import Reply, Usage
-from harness.results.certificate import certify, write_certificate
-from harness.results.summary import summarise
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import TraceWriter, read_trace
-from snapshots.errors import UsageError
+from stillweb.harness.agents.attempt import Attempt, LimitReached, Limits
+from stillweb.harness.models.client import Reply, Usage
+from stillweb.harness.results.certificate import certify, write_certificate
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import TraceWriter, read_trace
+from stillweb.snapshots.errors import UsageError
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF
 

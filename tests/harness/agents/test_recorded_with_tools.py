@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.trace import read_trace
+from stillweb.harness.trace import read_trace
 from tests.harness.small_site import make
 from tests.support.command_line import Started, stillweb
 from tests.support.openai_endpoint import Asked, Endpoint, Said

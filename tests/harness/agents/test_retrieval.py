@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.agents.retrieval import EMPTY, changes, state_of
-from harness.scoring.judging import Evaluator, conclude
-from harness.scoring.seen import Seen
-from harness.task import Task
-from harness.trace import TraceWriter
+from stillweb.harness.agents.retrieval import EMPTY, changes, state_of
+from stillweb.harness.scoring.judging import Evaluator, conclude
+from stillweb.harness.scoring.seen import Seen
+from stillweb.harness.task import Task
+from stillweb.harness.trace import TraceWriter
 
 
 def test_a_url_says_filters_page_and_sort():

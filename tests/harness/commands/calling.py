@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cli import main
+from stillweb.harness.cli import main
 
 
 def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:

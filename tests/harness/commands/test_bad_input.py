@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.wire.certificates import Authority
-from snapshots import Snapshot
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots import Snapshot
 from tests.harness.small_site import answer, make, run_words, sound, urls
 from tests.proxy.origin import Origin
 from tests.support.command_line import Done, stillweb

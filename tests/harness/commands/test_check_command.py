@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-import proxy.checking.check
-from harness.commands.check import command
-from proxy.checking.check import CheckReport, ViewCheck
-from proxy.checking.page import check_page
-from proxy.pages.browser import complete
-from snapshots.profile import Profile
-from snapshots.view import View
-from snapshots.writer import Writer
+import stillweb.proxy.checking.check
+from stillweb.harness.commands.check import command
+from stillweb.proxy.checking.check import CheckReport, ViewCheck
+from stillweb.proxy.checking.page import check_page
+from stillweb.proxy.pages.browser import complete
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import exchange
 from tests.support.pages import chromium
 
@@ -54,12 +54,12 @@ def make(path: Path) -> None:
 
 def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "snap")
-    real = proxy.checking.check.check
+    real = stillweb.proxy.checking.check.check
 
     @cache  # one browser for all
     def once() -> CheckReport:
-        from proxy.serving.gateway import Gateway
-        from snapshots import Snapshot
+        from stillweb.proxy.serving.gateway import Gateway
+        from stillweb.snapshots import Snapshot
 
         with Snapshot.open(tmp_path / "snap") as snapshot, Gateway(snapshot) as gateway:
             return real(snapshot, gateway, parallel=2)
@@ -69,7 +69,7 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
         return once()
 
     asked: list[int | None] = []
-    monkeypatch.setattr(proxy.checking.check, "check", check)
+    monkeypatch.setattr(stillweb.proxy.checking.check, "check", check)
     page = tmp_path / "check.html"
     run = CliRunner().invoke(
         command, [str(tmp_path / "snap"), "--json", "--html", str(page), "--parallel", "3"], standalone_mode=False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.harness.tools.frozen import BIRDS, REPORT, Recorder, make_site
 from tests.support.recorded_runs import run_on

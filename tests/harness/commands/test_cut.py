@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.runs.run_files import RunFiles
-from harness.trace import digest
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.trace import digest
 from tests.harness.commands.calling import call
 from tests.snapshots.upkeep.test_cut import SITE, TWIN, VIEW, site
 from tests.support.recorded_runs import run_on

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.view import View
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.view import View
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import record
 from tests.support.recorded_runs import run_on

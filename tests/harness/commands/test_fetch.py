@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from snapshots.view import View
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.harness.cli import main
+from stillweb.snapshots.view import View
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import exchange
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.isolation import can_isolate
-from snapshots import Snapshot
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots import Snapshot
 from tests.harness.small_site import WORDS, make, run_words, sound, urls
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support import waiting

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness.trace import read_trace
-from proxy.isolation import can_isolate
+from stillweb.harness.trace import read_trace
+from stillweb.proxy.isolation import can_isolate
 from tests.harness.small_site import make
 from tests.proxy.origin import Answer, Origin
 from tests.support.command_line import Done, stillweb
@@ -88,7 +88,7 @@ def test_what_is_elsewhere_is_not_let_in(tmp_path: Path, agent: str) -> None:
 
 def test_nothing_is_let_in_for_an_agent_of_one_s_own_and_its_code_runs_inside(tmp_path: Path) -> None:
     (tmp_path / "own_isolated.py").write_text(
-        "from proxy.isolation import isolated\n"
+        "from stillweb.proxy.isolation import isolated\n"
         "assert isolated()\n"
         "class Agent:\n"
         "    name = 'own'\n"
@@ -112,7 +112,7 @@ def test_a_program_of_one_s_own_that_asks_something_itself_is_refused(
     tmp_path: Path, direct: str, why: str
 ) -> None:
     (tmp_path / "own_program.py").write_text(
-        "from harness.agents.command import CommandAgent\n"
+        "from stillweb.harness.agents.command import CommandAgent\n"
         f"def make(): return CommandAgent.from_options({{'command': 'true', 'direct': '{direct}'}}, 'own')\n"
     )
     done = isolated_run(tmp_path, "agent: own_program:make\n")

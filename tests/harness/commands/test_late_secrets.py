@@ -8,18 +8,18 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.recording.recorder import Recorder
-from snapshots import seal
-from snapshots.errors import GateFailed
-from snapshots.secrets.learned import FILE
-from snapshots.secrets.redact import Redactor
-from snapshots.secrets.redaction_key import state_dir
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep import late
-from snapshots.upkeep.cut import Needs, cut
-from snapshots.upkeep.importing import import_files
-from snapshots.upkeep.upgrading import accept
-from snapshots.writer import Writer
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots import seal
+from stillweb.snapshots.errors import GateFailed
+from stillweb.snapshots.secrets.learned import FILE
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.secrets.redaction_key import state_dir
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.upkeep.cut import Needs, cut
+from stillweb.snapshots.upkeep.importing import import_files
+from stillweb.snapshots.upkeep.upgrading import accept
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.upkeep.test_late import TOKEN, record
@@ -36,7 +36,7 @@ def killed(path: Path, page: str = f"<p>{TOKEN}</p>") -> Path:
 
 
 def code_and_words(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
-    from harness.cli import main
+    from stillweb.harness.cli import main
 
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from stillweb.harness.cli import main
 
 
 @pytest.mark.parametrize("command", ["ls", "verify"])

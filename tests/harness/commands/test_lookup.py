@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from harness.commands.lookup import command
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots import Snapshot
+from stillweb.harness.commands.lookup import command
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

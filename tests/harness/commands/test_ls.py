@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.pages.steps import parse_steps
-from snapshots.view import View, view_address
-from snapshots.writer import Writer
+from stillweb.proxy.pages.steps import parse_steps
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.proxy.exploring.test_graph_page import VIEWS, snapshot
 

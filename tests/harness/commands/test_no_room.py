@@ -153,7 +153,7 @@ def test_no_directory_for_temporary_files(tmp_path: Path) -> None:
     """As where all is mounted to be read only: the module tempfile names no file."""
     path = make(tmp_path / "s")
     assert stillweb("seal", path).code == 0
-    program = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/none']; import harness.cli; harness.cli.main()"
+    program = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/none']; import stillweb.harness.cli; stillweb.harness.cli.main()"
     done = subprocess.run(
         [sys.executable, "-c", program, "search", tmp_path / "s.wacz", "says"], capture_output=True, text=True
     )
@@ -167,7 +167,7 @@ def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
     path = make(tmp_path / "s")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", "from harness.cli import main; main()", "ls", path],
+            [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "ls", path],
             stdout=full, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (
@@ -194,7 +194,7 @@ def test_closed_output_is_not_lent_to_the_files_that_are_opened(origin: Origin, 
 
 def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     path = make(tmp_path / "s", 400, body=b"")
-    words = f"{sys.executable} -c 'from harness.cli import main; main()' ls --json {path}"
+    words = f"{sys.executable} -c 'from stillweb.harness.cli import main; main()' ls --json {path}"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {words} | head -1"], capture_output=True, text=True
     )
@@ -202,10 +202,10 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
 
 
 RAISING = (
-    "import click, errno, harness.commands.ls as ls\n"
+    "import click, errno, stillweb.harness.commands.ls as ls\n"
     "def fail(): raise {error}\n"
     "ls.command = click.Command('ls', callback=fail)\n"
-    "from harness.cli import main\n"
+    "from stillweb.harness.cli import main\n"
     "main(['ls'])\n"
 )
 

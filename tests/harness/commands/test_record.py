@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.recorded_again import answered_otherwise
-from proxy.isolation import can_isolate
-from proxy.wire.certificates import Authority
-from snapshots.writer import Writer
+from stillweb.harness.commands.recorded_again import answered_otherwise
+from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Asked, Origin

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from snapshots.writer import Writer
+from stillweb.harness.cli import main
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import exchange
 
 

@@ -17,14 +17,14 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.isolation import can_isolate
-from proxy.pages.browser import find_browser
-from proxy.serving import ledger
-from proxy.serving.workers import default_count
-from proxy.wire.certificates import EARLIER_DAYS
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.pages.browser import find_browser
+from stillweb.proxy.serving import ledger
+from stillweb.proxy.serving.workers import default_count
+from stillweb.proxy.wire.certificates import EARLIER_DAYS
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import make
 from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
 from tests.proxy.origin import Answer, Origin

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.runs.display import one_line
+from stillweb.harness.cli import main
+from stillweb.harness.runs.display import one_line
 from tests.harness.commands.calling import call
 from tests.support.runs import write_script
 

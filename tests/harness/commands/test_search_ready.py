@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from snapshots.wacz import seal
+from stillweb.harness.cli import main
+from stillweb.snapshots.wacz import seal
 from tests.snapshots.making import small_snapshot
 
 TOLD = "no text is frozen in it, so no search finds anything"

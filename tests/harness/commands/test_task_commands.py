@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.datasets import load_tasks
-from harness.rubric import load_rubrics
-from snapshots.errors import DamagedInput
-from snapshots.writer import Writer
+from stillweb.harness.cli import main
+from stillweb.harness.datasets import load_tasks
+from stillweb.harness.rubric import load_rubrics
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import freeze_texts, record
 
@@ -43,7 +43,7 @@ def tasks(folder: Path) -> Path:
 def test_rubric_compile_says_what_nothing_reads(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from harness.commands.rubric import command
+    from stillweb.harness.commands.rubric import command
 
     done = CliRunner().invoke(command, ["compile", str(tasks(tmp_path)), "-o", str(tmp_path / "r.json")])
     assert done.exit_code == 0
@@ -83,7 +83,7 @@ def test_rubric_lint_shows_notes_on_request_and_counts_none(
 def test_prompts_build_says_what_nothing_reads(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from harness.commands.prompts import command
+    from stillweb.harness.commands.prompts import command
 
     Writer.open(tmp_path / "snap").close()
     row = {"id": "t", "problem": "Which?", "answer": "A", "urls": [], "shade": 1}

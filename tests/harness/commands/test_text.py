@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.machine.locking import lock_directory
+from stillweb.snapshots.machine.locking import lock_directory
 from tests.harness.commands.calling import call
 from tests.harness.small_site import make, urls
 from tests.snapshots.upkeep.test_upgrading import SITE, site, texts

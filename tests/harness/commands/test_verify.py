@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.view import View, view_address
-from snapshots.writer import Writer
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.harness.tools.frozen import Recorder
 from tests.snapshots.upkeep.test_leaks import AWS, JWT

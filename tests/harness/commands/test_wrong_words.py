@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.wacz import seal
+from stillweb.snapshots.wacz import seal
 from tests.harness.small_site import make, run_words
 from tests.support.command_line import stillweb
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, write_script
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.comparing.comparable import other_rules, rules_of
-from harness.comparing.compare import (
+from stillweb.harness.comparing.comparable import other_rules, rules_of
+from stillweb.harness.comparing.compare import (
     compare,
     read_outcomes,
 )
-from harness.results.certificate import write_certificate
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.comparing.compare import (
+from stillweb.harness.comparing.compare import (
     Outcome,
     compare,
     compare_variants,
@@ -18,12 +18,12 @@ from harness.comparing.compare import (
     parts_of,
     read_outcomes,
 )
-from harness.comparing.gates import check_gates, failed_gates
-from harness.comparing.repeats import errors_by_base, flips
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from snapshots.errors import GateFailed, UsageError
+from stillweb.harness.comparing.gates import check_gates, failed_gates
+from stillweb.harness.comparing.repeats import errors_by_base, flips
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.snapshots.errors import GateFailed, UsageError
 from tests.harness.commands.calling import call
 from tests.support.pages import chromium
 from tests.support.runs import bird_task, make_run, write_script

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.comparing.compare import Outcome, compare, parts_of, read_outcomes
-from harness.comparing.gates import failed_gates
-from harness.report.comparison import write_comparison
-from harness.results.certificate import write_certificate
-from harness.results.summary import summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.scoring import Context, score
-from harness.task import Task
-from harness.trace import read_trace, replace_events
-from snapshots.errors import DamagedInput, UsageError
+from stillweb.harness.comparing.compare import Outcome, compare, parts_of, read_outcomes
+from stillweb.harness.comparing.gates import failed_gates
+from stillweb.harness.report.comparison import write_comparison
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.scoring import Context, score
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace, replace_events
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from tests.harness.commands.calling import call
 from tests.harness.scoring.standins import Answers
 from tests.support.runs import bird_task, make_run, write_script
@@ -182,7 +182,9 @@ def test_every_task_is_gated_by_the_metric_that_ranks_it(
         script = {"default": {"answer": text}, "tasks": {t.id: {"answer": "7|3900"} for t in tables}}
         settings = Settings(agent=write_script(tmp_path / name, script), contracts=())
         files = start_run(
-            tmp_path / name / "run", settings, [*tables, *texts, Task("odd", "?", "x", "harness.task:Task")]
+            tmp_path / name / "run",
+            settings,
+            [*tables, *texts, Task("odd", "?", "x", "stillweb.harness.task:Task")],
         )
         run_attempts(files.path, display=SilentDisplay())
         paths.append(files.path)
@@ -275,7 +277,9 @@ def test_scores_say_whose_fault_it_is() -> None:
 def test_a_failed_scoring_is_read_back_as_such(tmp_path: Path) -> None:
     files = make_run(tmp_path, ["right", "wrong"])
     path = files.path / "tasks.jsonl"
-    path.write_text(path.read_text().replace('"scorer": "table"', '"scorer": "harness.task:Task"', 1))
+    path.write_text(
+        path.read_text().replace('"scorer": "table"', '"scorer": "stillweb.harness.task:Task"', 1)
+    )
     settings, stands_on = files.manifest()
     files.write_manifest(settings, {name: value for name, value in stands_on.items() if name != "tasks"})
     shutil.rmtree(files.traces)

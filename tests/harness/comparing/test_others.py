@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.comparing.compare import Outcome, compare
-from harness.comparing.others import worse_by_others
+from stillweb.harness.comparing.compare import Outcome, compare
+from stillweb.harness.comparing.others import worse_by_others
 
 
 def run(**tasks: dict[str, float | None]) -> list[Outcome]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.curation.affected import affected_by_run, affected_tasks
-from harness.runs.run_files import RunFiles
-from harness.task import Task
-from harness.trace import read_trace, replace_events
-from snapshots.errors import UsageError
-from snapshots.upkeep.diff import CaptureChange, Diff, TextChange
+from stillweb.harness.curation.affected import affected_by_run, affected_tasks
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace, replace_events
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.upkeep.diff import CaptureChange, Diff, TextChange
 from tests.support.runs import make_run
 
 LIST = "https://shelf.example/list?year=2012&page=1"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.curation.audit import TextIndex, audit, cookie_dates, gold_rows, spellings
-from harness.rubric import Rubric
-from harness.scoring import Context
-from harness.task import Task
+from stillweb.harness.curation.audit import TextIndex, audit, cookie_dates, gold_rows, spellings
+from stillweb.harness.rubric import Rubric
+from stillweb.harness.scoring import Context
+from stillweb.harness.task import Task
 
 TODAY = date(2026, 1, 1)
 RUBRIC = Rubric(("id", "name", "depth", "day"), ("id",))

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.curation.coverage import coverage, searches_of, urls_of
-from harness.prompts import Failure, PageReader, Prompt, build
-from harness.task import Task
-from harness.tools import Toolset
-from harness.tools.queries import query_verdict
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.harness.curation.coverage import coverage, searches_of, urls_of
+from stillweb.harness.prompts import Failure, PageReader, Prompt, build
+from stillweb.harness.task import Task
+from stillweb.harness.tools import Toolset
+from stillweb.harness.tools.queries import query_verdict
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.support.spending import cpu_seconds
 
 BODY = "<html><head><title>Lakes</title></head><body><article><h1>Lakes</h1><p>{}</p></article></body></html>"

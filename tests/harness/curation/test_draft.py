@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.curation.draft import draft_rubric
-from harness.rubric import FieldRule
-from snapshots.errors import DamagedInput
+from stillweb.harness.curation.draft import draft_rubric
+from stillweb.harness.rubric import FieldRule
+from stillweb.snapshots.errors import DamagedInput
 from tests.harness.rubric.lakes import task
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.curation.lint import lint
-from harness.rubric import compile_rubrics
-from harness.task import Task
+from stillweb.harness.curation.lint import lint
+from stillweb.harness.rubric import compile_rubrics
+from stillweb.harness.task import Task
 from tests.harness.rubric.lakes import REFERENCE, task
 
 

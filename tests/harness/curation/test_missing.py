@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving.ledger import read
-from snapshots import Snapshot
+from stillweb.proxy.serving.ledger import read
+from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb
 

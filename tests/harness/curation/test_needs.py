@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.curation.needs import tasks_as_asked
-from harness.trace import check_event, read_trace, replace_events
+from stillweb.harness.curation.needs import tasks_as_asked
+from stillweb.harness.trace import check_event, read_trace, replace_events
 from tests.support.runs import make_run
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.datasets import load_tasks
-from harness.datasets.browsecomp_lc import decrypt, derive_key
+from stillweb.harness.datasets import load_tasks
+from stillweb.harness.datasets.browsecomp_lc import decrypt, derive_key
 from tests.harness.datasets.test_load import write
 
 VECTORS = Path(__file__).parents[1] / "vectors"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.datasets import load_tasks
-from snapshots.errors import DamagedInput
+from stillweb.harness.datasets import load_tasks
+from stillweb.snapshots.errors import DamagedInput
 
 ROWS: list[dict[str, Any]] = [
     {"id": "office", "question": "Which quay?\nName it.", "answer": ["Quay A", 'Quay "Alpha"'], "start_url": "https://a.test/"},

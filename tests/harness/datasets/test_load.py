@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.datasets import load_tasks
-from harness.scoring import find_scorer
-from harness.task import Task, TaskSet
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.harness.datasets import load_tasks
+from stillweb.harness.scoring import find_scorer
+from stillweb.harness.task import Task, TaskSet
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 
 
 def sgr(task_id: str = "lake_001", **change: Any) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def test_the_hub_without_its_package_says_what_to_install(monkeypatch: pytest.Mo
 
 HUB = """
 import json, sys
-from harness.datasets import load_tasks
+from stillweb.harness.datasets import load_tasks
 found = [[task.id for task in load_tasks(sys.argv[1], split=split)] for split in (None, "goal")]
 print(json.dumps(found))
 """

@@ -13,10 +13,10 @@ import re
 import sys
 from typing import Any
 
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.toolset import Toolset
-from proxy.serving.gateway import Gateway
-from snapshots.snapshot import Snapshot
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.toolset import Toolset
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.snapshot import Snapshot
 
 DATA, DESK = "https://data.example", "https://desk.example"
 # A word in angle brackets is the reference of the first line of the last snapshot that matches it.

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.demo.walk import MARK, _third
-from proxy.isolation import can_isolate
-from snapshots import Snapshot
-from snapshots.upkeep.verifying import verify
+from stillweb.harness.demo.walk import MARK, _third
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
 from tests.harness.demo.replaying import summary
 from tests.interop.readers import disagreements, wacz_validate
 from tests.support.waiting import STARTS
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ els
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The demo's directory and what it said."""
     out = tmp_path_factory.mktemp("demo") / "demo"
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "demo", "-o", str(out)]
+    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "demo", "-o", str(out)]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
     assert shown.returncode == 0, shown.stderr
     return out, shown.stdout + shown.stderr
@@ -85,7 +85,14 @@ def test_outside_readers_agree_on_every_capture(demo: tuple[Path, str], tmp_path
 
 def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "demo", "-o", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-c",
+        "from stillweb.harness.cli import main; main()",
+        "demo",
+        "-o",
+        str(tmp_path),
+    ]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
     assert shown.returncode == 2
     assert "is not empty" in shown.stderr
@@ -120,7 +127,7 @@ def test_replays_in_fresh_processes_are_one(
 
 def test_without_the_demos_extra_nothing_is_begun(tmp_path: Path) -> None:
     """As `pip install` leaves it, which takes no extras."""
-    code = "import sys; sys.modules['trustme'] = None; from harness.cli import main; main()"
+    code = "import sys; sys.modules['trustme'] = None; from stillweb.harness.cli import main; main()"
     out = tmp_path / "demo"
     said = subprocess.run(
         [sys.executable, "-c", code, "demo", "-o", str(out)], capture_output=True, text=True, timeout=STARTS

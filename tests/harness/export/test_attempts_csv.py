@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.export.attempts_csv import export_csv
-from harness.results.summary import summarise
-from harness.review.reviews import Review, add_review
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
+from stillweb.harness.export.attempts_csv import export_csv
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.review.reviews import Review, add_review
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
 from tests.harness.commands.calling import call
 from tests.support.command_line import stillweb
 from tests.support.runs import SHELF, bird_task, make_run, write_script

@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from harness.export.inspect_log import export_inspect
-from harness.export.openinference import export_openinference, openinference
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.trace import read_trace
-from snapshots.errors import DamagedInput
+from stillweb.harness.export.inspect_log import export_inspect
+from stillweb.harness.export.openinference import export_openinference, openinference
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import DamagedInput
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import bird_task, make_run

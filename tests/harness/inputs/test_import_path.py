@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.inputs.import_path import load_module
-from harness.runs.run_files import Settings
-from harness.runs.workshop import open_tools
-from snapshots.errors import UsageError
+from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.workshop import open_tools
+from stillweb.snapshots.errors import UsageError
 from tests.support.command_line import stillweb
 from tests.support.runs import write_script
 
@@ -19,7 +19,7 @@ from tests.support.runs import write_script
 @pytest.fixture(autouse=True)
 def _nothing_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where runs of tests before were begun is forgotten: their order must not matter."""
-    monkeypatch.setattr("harness.inputs.import_path._begun", [])
+    monkeypatch.setattr("stillweb.harness.inputs.import_path._begun", [])
 
 
 def test_a_module_of_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,9 +49,7 @@ def test_a_run_is_scored_and_repeated_from_another_directory(
     """Its scorers are found where it was begun; from elsewhere it is not gone on with as if it had been begun there."""
     (tmp_path / "begun").mkdir()
     (tmp_path / "elsewhere").mkdir()
-    scorer = (
-        "from harness.scoring import Score\ndef shout(task, answer, context):\n    return Score({'x': 1.0})\n"
-    )
+    scorer = "from stillweb.harness.scoring import Score\ndef shout(task, answer, context):\n    return Score({'x': 1.0})\n"
     (tmp_path / "begun" / "scorer_of_a_user.py").write_text(scorer)
     (tmp_path / "begun" / "tasks.jsonl").write_text(
         '{"id": "a", "question": "?", "answer": "x", "scorer": "scorer_of_a_user:shout"}\n'

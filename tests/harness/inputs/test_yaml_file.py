@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.inputs.yaml_file import read_yaml
-from snapshots.errors import UsageError
+from stillweb.harness.inputs.yaml_file import read_yaml
+from stillweb.snapshots.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.agents.attempt import Limits
-from harness.models.client import Judge, Usage, cost_of
-from harness.models.tape import ModelError, Tape
-from harness.results.certificate import certify, make_certificate, write_certificate
-from harness.results.summary import score_run, summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.errors import DamagedInput, UsageError
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.models.client import Judge, Usage, cost_of
+from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.harness.results.certificate import certify, make_certificate, write_certificate
+from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from tests.support.openai_endpoint import KEY, Asked, Endpoint, chat_answer, response_answer
 from tests.support.runs import SHELF, bird_task
 from tests.support.waiting import HANG, until

@@ -8,10 +8,10 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
-from harness.models.client import ModelClient
-from harness.models.endpoint import Retry
-from harness.models.tape import ModelError, Tape
-from snapshots.errors import MissingCapability
+from stillweb.harness.models.client import ModelClient
+from stillweb.harness.models.endpoint import Retry
+from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.snapshots.errors import MissingCapability
 from tests.support import openai_endpoint
 from tests.support.openai_endpoint import KEY, Endpoint, ask
 from tests.support.waiting import HANG
@@ -255,7 +255,7 @@ def test_an_endpoint_that_is_gone_is_named(tmp_path):
 
 
 def test_isolation_is_named_where_it_leaves_no_way_to_the_endpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.models.endpoint.isolated", lambda: True)
+    monkeypatch.setattr("stillweb.harness.models.endpoint.isolated", lambda: True)
     with Endpoint(lambda asked: "hi") as endpoint:
         pass
     with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(MissingCapability, match="--isolate"):

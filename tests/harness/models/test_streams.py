@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from harness.models.client import ModelClient, Reply
-from harness.models.endpoint import Retry
-from harness.models.tape import ModelError, Tape
+from stillweb.harness.models.client import ModelClient, Reply
+from stillweb.harness.models.endpoint import Retry
+from stillweb.harness.models.tape import ModelError, Tape
 
 pytestmark = pytest.mark.usefixtures("openai_key")
 

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harness.models.differing import difference
-from harness.models.parts import gather, part_of
-from harness.models.tape import Tape, TapeMiss
-from snapshots.capture import Exchange
-from snapshots.errors import UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.harness.models.differing import difference
+from stillweb.harness.models.parts import gather, part_of
+from stillweb.harness.models.tape import Tape, TapeMiss
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.support.openai_endpoint import Endpoint, ask
 
 pytestmark = pytest.mark.usefixtures("openai_key")
@@ -121,7 +121,7 @@ def test_sessions_that_no_tape_made_are_no_calls_of_it(tmp_path):
 
 
 def test_the_tape_opens_as_any_snapshot_does(tmp_path):
-    from snapshots.snapshot import Snapshot
+    from stillweb.snapshots.snapshot import Snapshot
 
     with Endpoint(lambda asked: "hi") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
         ask(tape, endpoint.url)

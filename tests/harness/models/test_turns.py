@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.models import turns
-from harness.models.client import ModelClient
-from harness.models.endpoint import Retry
-from harness.models.parts import gather, part_of
-from harness.models.tape import ModelError, Tape, TapeMiss
+from stillweb.harness.models import turns
+from stillweb.harness.models.client import ModelClient
+from stillweb.harness.models.endpoint import Retry
+from stillweb.harness.models.parts import gather, part_of
+from stillweb.harness.models.tape import ModelError, Tape, TapeMiss
 from tests.support.openai_endpoint import Asked, Endpoint
 from tests.support.waiting import until
 
@@ -157,7 +157,7 @@ def test_what_was_given_up_is_never_answered(tmp_path: Path) -> None:
 
 
 def test_who_waits_for_what_was_given_up_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.models.tape._MORE", 0.0)
+    monkeypatch.setattr("stillweb.harness.models.tape._MORE", 0.0)
     with Endpoint(model := Backwards(most=1)) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
         together(tape, endpoint.url, race, model)
     with (

@@ -13,10 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.prompts import Failure, Prompt, build, hash_order, load_tokenizer, parse_budget, shuffled
-from harness.prompts.build import fit_pages, template
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.prompts import (
+    Failure,
+    Prompt,
+    build,
+    hash_order,
+    load_tokenizer,
+    parse_budget,
+    shuffled,
+)
+from stillweb.harness.prompts.build import fit_pages, template
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 from tests.support.spending import cpu_seconds
 
 VECTORS = Path(__file__).parents[1] / "vectors"

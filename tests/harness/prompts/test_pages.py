@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.prompts import PageReader
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.prompts import PageReader
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import SITE, Recorder
 from tests.snapshots.texts.test_text import ARTICLE
 

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harness.report import number, write_report
-from harness.results.certificate import write_certificate
-from harness.review.page import export_review
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from snapshots.errors import DamagedInput
-from snapshots.view import View, view_address
-from snapshots.writer import Writer
+from stillweb.harness.report import number, write_report
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.review.page import export_review
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.writer import Writer
 from tests.support.pages import chromium
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 

@@ -4,11 +4,11 @@ import re
 import sys
 from pathlib import Path
 
-from harness.report import write_report
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from snapshots.writer import Writer
+from stillweb.harness.report import write_report
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 from tests.support.runs import bird_task
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.results.certificate import write_certificate
-from harness.runs.run_files import RunFiles
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.runs.run_files import RunFiles
 from tests.support.runs import make_run
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.results.certificate import certify, write_certificate
-from harness.results.scoring_otherwise import part_of, score_otherwise
-from harness.results.summary import score_run
-from harness.runs.run_files import RunFiles
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.errors import UsageError
+from stillweb.harness.cli import main
+from stillweb.harness.results.certificate import certify, write_certificate
+from stillweb.harness.results.scoring_otherwise import part_of, score_otherwise
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import UsageError
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import KEY, Asked, Endpoint
 from tests.support.waiting import HANG

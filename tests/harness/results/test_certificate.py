@@ -8,17 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from harness.cli import main
-from harness.results.certificate import certify, check_traces, make_certificate, shuffled, write_certificate
-from harness.results.summary import score_run
-from harness.runs.display import SilentDisplay
-from harness.runs.engine import Job
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import append_event, read_trace, replace_events
-from snapshots.errors import DamagedInput, StillwebError, UsageError
-from snapshots.writer import Writer
+from stillweb.harness.cli import main
+from stillweb.harness.results.certificate import (
+    certify,
+    check_traces,
+    make_certificate,
+    shuffled,
+    write_certificate,
+)
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.engine import Job
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import append_event, read_trace, replace_events
+from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import exchange
 from tests.support.openai_endpoint import KEY, Endpoint
@@ -209,7 +215,7 @@ def test_scores_that_come_out_differently_get_no_certificate(tmp_path, capsys):
 
 
 def test_a_scorer_of_ones_own_is_part_of_the_certificate(tmp_path, monkeypatch):
-    code = "from harness.scoring import Score\n\ndef mine(task, answer, context):\n    return Score({'m': 1.0})\n"
+    code = "from stillweb.harness.scoring import Score\n\ndef mine(task, answer, context):\n    return Score({'m': 1.0})\n"
     (tmp_path / "own_scorer_of_a_test.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     settings = Settings(agent=write_script(tmp_path), contracts=("tests.support.shelf_tools:Shelf",))
@@ -255,12 +261,12 @@ def test_a_run_that_nobody_may_write_to_is_scored_by_another_version(tmp_path, m
     write_certificate(files.path)
     kept = files.path / "certificate.json"
     before = kept.read_bytes()
-    monkeypatch.setattr("harness.results.certificate.code_hash", lambda: "of another version")
+    monkeypatch.setattr("stillweb.harness.results.certificate.code_hash", lambda: "of another version")
 
     def refused(path, parts):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("harness.results.certificate.write_whole", refused)
+    monkeypatch.setattr("stillweb.harness.results.certificate.write_whole", refused)
     assert check_traces(files.path)["code"] == "of another version"
     assert kept.read_bytes() == before
     with pytest.raises(PermissionError):

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.agents.attempt import Limits
-from harness.comparing.compare import read_outcomes
-from harness.results.summary import summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.comparing.compare import read_outcomes
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
 from tests.support.runs import SCRIPT, SHELF, bird_task, write_script
 
 # kind of ending -> status, and whether it has a value

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.console import decimals
-from harness.report import write_report
-from harness.results.certificate import write_certificate
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.scoring import METRICS, SCORERS, Score, register
-from harness.task import Task
+from stillweb.harness.cli import main
+from stillweb.harness.console import decimals
+from stillweb.harness.report import write_report
+from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.scoring import METRICS, SCORERS, Score, register
+from stillweb.harness.task import Task
 from tests.harness.commands.calling import call
 from tests.support.runs import bird_task, make_run, write_script
 
@@ -28,7 +28,7 @@ def mixed(tmp_path: Path) -> RunFiles:
     """A text, then three tables: one in the required form, one in another, one that is none; and two records refused."""
     script = {"default": {"answer": "x"}, "tasks": {name: {"answer": text} for name, text in ANSWERS.items()}}
     tasks = [Task("first", "?", "x"), *map(bird_task, ["piped", "csv", "prose"])]
-    tasks.append(Task("broken", "?", "x", "harness.task:Task"))
+    tasks.append(Task("broken", "?", "x", "stillweb.harness.task:Task"))
     settings = Settings(agent=write_script(tmp_path, script), contracts=())
     files = start_run(tmp_path / "run", settings, tasks, refused=2)
     run_attempts(files.path, display=SilentDisplay())

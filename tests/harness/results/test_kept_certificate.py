@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from harness.cli import main
-from harness.results.certificate import make_certificate, write_certificate
-from harness.results.kept_certificate import hash_of, said_otherwise
-from harness.trace import read_trace, replace_events
+from stillweb.harness.cli import main
+from stillweb.harness.results.certificate import make_certificate, write_certificate
+from stillweb.harness.results.kept_certificate import hash_of, said_otherwise
+from stillweb.harness.trace import read_trace, replace_events
 from tests.harness.commands.calling import call
 from tests.support.runs import make_run
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.certificate import certify, write_certificate
-from harness.results.scoring_otherwise import score_otherwise
-from harness.results.summary import score_run
-from harness.rubric import compile_rubrics
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.errors import StillwebError, UsageError
+from stillweb.harness.results.certificate import certify, write_certificate
+from stillweb.harness.results.scoring_otherwise import score_otherwise
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.rubric import compile_rubrics
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import StillwebError, UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import RUBRIC, SHELF, bird_task, make_run, write_script
 

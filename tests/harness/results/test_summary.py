@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.commands.score import command as score_command
-from harness.report import write_report
-from harness.results.certificate import make_certificate
-from harness.results.summary import score_run, summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.scoring import BEST
-from snapshots.contents.failures import Failure
-from snapshots.errors import UsageError
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.harness.commands.score import command as score_command
+from stillweb.harness.report import write_report
+from stillweb.harness.results.certificate import make_certificate
+from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.scoring import BEST
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import START
 from tests.support.runs import SHELF, bird_task, write_script
 

@@ -6,10 +6,10 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from harness.review.page import ReviewServer, export_review
-from harness.review.reviews import COMPOSITION, import_reviews
-from harness.trace import read_trace
-from snapshots.errors import UsageError
+from stillweb.harness.review.page import ReviewServer, export_review
+from stillweb.harness.review.reviews import COMPOSITION, import_reviews
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import UsageError
 from tests.support.pages import chromium
 from tests.support.runs import make_run
 from tests.support.waiting import HANG

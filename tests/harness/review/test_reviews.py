@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.review.page import review_html
-from harness.review.reviews import (
+from stillweb.harness.review.page import review_html
+from stillweb.harness.review.reviews import (
     CLASSES,
     COMPOSITION,
     Review,
@@ -18,12 +18,12 @@ from harness.review.reviews import (
     kappa,
     latest_reviews,
 )
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.errors import DamagedInput, UsageError
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import make_run, write_script
 
@@ -251,6 +251,6 @@ def test_one_right_row_and_right_rows_in_a_free_order_are_wholly_right(tmp_path)
 
 
 def test_there_are_six_classes_and_the_schema_knows_them():
-    from harness.trace import _schema
+    from stillweb.harness.trace import _schema
 
     assert list(CLASSES) == _schema()["$defs"]["review"]["properties"]["class"]["enum"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.task import Task
+from stillweb.harness.task import Task
 
 RULES: dict[str, Any] = {
     "field_separator": "|",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.rubric.normalise import as_decimal, decimal_text, normalise_cell
-from harness.rubric.sidecar import FieldRule
-from harness.rubric.spelling import fold, normalise_text
+from stillweb.harness.rubric.normalise import as_decimal, decimal_text, normalise_cell
+from stillweb.harness.rubric.sidecar import FieldRule
+from stillweb.harness.rubric.spelling import fold, normalise_text
 from tests.support.spending import cpu_seconds
 
 

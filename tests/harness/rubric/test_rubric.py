@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.rubric import Rubric, compile_rubric, compile_rubrics, load_rubrics, save_rubrics
-from harness.scoring import Context, score
-from harness.task import Task
-from snapshots.errors import DamagedInput
+from stillweb.harness.rubric import Rubric, compile_rubric, compile_rubrics, load_rubrics, save_rubrics
+from stillweb.harness.scoring import Context, score
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import DamagedInput
 from tests.harness.rubric.lakes import task
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.rubric.sidecar import Rubric
-from harness.rubric.tables import LEVELS, parse_table
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.rubric.tables import LEVELS, parse_table
 
 RUBRIC = Rubric(columns=("id", "site name", "x"), row_key=("id",))
 ROWS = (("1", "a, b", "c"), ("2", "d", "e"))

@@ -6,9 +6,9 @@ import io
 from types import SimpleNamespace
 from typing import Any
 
-from harness.agents.attempt import Spent
-from harness.runs.display import PlainDisplay, describe
-from harness.runs.engine import Job, Outcome
+from stillweb.harness.agents.attempt import Spent
+from stillweb.harness.runs.display import PlainDisplay, describe
+from stillweb.harness.runs.engine import Job, Outcome
 from tests.support.waiting import until
 
 

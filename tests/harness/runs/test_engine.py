@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.agents.attempt import Stop
-from harness.models.parts import part_of
-from harness.results.certificate import certify
-from harness.results.summary import summarise
-from harness.runs.cluster import RayEngine, make_engine
-from harness.runs.display import SilentDisplay
-from harness.runs.engine import Job, LocalEngine, Outcome
-from harness.runs.repeating import Known
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.agents.attempt import Stop
+from stillweb.harness.models.parts import part_of
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.cluster import RayEngine, make_engine
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.engine import Job, LocalEngine, Outcome
+from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF, bird_task, make_run
 from tests.support.waiting import HANG

@@ -2,16 +2,16 @@
 
 from datetime import UTC, datetime
 
-from harness.results.certificate import certify
-from harness.results.summary import score_run
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.support.runs import write_script
 
 PAGE = b"<!DOCTYPE html><html><title>Birds</title><body><h1>Kestrel</h1><p>200 g</p></body></html>"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runs import hashes
+from stillweb.harness.runs import hashes
 
 HARNESS = Path(hashes.__file__).parents[1]
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents.attempt import Attempt
-from harness.report import write_report
-from harness.results.certificate import certify, write_certificate
-from harness.results.summary import summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
+from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.report import write_report
+from stillweb.harness.results.certificate import certify, write_certificate
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import KEY, Asked, Endpoint
 
@@ -108,7 +108,7 @@ def test_a_judge_is_asked_again_alone_also_by_who_takes_it_up_after_a_crash(
     run: RunFiles, judge: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge.sensible.append(True)  # type: ignore[attr-defined]
-    monkeypatch.setattr("harness.runs.runner.check_ready", killed)
+    monkeypatch.setattr("stillweb.harness.runs.runner.check_ready", killed)
     with pytest.raises(KeyboardInterrupt):
         run_attempts(run.path, display=SilentDisplay(), retry_failed=True)
     assert not run.trace_path("odd", 1).exists()

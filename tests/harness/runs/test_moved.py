@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.certificate import certify
-from harness.runs.moved import snapshots_now
-from snapshots.errors import UsageError
-from snapshots.writer import Writer
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.runs.moved import snapshots_now
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import exchange
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents.attempt import Limits
-from harness.runs.display import SilentDisplay
-from harness.runs.engine import LocalEngine
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.errors import MissingCapability
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.engine import LocalEngine
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import MissingCapability
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from harness.results.certificate import certify
-from harness.results.summary import summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.ready import check_ready
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from proxy.isolation import can_isolate
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.ready import check_ready
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.scoring.sgi.test_dry import OUTPUTS, RIGHT, record
 from tests.support.runs import SHELF, write_script
 
@@ -124,7 +124,9 @@ def test_a_sandbox_lost_during_a_run_ends_it_and_the_same_call_goes_on(
     tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = start(tmp_path, environment)
-    monkeypatch.setattr("harness.runs.runner.check_ready", lambda *arguments: shutil.rmtree(environment))
+    monkeypatch.setattr(
+        "stillweb.harness.runs.runner.check_ready", lambda *arguments: shutil.rmtree(environment)
+    )
     with pytest.raises(MissingCapability, match="SGI_CONDA_ENV"):
         run_attempts(files.path, display=SilentDisplay())
     monkeypatch.undo()

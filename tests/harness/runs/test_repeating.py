@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.agents.attempt import Limits
-from harness.results.certificate import certify
-from harness.results.summary import score_run, summarise
-from harness.runs.display import SilentDisplay
-from harness.runs.engine import LocalEngine
-from harness.runs.repeating import Known, Stop
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.engine import LocalEngine
+from stillweb.harness.runs.repeating import Known, Stop
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF, bird_task, make_run
 

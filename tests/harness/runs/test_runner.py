@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents.attempt import Limits
-from harness.results.certificate import certify, write_certificate
-from harness.results.summary import score_run, summarise
-from harness.rubric.sidecar import Rubric
-from harness.runs.display import PlainDisplay, SilentDisplay
-from harness.runs.run_files import Settings
-from harness.runs.runner import owed, run_attempts, start_run
-from harness.task import Task
-from harness.trace import read_trace, replace_events
-from snapshots.errors import StillwebError, UsageError
+from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.results.certificate import certify, write_certificate
+from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.rubric.sidecar import Rubric
+from stillweb.harness.runs.display import PlainDisplay, SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import owed, run_attempts, start_run
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace, replace_events
+from stillweb.snapshots.errors import StillwebError, UsageError
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF, bird_task, make_run, write_script
 from tests.support.waiting import STARTS, until
@@ -305,8 +305,8 @@ def test_an_agent_that_raises_is_one_failed_sample_with_its_traceback(tmp_path):
 CODE = """
 import sys
 from pathlib import Path
-from harness.runs.display import SilentDisplay
-from harness.runs.runner import run_attempts
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.runner import run_attempts
 run_attempts(Path(sys.argv[1]), display=SilentDisplay())
 """
 

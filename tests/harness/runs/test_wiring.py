@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from harness.runs.wiring import request_events
-from harness.trace import hashed_part
+from stillweb.harness.runs.wiring import request_events
+from stillweb.harness.trace import hashed_part
 
 
 def entry(seq: int, url: str, **more: Any) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.runs.workshop import judge_endpoints
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.runs.workshop import judge_endpoints
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 
 OPENAI = {"base_url": "https://api.openai.com/v1", "key_variable": "OPENAI_API_KEY"}
 OWN = {"base_url": "https://judge.example/v1", "key_variable": "GRADER_API_KEY"}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.sandbox.running import Limits, SandboxResult, ended_together, run
-from proxy.isolation import can_isolate
-from snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.harness.sandbox.running import Limits, SandboxResult, ended_together, run
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 from tests.support.waiting import HANG, until
 
 pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
@@ -84,7 +84,7 @@ def test_what_runs_for_work_that_is_given_up_ends_at_once(tmp_path: Path) -> Non
 
 def test_nothing_runs_on_when_we_are_killed(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from harness.sandbox.running import Limits, run\n"
+        "import sys; from pathlib import Path; from stillweb.harness.sandbox.running import Limits, run\n"
         "run([sys.executable, '-c', sys.argv[1]], cwd=Path.cwd(), limits=Limits(seconds=900))"
     )
     program = "open('began', 'w'); import time; time.sleep(600)  # " + tmp_path.name

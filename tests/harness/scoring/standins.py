@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.scoring import Context, Score
-from harness.task import Task
+from stillweb.harness.scoring import Context, Score
+from stillweb.harness.task import Task
 
 
 class Answers:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.certificate import certify
-from harness.results.summary import score_run
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.scoring.embeddings import cosine, embedder_for, load_embedder
-from harness.task import Task
-from harness.trace import read_trace
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.scoring.embeddings import cosine, embedder_for, load_embedder
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD
 from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import SHELF, write_script

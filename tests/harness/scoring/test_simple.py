@@ -6,10 +6,20 @@ from typing import Any
 
 import pytest
 
-from harness.scoring import METRICS, SCORERS, STATUSES, Context, Score, find_scorer, register, score, unscored
-from harness.scoring.grading import GradeError, grader_prompt, parse_grade
-from harness.task import Task
-from snapshots.errors import StillwebError, UsageError
+from stillweb.harness.scoring import (
+    METRICS,
+    SCORERS,
+    STATUSES,
+    Context,
+    Score,
+    find_scorer,
+    register,
+    score,
+    unscored,
+)
+from stillweb.harness.scoring.grading import GradeError, grader_prompt, parse_grade
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import StillwebError, UsageError
 from tests.harness.scoring.standins import Answers
 
 YES = "extracted_final_answer: Alpha\nreasoning: the same\ncorrect: yes\nconfidence: 80%"
@@ -100,7 +110,7 @@ def test_judged(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["judge", "browsecomp"])
 def test_a_template_of_the_task_takes_the_place_of_the_packaged_prompt(name: str) -> None:
-    """The certificate says that it was asked with it (see harness.scoring.wording)."""
+    """The certificate says that it was asked with it (see stillweb.harness.scoring.wording)."""
     judge = Answers(YES)
     context = Context(judge=judge, env={"GRADER_MODEL": "grader"})
     own = Task("t", "Which?", "Alpha", name, options={"template": "{question} {response} {correct_answer}"})
@@ -158,11 +168,11 @@ def test_braces_and_names_in_texts_stay() -> None:
 
 
 def test_scorers_by_name_and_import_path() -> None:
-    assert find_scorer("harness.scoring.simple:score_exact") is find_scorer("exact")
+    assert find_scorer("stillweb.harness.scoring.simple:score_exact") is find_scorer("exact")
     for name in SCORERS:
         assert callable(find_scorer(name))
         assert METRICS[name]
-    for wrong in ("nothing", "no.such.module:f", "harness.task:nothing"):
+    for wrong in ("nothing", "no.such.module:f", "stillweb.harness.task:nothing"):
         with pytest.raises(UsageError, match=r"scorer"):
             find_scorer(wrong)
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.rubric.sidecar import FieldRule, Rubric
-from harness.scoring import METRICS, Context, score
-from harness.scoring.table import TABLE_METRICS, compare_tables
-from harness.task import Task
+from stillweb.harness.rubric.sidecar import FieldRule, Rubric
+from stillweb.harness.scoring import METRICS, Context, score
+from stillweb.harness.scoring.table import TABLE_METRICS, compare_tables
+from stillweb.harness.task import Task
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "sgr_table_scores.json").read_text())
 ABC = Rubric(columns=("id", "x", "y"), row_key=("id",))

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from harness.report import write_report
-from harness.review.page import export_review
-from harness.review.reviews import COMPOSITION, hints_of
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.scoring.wanted import wanted
-from harness.task import Task
-from harness.trace import Trace, read_trace
+from stillweb.harness.report import write_report
+from stillweb.harness.review.page import export_review
+from stillweb.harness.review.reviews import COMPOSITION, hints_of
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.scoring.wanted import wanted
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace, read_trace
 from tests.support.pages import chromium
 from tests.support.runs import SHELF, write_script
 

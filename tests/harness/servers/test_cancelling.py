@@ -13,10 +13,10 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage
 
-from harness.servers.mcp import make_server
-from harness.tools import MAKERS, ToolResult, Toolset
-from harness.tools.contract import said
-from snapshots.snapshot import Snapshot
+from stillweb.harness.servers.mcp import make_server
+from stillweb.harness.tools import MAKERS, ToolResult, Toolset
+from stillweb.harness.tools.contract import said
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, make_site
 from tests.support.waiting import HANG
 

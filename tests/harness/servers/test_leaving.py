@@ -13,15 +13,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from harness.tools import Toolset, http_hosts
-from proxy.serving.gateway import Gateway
-from snapshots.snapshot import Snapshot
+from stillweb.harness.tools import Toolset, http_hosts
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.servers.test_stateless import request
 from tests.harness.tools.frozen import BIRDS, make_site
 from tests.support.command_line import Started
 from tests.support.waiting import HANG, STARTS
 
-COMMAND = [sys.executable, "-c", "from harness.cli import main; main()", "mcp"]
+COMMAND = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp"]
 HELLO = [
     {
         "jsonrpc": "2.0",

@@ -19,11 +19,11 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.memory import create_connected_server_and_client_session
 
-from harness.servers.mcp import make_app, make_server, serve
-from harness.servers.mcp_words import listed
-from harness.tools import Toolset, load
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.snapshot import Snapshot
+from stillweb.harness.servers.mcp import make_app, make_server, serve
+from stillweb.harness.servers.mcp_words import listed
+from stillweb.harness.tools import Toolset, load
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, make_site
 from tests.support.waiting import HANG, STARTS
 
@@ -116,7 +116,7 @@ def test_each_connection_is_a_session_of_its_own(site: Path) -> None:
 
 
 def command(site: Path, *more: str) -> list[str]:
-    return [sys.executable, "-c", "from harness.cli import main; main()", "mcp", str(site), *more]
+    return [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site), *more]
 
 
 def test_over_stdio(site: Path) -> None:

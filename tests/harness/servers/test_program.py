@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.certificate import certify
-from harness.results.summary import score_run
-from harness.runs.display import SilentDisplay
-from harness.runs.run_files import RunFiles, Settings
-from harness.runs.runner import run_attempts, start_run
-from harness.servers.program import AttemptTools
-from harness.tools import Toolset
-from harness.trace import read_trace
-from proxy import isolation
-from proxy.isolation import can_isolate
-from snapshots.errors import MissingCapability
-from snapshots.snapshot import Snapshot
+from stillweb.harness.results.certificate import certify
+from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.servers.program import AttemptTools
+from stillweb.harness.tools import Toolset
+from stillweb.harness.trace import read_trace
+from stillweb.proxy import isolation
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, SITE, make_site
 from tests.support.runs import bird_task
 from tests.support.waiting import STARTS
@@ -115,7 +115,7 @@ def test_in_a_namespace_without_a_network(tmp_path: Path, site: Path) -> None:
     words += ["--tape", "none", "--isolate", "--contract", "fetch"]
     environment = {k: v for k, v in os.environ.items() if k != isolation.MARKER}
     done = subprocess.run(
-        [sys.executable, "-c", "from harness.cli import main; main()", *map(str, words)],
+        [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *map(str, words)],
         env=environment, capture_output=True, text=True, timeout=STARTS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -8,9 +8,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.servers.replaying import HOSTS, make_hosts
-from harness.tools import Toolset, http_hosts
-from snapshots.request import Request
+from stillweb.harness.servers.replaying import HOSTS, make_hosts
+from stillweb.harness.tools import Toolset, http_hosts
+from stillweb.snapshots.request import Request
 from tests.harness.tools.frozen import FOUND, SEARCH_BODY, json_bytes, make_site
 
 JSON = (("Content-Type", "application/json"),)
@@ -30,6 +30,6 @@ def test_they_are_those_of_the_tools_and_made_once(tmp_path: Path) -> None:
 
 
 def test_starting_loads_no_tools() -> None:
-    code = "import sys, harness.commands.replay, harness.servers.replaying; print([m for m in sys.modules if m.startswith('harness.tools')])"
+    code = "import sys, stillweb.harness.commands.replay, stillweb.harness.servers.replaying; print([m for m in sys.modules if m.startswith('stillweb.harness.tools')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from harness.servers.mcp import make_app
-from harness.servers.stateless import (
+from stillweb.harness.servers.mcp import make_app
+from stillweb.harness.servers.stateless import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     REVISION,
@@ -20,9 +20,9 @@ from harness.servers.stateless import (
     Stateless,
     envelope,
 )
-from harness.tools import ToolResult, Toolset, load
-from harness.tools.store import Visit
-from snapshots.snapshot import Snapshot
+from stillweb.harness.tools import ToolResult, Toolset, load
+from stillweb.harness.tools.store import Visit
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, make_site
 
 META = {

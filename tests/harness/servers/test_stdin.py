@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from harness.servers.stdin import _AHEAD, _PIECE, Lines
+from stillweb.harness.servers.stdin import _AHEAD, _PIECE, Lines
 from tests.support.waiting import HANG
 
 

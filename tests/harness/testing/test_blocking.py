@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from harness.testing import blocking
-from harness.testing.blocking import Blocked, NetworkBlocked
+from stillweb.harness.testing import blocking
+from stillweb.harness.testing.blocking import Blocked, NetworkBlocked
 
 early = socket.getaddrinfo  # as `from socket import getaddrinfo` keeps it
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from harness.testing.blocking import Blocked
-from harness.testing.guard import guarded
+from stillweb.harness.testing.blocking import Blocked
+from stillweb.harness.testing.guard import guarded
 from tests.support.waiting import HANG, STARTS
 
 ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=300)"

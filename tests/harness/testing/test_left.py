@@ -8,12 +8,12 @@ import httpx
 import pytest
 import requests
 
-from harness.testing.transports import SnapshotTransport, in_process, requests_adapter
-from proxy.serving.ledger import Ledger
-from snapshots.contents.failures import Failure
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.testing.transports import SnapshotTransport, in_process, requests_adapter
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 
 URL = "http://slow.test/"
 

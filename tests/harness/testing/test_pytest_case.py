@@ -6,9 +6,9 @@ import asyncio
 import threading
 from pathlib import Path
 
-from harness.testing.pytest_case import Case
-from harness.testing.shelf import Shelf
-from snapshots.writer import Writer
+from stillweb.harness.testing.pytest_case import Case
+from stillweb.harness.testing.shelf import Shelf
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import Recorder
 
 SITE = "https://holes.test"

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from harness.testing.pytest_case import Case
-from harness.testing.shelf import Shelf
-from snapshots.capture import Exchange
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.view import View
-from snapshots.writer import Writer
+from stillweb.harness.testing.pytest_case import Case
+from stillweb.harness.testing.shelf import Shelf
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Origin
 
 PLAIN = {"Content-Type": "text/plain"}

@@ -6,11 +6,11 @@ import httpx
 import pytest
 import requests
 
-from harness.testing.pytest_case import Case
-from harness.testing.shelf import Shelf
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.harness.testing.pytest_case import Case
+from stillweb.harness.testing.shelf import Shelf
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 
 SITE = "http://club.example"
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.contract import ToolResult
-from harness.tools.toolset import Toolset
-from proxy.pages.browser import complete
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.harness.tools.toolset import Toolset
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import Recorder
 
 Call = Callable[..., ToolResult]

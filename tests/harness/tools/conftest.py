@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.tools import ToolResult, Toolset
-from snapshots.snapshot import Snapshot
+from stillweb.harness.tools import ToolResult, Toolset
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import make_site
 
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.view import View, view_address
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import freeze_texts
 from tests.snapshots.texts.test_text import ARTICLE, make_pdf
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import permutations
 from pathlib import Path
 
-from harness.runs.given_text import GivenText
-from harness.tools.alike import first_alike
-from harness.tools.store import Store
-from snapshots.request import Request
+from stillweb.harness.runs.given_text import GivenText
+from stillweb.harness.tools.alike import first_alike
+from stillweb.harness.tools.store import Store
+from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 
 PAGES = [f"https://a.test/{name}" for name in ("one", "two", "three")]

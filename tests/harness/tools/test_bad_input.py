@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.tools import ToolResult, Toolset, http_hosts
-from harness.tools.serper import SEARCH_URL
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools import ToolResult, Toolset, http_hosts
+from stillweb.harness.tools.serper import SEARCH_URL
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, REPORT, VIEW, Recorder, json_bytes
 from tests.snapshots.making import freeze_texts
 from tests.snapshots.texts.test_text import ARTICLE, make_pdf

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.browser_text import argument_error, code_of, contract, find, quoted
-from harness.tools.contract import ToolResult
-from harness.tools.toolset import Toolset
-from proxy.pages.browser import complete
-from proxy.pages.steps import parse_steps
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.browser_text import argument_error, code_of, contract, find, quoted
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.harness.tools.toolset import Toolset
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.steps import parse_steps
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.browsed import Browsed
 from tests.proxy.late_pages import tell_late
 from tests.proxy.sites import Answer, serve

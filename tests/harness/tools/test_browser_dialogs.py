@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from harness.tools.contract import ToolResult
+from stillweb.harness.tools.contract import ToolResult
 from tests.harness.tools.browsed import browsed
 from tests.support.waiting import HANG
 

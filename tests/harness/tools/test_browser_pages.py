@@ -11,17 +11,17 @@ from typing import Any
 import httpx
 import pytest
 
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.contract import ToolResult
-from harness.tools.toolset import Toolset
-from proxy.pages.browser import complete
-from proxy.pages.steps import Flow, canonical, parse_steps, to_yaml
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.harness.tools.toolset import Toolset
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.steps import Flow, canonical, parse_steps, to_yaml
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.kinds_of_pages import handle
 from tests.proxy.sites import Answer, serve
 from tests.proxy.streaming import streaming_site

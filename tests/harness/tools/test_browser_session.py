@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from harness.tools.browser_session import Browsing
-from proxy.pages.traffic import Answer
-from proxy.serving.misses import Missed
-from snapshots.profile import Profile
+from stillweb.harness.tools.browser_session import Browsing
+from stillweb.proxy.pages.traffic import Answer
+from stillweb.proxy.serving.misses import Missed
+from stillweb.snapshots.profile import Profile
 
 A = "https://a.test/lost"
 

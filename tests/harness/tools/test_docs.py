@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.commands.mcp import command
-from harness.runs.run_files import Settings
-from harness.runs.workshop import open_tools
-from harness.tools import Toolset, contract_names
-from snapshots.errors import UsageError
-from snapshots.snapshot import Snapshot
+from stillweb.harness.commands.mcp import command
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.workshop import open_tools
+from stillweb.harness.tools import Toolset, contract_names
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS
 
 TEXT = (Path(__file__).parents[3] / "docs" / "tools.md").read_text(encoding="utf-8")
@@ -76,8 +76,8 @@ def test_a_run_has_it_beside_others(snapshot: Snapshot, titles: str) -> None:
         ("titles:Missing", "", "module 'titles' has no class or function 'Missing'"),
         ("no_such_module:Tool", "", "there is no module 'no_such_module'"),
         ("titles:Path", "", "has no member `contract`"),
-        ("gone:x", "import pathlib, harness.tools as t\nx = t.read_contract(pathlib.Path('no.json'))", "no.json: No such"),
-        ("half:x", "import pathlib, harness.tools as t\nx = t.read_contract(pathlib.Path('half.json'))", "half.json: a contract needs a member 'server'"),
+        ("gone:x", "import pathlib, stillweb.harness.tools as t\nx = t.read_contract(pathlib.Path('no.json'))", "no.json: No such"),
+        ("half:x", "import pathlib, stillweb.harness.tools as t\nx = t.read_contract(pathlib.Path('half.json'))", "half.json: a contract needs a member 'server'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_tool_of_ones_own_is_told(

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.curation.coverage import coverage
-from harness.task import Task
-from harness.tools import Toolset
-from harness.tools.recording import RecordingToolset
-from proxy import Authority
-from proxy.recording.recorder import Recorder as RealRecorder
-from snapshots.contents.failures import TUNNEL, Failure
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.curation.coverage import coverage
+from stillweb.harness.task import Task
+from stillweb.harness.tools import Toolset
+from stillweb.harness.tools.recording import RecordingToolset
+from stillweb.proxy import Authority
+from stillweb.proxy.recording.recorder import Recorder as RealRecorder
+from stillweb.snapshots.contents.failures import TUNNEL, Failure
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.browsed import Browsed, browsed
 from tests.harness.tools.frozen import Recorder
 from tests.proxy.dead import closed_port

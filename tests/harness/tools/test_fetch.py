@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.servers.mcp_words import prompt
-from harness.tools import ToolResult, Toolset, load
-from harness.tools.fetch import FetchTool, cut
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.servers.mcp_words import prompt
+from stillweb.harness.tools import ToolResult, Toolset, load
+from stillweb.harness.tools.fetch import FetchTool, cut
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, VIEW, Recorder
 
@@ -281,7 +281,7 @@ def strip(text: str, url: str) -> str:
 
 
 def test_the_contract_file_names_its_source() -> None:
-    for file in files("harness.tools").joinpath("contracts").iterdir():
+    for file in files("stillweb.harness.tools").joinpath("contracts").iterdir():
         value = json.loads(file.read_text(encoding="utf-8"))
         assert value["source"]
         assert "@" in value["contract"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.tools import Toolset
-from harness.tools.contract import ToolResult
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools import Toolset
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import Recorder
 
 HERE = "http://here.test:8080"
@@ -71,8 +71,8 @@ def test_a_page_that_asks_who_comes_knows_who_does(tmp_path: Path) -> None:
     """Recorded with a user and without: each is answered as it was, and never with the other's."""
     from datetime import UTC, datetime
 
-    from snapshots.capture import Exchange
-    from snapshots.request import Request
+    from stillweb.snapshots.capture import Exchange
+    from stillweb.snapshots.request import Request
 
     with Writer.open(tmp_path / "s") as writer:
         for number, (who, status, body) in enumerate(

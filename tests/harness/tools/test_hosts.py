@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers.replaying import make_hosts
-from harness.tools import Toolset, http_hosts
-from harness.tools.jina import target_of
-from proxy.serving.answering import Answerer
-from proxy.serving.ledger import Ledger
-from snapshots.capture import Exchange
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.servers.replaying import make_hosts
+from stillweb.harness.tools import Toolset, http_hosts
+from stillweb.harness.tools.jina import target_of
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SEARCH_BODY, SITE, VIEW, Recorder, json_bytes
 
 

@@ -8,9 +8,9 @@ import zlib
 import httpx
 import pytest
 
-from harness.tools.httpx_text import httpx_text
-from snapshots.capture import Response
-from snapshots.http.encodings import EncodingProblem
+from stillweb.harness.tools.httpx_text import httpx_text
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.encodings import EncodingProblem
 
 PACKED = gzip.compress(b"packed text " * 50, mtime=0)
 RAW = zlib.compress(b"deflated")[2:-4]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.tools import Toolset, load
-from harness.tools.read_pdf import wanted_pages
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.tools import Toolset, load
+from stillweb.harness.tools.read_pdf import wanted_pages
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, Recorder
 from tests.snapshots.making import freeze_texts
@@ -243,7 +243,7 @@ def test_pictures_that_are_not_there_are_told(tmp_path: Path, monkeypatch: pytes
         whole = asyncio.run(session.call("read_pdf", given))
         assert [part["type"] for part in whole.content] == ["text", "text", "image", "text", "image"]
         assert "warnings" not in data_of(whole)
-        monkeypatch.setattr("harness.tools.read_pdf.IMAGES_PER_CALL", 1)
+        monkeypatch.setattr("stillweb.harness.tools.read_pdf.IMAGES_PER_CALL", 1)
         cut = asyncio.run(session.call("read_pdf", given))
     assert [part["type"] for part in cut.content] == ["text", "text", "image", "text"]
     assert data_of(cut)["warnings"] == ["No picture of pages 2."]

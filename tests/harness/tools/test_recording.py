@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers.mcp_words import prompt
-from harness.tools import Toolset
-from harness.tools.recording import RecordingToolset
-from proxy import Authority
-from proxy.recording.recorder import Recorder
-from snapshots.errors import UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.harness.servers.mcp_words import prompt
+from stillweb.harness.tools import Toolset
+from stillweb.harness.tools.recording import RecordingToolset
+from stillweb.proxy import Authority
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.texts.test_text import ARTICLE, make_pdf
 

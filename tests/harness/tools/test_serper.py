@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tools import Toolset, http_hosts
-from harness.tools.serper import link_of, script_json, wrapper_body
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
+from stillweb.harness.tools import Toolset, http_hosts
+from stillweb.harness.tools.serper import link_of, script_json, wrapper_body
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, FOUND, REPORT, SITE, VIEW
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness.tools import MAKERS, Limits, ToolResult, Toolset, contract_names
-from harness.tools.contract import said
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.snapshot import Snapshot
+from stillweb.harness.tools import MAKERS, Limits, ToolResult, Toolset, contract_names
+from stillweb.harness.tools.contract import said
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE
 
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from harness.tools.browser_shared import SharedBrowser
-from harness.tools.contract import ToolResult
-from harness.tools.toolset import ToolSession, Toolset
-from proxy.pages.browser import complete
-from proxy.pages.steps import parse_steps, to_yaml
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.harness.tools.browser_shared import SharedBrowser
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.harness.tools.toolset import ToolSession, Toolset
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.steps import parse_steps, to_yaml
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call as run
 from tests.proxy.sites import Answer, serve
 

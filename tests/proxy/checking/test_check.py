@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from proxy.checking.check import CheckReport, ViewCheck, chains, changes, likeness
-from proxy.checking.pictures import compare_pictures, small
-from snapshots.view import Step, View, view_address
+from stillweb.proxy.checking.check import CheckReport, ViewCheck, chains, changes, likeness
+from stillweb.proxy.checking.pictures import compare_pictures, small
+from stillweb.snapshots.view import Step, View, view_address
 
 
 def view(url: str, *names: str) -> View:

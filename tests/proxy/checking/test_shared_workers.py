@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.checking.check import check
-from proxy.pages.browser import complete
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 
 PAGE = b"""<!DOCTYPE html><title>W</title><h1>Page</h1><p id=o>none</p><script>

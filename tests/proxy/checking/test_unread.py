@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.checking.unread import is_unread
-from proxy.pages.browser import complete
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.request import Headers, Request
-from snapshots.snapshot import Snapshot
-from snapshots.view import View
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.checking.unread import is_unread
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import exchange
 
 BEACON: Headers = (("Sec-Fetch-Dest", "empty"), ("Sec-Fetch-Mode", "no-cors"))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
-from proxy.exploring.graph import Node
-from proxy.exploring.moves import Move
+from stillweb.proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
+from stillweb.proxy.exploring.graph import Node
+from stillweb.proxy.exploring.moves import Move
 
 
 def node(name: str, depth: int = 0) -> Node:

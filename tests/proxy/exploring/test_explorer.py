@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.exploring.graph import Graph, Node, graph_uri
-from proxy.exploring.moves import FILE, Choices
-from proxy.pages.browser import complete
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.exploring.graph import Graph, Node, graph_uri
+from stillweb.proxy.exploring.moves import FILE, Choices
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, Handler, mill_site, serve
 from tests.snapshots.texts.test_text import make_pdf
 from tests.support.waiting import STARTS
@@ -162,12 +162,12 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 _CHILD = """
 import sys
 from pathlib import Path
-from proxy.pages.browser import complete
-from proxy.wire.certificates import Authority
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.recording.recorder import Recorder
-from snapshots.profile import Profile
-from snapshots.writer import Writer
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.writer import Writer
 
 folder, url, views = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 profile = complete(Profile())
@@ -276,7 +276,7 @@ def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path)
 def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.pages.acting.ACTION_MS", 2000)
+    monkeypatch.setattr("stillweb.proxy.pages.acting.ACTION_MS", 2000)
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         cover = "<div style='position:absolute;inset:0;height:90px'></div>"
@@ -386,7 +386,7 @@ def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: P
 def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.pages.acting.ACTION_MS", 3000)
+    monkeypatch.setattr("stillweb.proxy.pages.acting.ACTION_MS", 3000)
     asked: list[str] = []
     waited = threading.Event()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.exploring.graph import Graph
-from proxy.pages.browser import complete
-from proxy.recording.recorder import Recorder
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.writer import Writer
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.exploring.graph import Graph
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 
 STREAMED = """<!DOCTYPE html><title>Mills</title><h1>Mills</h1><p>The mills along the river were built over four centuries.</p>

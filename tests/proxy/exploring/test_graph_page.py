@@ -9,11 +9,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from proxy.exploring.graph import Edge, Graph, Node, graph_uri
-from proxy.exploring.graph_page import CARD, Card, brief, graph_page, thumbnail, trees
-from snapshots.snapshot import Snapshot
-from snapshots.view import Step, View, view_address
-from snapshots.writer import Writer
+from stillweb.proxy.exploring.graph import Edge, Graph, Node, graph_uri
+from stillweb.proxy.exploring.graph_page import CARD, Card, brief, graph_page, thumbnail, trees
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import Step, View, view_address
+from stillweb.snapshots.writer import Writer
 
 SITE = "http://mill.test"
 HOME = f"{SITE}/"

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.pages.browser import complete
-from proxy.pages.steps import Flow, canonical
-from proxy.pages.views import Fetcher, FetchResult
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.view import Step, View
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.steps import Flow, canonical
+from stillweb.proxy.pages.views import Fetcher, FetchResult
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import Step, View
+from stillweb.snapshots.writer import Writer
 from tests.proxy.kinds_of_pages import handle
 from tests.proxy.sites import serve
 

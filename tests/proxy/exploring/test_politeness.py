@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from proxy.exploring.politeness import Manners
-from proxy.recording.recorder import Recorder
-from snapshots.profile import Profile
-from snapshots.writer import Writer
+from stillweb.proxy.exploring.politeness import Manners
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 
 RULES = b"User-agent: *\nDisallow: /\nAllow: /open/\nDisallow: /open/*.log$\n"

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from proxy.checking.check import CheckReport, check
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.exploring.graph import Graph
-from proxy.exploring.moves import Choices
-from proxy.pages.browser import complete
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.capture import Response
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import CheckReport, check
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.exploring.graph import Graph
+from stillweb.proxy.exploring.moves import Choices
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.support.stateful_site import CATEGORIES, GREETINGS, ITEMS, YEARS, Site, serve
 
 DEPTH = 2 if os.environ.get("STILLWEB_EXPLORE") else 1

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.pages.acting import Driver
-from proxy.pages.failures import Failed
-from proxy.pages.sight import Sight, look_at
-from proxy.pages.steps import parse_steps
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.failures import Failed
+from stillweb.proxy.pages.sight import Sight, look_at
+from stillweb.proxy.pages.steps import parse_steps
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

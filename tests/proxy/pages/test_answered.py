@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.pages import answered
-from proxy.pages.browser import complete
-from proxy.pages.patience import Patience
-from proxy.pages.views import Fetcher, FetchResult
-from proxy.recording.recorder import Recorder
-from snapshots.profile import Profile
-from snapshots.writer import Writer
+from stillweb.proxy.pages import answered
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.views import Fetcher, FetchResult
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import serve
 from tests.support.waiting import STARTS
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.pages.browser import BrowserHost, complete, find_browser, proxy_settings, spki_hash
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability
-from snapshots.profile import Profile
+from stillweb.proxy.pages.browser import BrowserHost, complete, find_browser, proxy_settings, spki_hash
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import STARTS

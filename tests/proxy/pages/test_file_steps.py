@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.checking.check import check
-from proxy.pages.browser import complete
-from proxy.pages.steps import Flow, parse_steps
-from proxy.pages.views import Fetcher, FetchResult
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.steps import Flow, parse_steps
+from stillweb.proxy.pages.views import Fetcher, FetchResult
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 
 PDF = b"%PDF-1.4\n%%EOF"

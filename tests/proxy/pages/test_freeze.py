@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.freeze import pass_time, script, settle, start_of
-from proxy.pages.patience import Patience
-from proxy.pages.traffic import Traffic
-from snapshots.errors import UsageError
-from snapshots.profile import Profile
+from stillweb.proxy.pages.freeze import pass_time, script, settle, start_of
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.traffic import Traffic
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from snapshots.profile import Profile
+from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import STARTS

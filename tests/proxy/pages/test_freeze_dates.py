@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.acting import Driver
+from stillweb.proxy.pages.acting import Driver
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

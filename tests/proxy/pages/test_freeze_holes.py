@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.freeze import start_of
-from snapshots.profile import Profile
+from stillweb.proxy.pages.freeze import start_of
+from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.sites import Answer, serve
 

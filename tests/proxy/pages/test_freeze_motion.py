@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.pages.sight import picture
+from stillweb.proxy.pages.sight import picture
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

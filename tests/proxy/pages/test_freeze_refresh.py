@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.freeze import pass_time
-from proxy.pages.patience import Patience
+from stillweb.proxy.pages.freeze import pass_time
+from stillweb.proxy.pages.patience import Patience
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG

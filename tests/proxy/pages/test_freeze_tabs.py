@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.pages import traffic
-from proxy.pages.acting import Driver
-from proxy.pages.patience import Patience
+from stillweb.proxy.pages import traffic
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.patience import Patience
 from tests.proxy.browsing import Browsing
 from tests.proxy.late_pages import hearing, tell_late
 from tests.proxy.sites import Answer, serve

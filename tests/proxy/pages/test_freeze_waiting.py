@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.patience import Patience
+from stillweb.proxy.pages.patience import Patience
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

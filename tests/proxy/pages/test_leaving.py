@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.acting import Driver
-from proxy.pages.traffic import Traffic
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.traffic import Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG

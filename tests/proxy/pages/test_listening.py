@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.pages.browser import complete
-from proxy.pages.patience import Patience
-from proxy.pages.steps import parse_steps
-from proxy.pages.views import Fetcher, FetchResult
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.silence import Silence
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.steps import parse_steps
+from stillweb.proxy.pages.views import Fetcher, FetchResult
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.silence import Silence
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.streaming import streaming_site
 from tests.support.waiting import HANG
 

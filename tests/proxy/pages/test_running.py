@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.running import run
+from stillweb.proxy.pages.running import run
 
 
 @pytest.fixture(autouse=True)

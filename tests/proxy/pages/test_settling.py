@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.traffic import Traffic
+from stillweb.proxy.pages.traffic import Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.pages.sight import Sight, look_at
+from stillweb.proxy.pages.sight import Sight, look_at
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.sites import Answer, serve
 

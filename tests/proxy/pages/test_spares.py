@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete
-from proxy.pages.spares import Spares
-from proxy.serving.gateway import Gateway
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost, complete
+from stillweb.proxy.pages.spares import Spares
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 
 SITE = "http://spare.test/"

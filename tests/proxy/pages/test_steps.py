@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.pages.steps import Flow, canonical, describe, load_flows, parse_flows, parse_steps, to_yaml
-from snapshots.errors import UsageError
+from stillweb.proxy.pages.steps import (
+    Flow,
+    canonical,
+    describe,
+    load_flows,
+    parse_flows,
+    parse_steps,
+    to_yaml,
+)
+from stillweb.snapshots.errors import UsageError
 
 FILE = """
 - select: {label: Year, option: 2019}

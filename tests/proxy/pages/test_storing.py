@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from proxy.pages.storing import Recording
-from snapshots.writer import Writer
+from stillweb.proxy.pages.storing import Recording
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, client, gate
 from tests.support.waiting import until
 

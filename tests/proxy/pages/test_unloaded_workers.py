@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from snapshots.writer import Writer
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 
 WORDS = "<title>Workers</title><h1>A page that has a worker</h1><p>It says what it is for, so that nobody takes it for empty.</p>"

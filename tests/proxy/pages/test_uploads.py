@@ -10,27 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete
-from proxy.pages.failures import Failed
-from proxy.pages.running import run
-from proxy.pages.sight import look_at
-from proxy.pages.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
-from proxy.pages.uploads import Files
-from proxy.pages.views import Fetcher, FetchResult
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.errors import UsageError
-from snapshots.http.bodies import typed_body
-from snapshots.profile import Profile
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep import late
-from snapshots.view import View
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost, complete
+from stillweb.proxy.pages.failures import Failed
+from stillweb.proxy.pages.running import run
+from stillweb.proxy.pages.sight import look_at
+from stillweb.proxy.pages.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
+from stillweb.proxy.pages.uploads import Files
+from stillweb.proxy.pages.views import Fetcher, FetchResult
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.http.bodies import typed_body
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.view import View
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.proxy.recordings import recorded
 from tests.proxy.sites import Answer, serve
 

@@ -12,18 +12,18 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.exploring.explorer import Explorer, Limits
-from proxy.pages.browser import complete
-from proxy.pages.steps import Flow, parse_steps
-from proxy.pages.views import Fetcher, FetchResult
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.steps import Flow, parse_steps
+from stillweb.proxy.pages.views import Fetcher, FetchResult
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 
 TOKEN = "q7Zp2LmV9xKc4TbN8sRd1WfY6hJg3EaU"
@@ -148,6 +148,6 @@ def test_without_redaction_all_is_kept_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["plain", {"a": ["b", 1, None]}])
 def test_a_veil_without_a_redactor_changes_nothing(value: object) -> None:
-    from proxy.pages.veil import Veil
+    from stillweb.proxy.pages.veil import Veil
 
     assert Veil(None).json(value) is value

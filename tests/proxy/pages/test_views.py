@@ -12,23 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from proxy.checking.check import CheckReport, check
-from proxy.pages.acting import Driver
-from proxy.pages.browser import BrowserHost, complete
-from proxy.pages.failures import Failed
-from proxy.pages.patience import Patience
-from proxy.pages.sight import look_at
-from proxy.pages.steps import Flow, parse_steps
-from proxy.pages.views import Fetcher, FetchResult, plan
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.errors import UsageError
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.view import view_address
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import CheckReport, check
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost, complete
+from stillweb.proxy.pages.failures import Failed
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.sight import look_at
+from stillweb.proxy.pages.steps import Flow, parse_steps
+from stillweb.proxy.pages.views import Fetcher, FetchResult, plan
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, mill_site, serve
 from tests.support.waiting import HANG, STARTS
 
@@ -182,7 +182,7 @@ def test_a_page_that_lacked_a_script_is_not_called_quiet_one_step_later(tmp_path
 
 
 def test_every_view_is_the_same_again(recorded: Recorded, tmp_path: Path) -> None:
-    from proxy.checking.page import check_page
+    from stillweb.proxy.checking.page import check_page
 
     with Snapshot.open(recorded.path) as snapshot, Gateway(snapshot, authority=recorded.authority) as gateway:
         report = check(snapshot, gateway)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from proxy.recording import archiving
-from proxy.recording.archiving import Archivist, Draft, Spool
-from snapshots.errors import MissingCapability
+from stillweb.proxy.recording import archiving
+from stillweb.proxy.recording.archiving import Archivist, Draft, Spool
+from stillweb.snapshots.errors import MissingCapability
 from tests.support import waiting
 
 

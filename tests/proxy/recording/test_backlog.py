@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from mitmproxy.proxy.layers.http._http_h2 import SendH2Data
 
-from proxy.recording import backlog
-from proxy.recording.backlog import Backlog
+from stillweb.proxy.recording import backlog
+from stillweb.proxy.recording.backlog import Backlog
 from tests.proxy.lab import Lab
 from tests.proxy.recordings import recorded
 from tests.support.waiting import STARTS
@@ -25,9 +25,9 @@ PROGRAM = """
 import hashlib, resource, socket, ssl, sys
 from pathlib import Path
 import h2.connection, h2.config, h2.events
-from proxy.wire.certificates import Authority
-from proxy.recording.recorder import Recorder
-from snapshots.writer import Writer
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.writer import Writer
 
 path, state, ca, port, megabytes = sys.argv[1:]
 

@@ -7,7 +7,7 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, tunnel
 from tests.support.waiting import HANG
 

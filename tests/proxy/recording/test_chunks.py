@@ -6,7 +6,7 @@ import h11
 import pytest
 from h11._receivebuffer import ReceiveBuffer
 
-from proxy.recording.chunks import MOST_LINE, Chunks
+from stillweb.proxy.recording.chunks import MOST_LINE, Chunks
 
 NEXT = b"HTTP/1.1 200 OK"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from h2.events import StreamEnded
 
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frames import Origin as H2Origin
 from tests.proxy.frames import Stream, ask, speaking
 from tests.proxy.gateways import drained

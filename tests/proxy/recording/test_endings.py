@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab
 from tests.proxy.recordings import recorded
 from tests.support.waiting import HANG, until

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from mitmproxy.connection import Client
 
-from proxy.recording import half_closed
-from snapshots.writer import Writer
+from stillweb.proxy.recording import half_closed
+from stillweb.snapshots.writer import Writer
 from tests.proxy.gateways import drained
 from tests.proxy.lab import Lab, gate
 from tests.proxy.recordings import recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.recording.heads import MOST, Refused, mended_head
+from stillweb.proxy.recording.heads import MOST, Refused, mended_head
 
 BODY = b"<p>x"
 

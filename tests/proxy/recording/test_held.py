@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.recording import held
-from snapshots.writer import Writer
+from stillweb.proxy.recording import held
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, client
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded

@@ -13,8 +13,8 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http._hooks import HttpRequestHook, HttpResponseHook
 from mitmproxy.test import tflow
 
-from proxy.recording.hooking import AtOnce
-from proxy.recording.master import RecordingMaster
+from stillweb.proxy.recording.hooking import AtOnce
+from stillweb.proxy.recording.master import RecordingMaster
 
 
 class Two(layer.Layer):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.recording.lost import Lost
-from snapshots.secrets.redact import Redactor
+from stillweb.proxy.recording.lost import Lost
+from stillweb.snapshots.secrets.redact import Redactor
 
 SECRET = "k9xq2vlm7prt4wzs8nbd1fgh"
 

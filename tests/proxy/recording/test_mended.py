@@ -15,9 +15,9 @@ from mitmproxy.proxy.commands import SendData
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import _events, _http1
 
-from proxy import Authority, Gateway, Recorder
-from proxy.recording.mended import mended, own_form
-from snapshots import Snapshot, Writer
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.proxy.recording.mended import mended, own_form
+from stillweb.snapshots import Snapshot, Writer
 from tests.support.waiting import HANG, until
 
 END = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from hyperframe.frame import GoAwayFrame
 
-from proxy.recording.heads import Refused
-from proxy.recording.mended_h2 import plain_fields, trailing_fields
-from proxy.recording.recorder import Recorder
-from proxy.wire.certificates import Authority
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.recording.heads import Refused
+from stillweb.proxy.recording.mended_h2 import plain_fields, trailing_fields
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frames import STATUS, Origin, Stream, ask, speaking
 from tests.support.waiting import HANG, until
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy import Authority, Gateway, Recorder
-from proxy.recording import outliving
-from snapshots import Snapshot, Writer
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.proxy.recording import outliving
+from stillweb.snapshots import Snapshot, Writer
 from tests.proxy.lab import tunnel
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import HANG, until
@@ -115,7 +115,7 @@ def test_what_a_client_left_is_kept_whole_and_can_be_left_again(
 def test_what_a_client_left_is_kept_whole_where_only_writing_shows_that_it_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.recording.half_closed.SECONDS", HANG)  # nobody looks for it before
+    monkeypatch.setattr("stillweb.proxy.recording.half_closed.SECONDS", HANG)  # nobody looks for it before
     with leaving(tmp_path, True, goodbye=True, noticed=False) as recorder:
         assert until(lambda: recorder.stats.captures == 1)
         assert (recorder.stats.aborted, recorder.failures) == (0, [])
@@ -139,7 +139,7 @@ def test_what_breaks_off_behind_its_client_is_given_up(tmp_path: Path) -> None:
 def test_a_recorder_that_ends_waits_for_it_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.recording.addon.SECONDS", 0.1)
+    monkeypatch.setattr("stillweb.proxy.recording.addon.SECONDS", 0.1)
     stuck = Answer(body=never(), length=SIZE)
     with (
         Origin(lambda _: stuck) as origin,

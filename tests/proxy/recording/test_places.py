@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.recording.places import Places
-from proxy.serving.gateway import Gateway
-from proxy.wire.addresses import named_by_host
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.recording.places import Places
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.addresses import named_by_host
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.gateways import drained
 from tests.proxy.lab import Lab
 from tests.proxy.origin import Answer, Asked, Origin

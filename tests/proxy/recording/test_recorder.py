@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.recording.recorder import record_command
-from proxy.recording.stats import RecorderStats
-from snapshots.errors import UsageError
-from snapshots.writer import Writer
+from stillweb.proxy.recording.recorder import record_command
+from stillweb.proxy.recording.stats import RecorderStats
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, by_path, client, gate
 from tests.proxy.recordings import recorded
 from tests.support.waiting import HANG, until

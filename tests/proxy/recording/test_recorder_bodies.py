@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.writer import Writer
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import PACKED, Lab, by_path, client, heard, tunnel
 from tests.proxy.origin import Answer, Origin
 from tests.proxy.recordings import metadata, raw_bytes, recorded
@@ -284,9 +284,9 @@ def test_a_body_of_200_megabytes_in_flat_memory(lab: Lab, tmp_path: Path) -> Non
     program = (
         "import resource, subprocess, sys\n"
         "from pathlib import Path\n"
-        "from proxy.wire.certificates import Authority\n"
-        "from proxy.recording.recorder import Recorder\n"
-        "from snapshots.writer import Writer\n"
+        "from stillweb.proxy.wire.certificates import Authority\n"
+        "from stillweb.proxy.recording.recorder import Recorder\n"
+        "from stillweb.snapshots.writer import Writer\n"
         "path, state, ca, port = sys.argv[1:]\n"
         "def peak():\n"
         "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"

@@ -18,11 +18,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.wire.addresses import public
-from snapshots.capture import Capture, Exchange
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.secrets.redact import Redactor
-from snapshots.writer import Writer
+from stillweb.proxy.wire.addresses import public
+from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, client, gate
 from tests.proxy.recordings import recorded
 from tests.support.waiting import HANG, STARTS, until
@@ -280,7 +280,7 @@ def test_what_is_told_of_was_under_way_until_then(
             seen.append((recorder.wait_quiet(seconds=0, timeout=0), recorder.stats.under_way))
             return public(url, redactor)
 
-        monkeypatch.setattr("proxy.recording.lost.public", looking)
+        monkeypatch.setattr("stillweb.proxy.recording.lost.public", looking)
         assert c.get("http://closed.example/").status_code == 502
         assert recorder.wait_quiet(seconds=0)
         assert len(recorder.failures) == 1
@@ -354,9 +354,9 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_delivered(lab: Lab, tmp_path: Pa
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from proxy.wire.certificates import Authority\n"
-        "from proxy.recording.recorder import Recorder, record_command\n"
-        "from snapshots.writer import Writer\n"
+        "from stillweb.proxy.wire.certificates import Authority\n"
+        "from stillweb.proxy.recording.recorder import Recorder, record_command\n"
+        "from stillweb.snapshots.writer import Writer\n"
         "path, state, port, command = sys.argv[1:]\n"
         "with Writer.open(path) as writer, Recorder(writer, authority=Authority.load_or_create(Path(state)),\n"
         "        resolve={'plain.example': ('127.0.0.1', int(port))}) as recorder:\n"

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.wire.certificates import Authority
-from snapshots.upkeep.verifying import verify
-from snapshots.writer import Writer
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
 from tests.support.waiting import HANG, until
@@ -36,9 +36,9 @@ PROMISE = 1.0  # seconds after delivery from which on an exchange survives
 HOST = """
 import os, sys, time
 from pathlib import Path
-from proxy.wire.certificates import Authority
-from proxy.recording.recorder import Recorder
-from snapshots.writer import Writer
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.snapshots.writer import Writer
 for line in sys.stdin:
     if os.fork() == 0:
         authority = Authority.load_or_create(Path(sys.argv[1]))

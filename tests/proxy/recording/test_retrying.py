@@ -17,10 +17,10 @@ import h2.events
 import httpx
 import pytest
 
-from proxy.recording.recorder import Recorder
-from proxy.wire.certificates import Authority
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.connections import served
 from tests.support.waiting import HANG
 

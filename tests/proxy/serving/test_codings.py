@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy import Authority, Gateway
-from proxy.serving.cookies import with_ages
-from snapshots import Snapshot, Writer
+from stillweb.proxy import Authority, Gateway
+from stillweb.proxy.serving.cookies import with_ages
+from stillweb.snapshots import Snapshot, Writer
 from tests.snapshots.making import record
 from tests.support.waiting import HANG
 

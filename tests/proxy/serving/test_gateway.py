@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.gateway import Gateway
 from tests.proxy.gateways import BIG, PAGE, client
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, HTML, client, drained, raw, tunnel
 from tests.support.waiting import HANG

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving import arrivals
-from proxy.serving import gateway as gateway_module
-from proxy.serving.gateway import Gateway
-from proxy.serving.ledger import Ledger
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability
+from stillweb.proxy.serving import arrivals
+from stillweb.proxy.serving import gateway as gateway_module
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, client, drained, head
 from tests.support.waiting import HANG, STARTS, until
@@ -70,9 +70,9 @@ def test_it_works_without_uvloop(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['uvloop'] = None\n"
         "import ssl, httpx\n"
-        "from proxy.wire.certificates import Authority\n"
-        "from proxy.serving.gateway import Gateway\n"
-        "from snapshots.snapshot import Snapshot\n"
+        "from stillweb.proxy.wire.certificates import Authority\n"
+        "from stillweb.proxy.serving.gateway import Gateway\n"
+        "from stillweb.snapshots.snapshot import Snapshot\n"
         "with Snapshot.open(sys.argv[1]) as s, Gateway(s, authority=Authority.load_or_create()) as g:\n"
         "    verify = ssl.create_default_context(cafile=g.ca_path)\n"
         "    with httpx.Client(proxy=g.url, verify=verify, trust_env=False, timeout=60) as c:\n"
@@ -93,8 +93,8 @@ def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
         pass
     code = (
         "import socket, sys\n"
-        "from proxy.serving.gateway import Gateway\n"
-        "from snapshots.snapshot import Snapshot\n"
+        "from stillweb.proxy.serving.gateway import Gateway\n"
+        "from stillweb.snapshots.snapshot import Snapshot\n"
         "with Snapshot.open(sys.argv[1]) as snapshot, Gateway(snapshot) as g:\n"
         "    s = socket.create_connection(('127.0.0.1', g.port))\n"
         "    s.sendall(b'GET http://site.example/huge HTTP/1.0\\r\\n\\r\\n')\n"
@@ -164,7 +164,7 @@ def test_closing_under_way_leaves_nothing_pending(tmp_path: Path) -> None:
     script = (
         "import gc, os, socket, sys, time\n"
         "from pathlib import Path\n"
-        "from proxy import Authority, Gateway\n"
+        "from stillweb.proxy import Authority, Gateway\n"
         "from tests.proxy.frozen import Site\n"
         "site = Site(Path(sys.argv[1]) / 'snap')\n"
         "site.add('http://site.example/', os.urandom(12_000_000))\n"
@@ -188,8 +188,8 @@ def test_sigterm_in_the_midst_of_writing_the_ledger_still_ends_it(tmp_path: Path
     """The main thread, where Python hears signals, holds the ledger's lock then."""
     script = (
         "import os, signal, sys\n"
-        "from proxy.serving.ledger import Ledger\n"
-        "from proxy.serving.listening import flush_at_sigterm\n"
+        "from stillweb.proxy.serving.ledger import Ledger\n"
+        "from stillweb.proxy.serving.listening import flush_at_sigterm\n"
         "write = os.write\n"
         "def struck(fd, data):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"

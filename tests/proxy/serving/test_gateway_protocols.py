@@ -11,11 +11,11 @@ import httpx
 import pytest
 import requests
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.hub import recorded_protocols
-from proxy.wire.certificates import Authority
-from snapshots import Exchange, Snapshot, Writer
-from snapshots.request import Request
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.hub import recorded_protocols
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots import Exchange, Snapshot, Writer
+from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, PAGE, client, drained, head, raw, tunnel
 from tests.support.waiting import HANG, STARTS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving import hub
-from proxy.serving.gateway import Gateway
-from proxy.wire import certificates
-from proxy.wire.certificates import Authority
+from stillweb.proxy.serving import hub
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire import certificates
+from stillweb.proxy.wire.certificates import Authority
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

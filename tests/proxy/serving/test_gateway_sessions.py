@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.ledger import Ledger
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability, UsageError
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 from tests.support.waiting import HANG, until

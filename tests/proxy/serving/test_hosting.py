@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.hosting import MadeHosts
-from proxy.wire.certificates import Authority
-from snapshots.capture import Response
-from snapshots.errors import DamagedInput, UsageError
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.hosting import MadeHosts
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head, request_bytes
+from stillweb.proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head, request_bytes
 
 ONE = (
     b"POST /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-A: 1\r\nX-A:  2 \r\nContent-Length: 5\r\n\r\nhello"

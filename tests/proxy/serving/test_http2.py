@@ -10,9 +10,9 @@ import h2.connection
 import h2.events
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.http1 import MAX_HEAD
-from proxy.wire.certificates import Authority
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.http1 import MAX_HEAD
+from stillweb.proxy.wire.certificates import Authority
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, PAGE, tunnel
 from tests.support.waiting import until

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.serving import ledger
-from proxy.serving.ledger import Ledger, hash_entries, misses, settled
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.proxy.serving import ledger
+from stillweb.proxy.serving.ledger import Ledger, hash_entries, misses, settled
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from tests.support.room import room_for
 from tests.support.waiting import HANG, until
 
@@ -88,8 +88,8 @@ def test_sigterm_finds_all_lines_written(tmp_path: Path) -> None:
     path = tmp_path / "l.jsonl"
     code = (
         "import sys, time\n"
-        "from proxy.serving.ledger import Ledger\n"
-        "from proxy.serving.listening import flush_at_sigterm\n"
+        "from stillweb.proxy.serving.ledger import Ledger\n"
+        "from stillweb.proxy.serving.listening import flush_at_sigterm\n"
         "book = Ledger(sys.argv[1])\n"
         "flush_at_sigterm(book)\n"
         "print('ready', flush=True)\n"

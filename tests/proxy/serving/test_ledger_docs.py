@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.ledger import hash_entries
-from proxy.wire.certificates import Authority
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import hash_entries
+from stillweb.proxy.wire.certificates import Authority
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

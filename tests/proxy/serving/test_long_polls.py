@@ -12,14 +12,14 @@ from threading import Event
 import httpx
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.long_polls import Desk, hanging
-from proxy.serving.replies import Line, Reply
-from snapshots.capture import Exchange
-from snapshots.contents.failures import Failure
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.long_polls import Desk, hanging
+from stillweb.proxy.serving.replies import Line, Reply
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import START
 from tests.proxy.gateways import client
 from tests.support.waiting import HANG, until
@@ -135,7 +135,7 @@ def test_a_poll_that_hangs_ends_with_the_gateway(
         arrived.set()
         return hanging(desk, request, line)
 
-    monkeypatch.setattr("proxy.serving.answering.hanging", noted)
+    monkeypatch.setattr("stillweb.proxy.serving.answering.hanging", noted)
     more = {"http1": protocol == "http/1.1", "http2": protocol == "h2"}
     with (
         recorded(tmp_path / "s") as snapshot,

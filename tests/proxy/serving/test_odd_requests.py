@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from proxy import Authority, Gateway, Recorder
-from snapshots import Snapshot, Writer, seal
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.snapshots import Snapshot, Writer, seal
 from tests.support.waiting import HANG
 
 Answer = tuple[int, list[tuple[str, str]], bytes]

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.gateway import Gateway
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.http.spans import inside
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.http.spans import inside
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import HANG
 

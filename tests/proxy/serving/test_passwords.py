@@ -12,8 +12,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from proxy import Authority, Gateway, Recorder
-from snapshots import Request, Snapshot, Writer, seal
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.snapshots import Request, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, Site, serve
 from tests.support.waiting import HANG
 

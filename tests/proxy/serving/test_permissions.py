@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.serving.permissions import is_preflight
-from snapshots.request import Request
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.permissions import is_preflight
+from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

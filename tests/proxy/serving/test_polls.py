@@ -12,10 +12,10 @@ import h2.connection
 import httpx
 import pytest
 
-from proxy.serving.answering import Answerer
-from proxy.serving.gateway import Gateway
-from proxy.serving.replies import Line
-from snapshots.request import Request
+from stillweb.proxy.serving.answering import Answerer
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.replies import Line
+from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client, tunnel
 from tests.proxy.serving.test_http2 import answers

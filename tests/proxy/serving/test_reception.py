@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from proxy.serving import reception
-from proxy.serving.http1 import MAX_HEAD
-from proxy.serving.listening import listen, new_loop
-from proxy.serving.reception import Reception
+from stillweb.proxy.serving import reception
+from stillweb.proxy.serving.http1 import MAX_HEAD
+from stillweb.proxy.serving.listening import listen, new_loop
+from stillweb.proxy.serving.reception import Reception
 from tests.proxy.gateways import drained
 from tests.support.waiting import HANG, until
 

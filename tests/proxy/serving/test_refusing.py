@@ -10,12 +10,12 @@ from pathlib import Path
 import h2.connection
 import pytest
 
-from harness.curation.missing import record_misses
-from proxy import Recorder
-from proxy.serving import arrivals, connection, http2
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots import Snapshot, Writer
+from stillweb.harness.curation.missing import record_misses
+from stillweb.proxy import Recorder
+from stillweb.proxy.serving import arrivals, connection, http2
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots import Snapshot, Writer
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import drained, raw, tunnel
 from tests.support.waiting import HANG, until

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots import Snapshot
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

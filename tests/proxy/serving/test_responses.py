@@ -14,13 +14,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.serving import responses
-from proxy.serving.codings import readable
-from proxy.serving.responses import Refusal
-from snapshots.capture import Response
-from snapshots.http import encodings
-from snapshots.http.spans import recorded_span
-from snapshots.request import Request
+from stillweb.proxy.serving import responses
+from stillweb.proxy.serving.codings import readable
+from stillweb.proxy.serving.responses import Refusal
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.http.spans import recorded_span
+from stillweb.snapshots.request import Request
 
 WHOLE = bytes(range(256)) * 4
 TAG = '"v1"'

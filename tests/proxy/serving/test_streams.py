@@ -13,20 +13,20 @@ import wsproto
 from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
 
-from proxy.checking.check import check
-from proxy.pages.browser import complete
-from proxy.pages.patience import Patience
-from proxy.pages.steps import parse_steps
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.recording.redacting import ExchangeRedactor
-from proxy.serving.gateway import Gateway
-from proxy.wire.conversations import Conversation, Player, conversation, conversations, same
-from snapshots.profile import Profile
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.steps import parse_steps
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.recording.redacting import ExchangeRedactor
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.conversations import Conversation, Player, conversation, conversations, same
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.proxy.recordings import recorded
 from tests.proxy.streaming import streaming_site
 from tests.support.waiting import HANG

@@ -15,12 +15,12 @@ import pytest
 import wsproto
 from wsproto.events import CloseConnection, Message, Request, TextMessage
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.conversations import Conversation, Player
-from snapshots.capture import Exchange
-from snapshots.request import Request as Asked
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.conversations import Conversation, Player
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request as Asked
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.support.waiting import HANG
 
 HOST = "h.example"

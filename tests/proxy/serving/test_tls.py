@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from proxy.serving.tls import browser
+from stillweb.proxy.serving.tls import browser
 
 SUITES = [0x1301, 0xC02B, 0x000A, 0x0A1A]  # those of RFC 8701 have the same byte twice
 

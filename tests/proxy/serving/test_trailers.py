@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving.gateway import Gateway
-from proxy.wire.certificates import Authority
-from snapshots.writer import Writer
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import raw
 from tests.proxy.lab import Lab

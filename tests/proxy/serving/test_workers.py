@@ -14,14 +14,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.serving import ledger, workers
-from proxy.serving.gateway import Gateway
-from proxy.serving.ledger import Ledger
-from proxy.wire.addresses import host_of
-from proxy.wire.certificates import Authority
-from snapshots.errors import MissingCapability, UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.proxy.serving import ledger, workers
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.wire.addresses import host_of
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client, head, raw, tunnel
 from tests.snapshots.making import record

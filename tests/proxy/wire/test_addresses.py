@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.addresses import host_port, public, session_name, site_named, with_session
-from snapshots.errors import UsageError
+from stillweb.proxy.wire.addresses import host_port, public, session_name, site_named, with_session
+from stillweb.snapshots.errors import UsageError
 
 NAMES = st.text(min_size=1).filter(
     lambda name: name.isprintable() and name == name.strip() and not set(name) & set(":%")

@@ -16,9 +16,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from proxy.wire.certificates import EARLIER_DAYS, Authority, normal_host
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
-from snapshots.secrets.redaction_key import state_dir
+from stillweb.proxy.wire.certificates import EARLIER_DAYS, Authority, normal_host
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.secrets.redaction_key import state_dir
 from tests.support.waiting import HANG
 
 

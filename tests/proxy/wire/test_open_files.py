@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.serving import handing
-from proxy.wire import open_files
+from stillweb.proxy.serving import handing
+from stillweb.proxy.wire import open_files
 from tests.harness.small_site import make
 from tests.proxy.gateways import drained, head
 from tests.support.command_line import Started

@@ -11,8 +11,8 @@ from pathlib import Path
 import certifi
 import pytest
 
-from proxy.wire.certificates import Authority
-from proxy.wire.told import java_store, php_settings, told_files, wget_settings
+from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.wire.told import java_store, php_settings, told_files, wget_settings
 
 
 def read_store(data: bytes, password: str) -> dict[str, bytes]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.wire.trailers import merged, parted
-from snapshots.request import Headers
+from stillweb.proxy.wire.trailers import merged, parted
+from stillweb.snapshots.request import Headers
 
 HTML = ("Content-Type", "text/html")
 CALL = ("Content-Type", "application/grpc")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from proxy.checking.check import check
-from proxy.pages.browser import complete
-from proxy.pages.views import Fetcher
-from proxy.recording.recorder import Recorder
-from proxy.serving.gateway import Gateway
-from proxy.wire.whose import found_at
-from snapshots.profile import Profile
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.proxy.checking.check import check
+from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.wire.whose import found_at
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.proxy.streaming import streaming_site
 
 MINE, OTHERS = "22110971-91ff-4340-9680-2b561439a6ce", "0b1c2d3e-4f50-4617-8829-9a0bacbdcedf"

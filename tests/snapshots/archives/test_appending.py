@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.appending import write_whole
+from stillweb.snapshots.archives.appending import write_whole
 from tests.support.waiting import HANG
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.warc import parse_head, starts_record
-from snapshots.errors import DamagedInput
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.archives.warc import parse_head, starts_record
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.snapshot import Snapshot
 
 LINE = b"http://example.test/a b 192.0.2.1 20200102030405 text/html 12"
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives import warc
-from snapshots.archives.reading import open_block
-from snapshots.capture import Exchange
-from snapshots.errors import DamagedInput
-from snapshots.machine.places import BytesPlace
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.reading import open_block
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.machine.places import BytesPlace
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.malformed import http, record
 
 
@@ -208,8 +208,8 @@ def test_an_index_that_is_damaged_once_it_was_looked_at_does_not_matter(tmp_path
 def test_a_large_index_that_is_cut_under_its_reader_is_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("snapshots.index.kept.CHECKED", 0)
-    monkeypatch.setattr("snapshots.index.blocks.LEAST", 1)
+    monkeypatch.setattr("stillweb.snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.blocks.LEAST", 1)
     path = twins(tmp_path)
     with Snapshot.open(path) as snapshot:
         os.truncate(path / "indexes" / "index.cdxj", 100)

@@ -15,9 +15,9 @@ import zstandard
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from snapshots.archives.digests import Proof
-from snapshots.errors import DamagedInput
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.archives.digests import Proof
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.snapshot import Snapshot
 from tests.snapshots.malformed import PAGE, http, record
 
 URL = "http://example.test/page"

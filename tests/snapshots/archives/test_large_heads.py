@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives import reading
+from stillweb.snapshots.archives import reading
 from tests.snapshots.malformed import HEAD, PAGE, http, opened, other, packed, record
 
 SAYS = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
 from tests.snapshots.malformed import http, packed, record
 
 ASKED = "http://example.test/"

@@ -12,10 +12,10 @@ import pytest
 import zstandard
 from warcio.archiveiterator import ArchiveIterator
 
-from snapshots.errors import DamagedInput
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
 from tests.snapshots.malformed import (
     HEAD,
     NEXT,

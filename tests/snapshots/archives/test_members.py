@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.archives import members, scan
-from snapshots.archives.container import open_directory
-from snapshots.capture import Exchange
-from snapshots.index.build import build
-from snapshots.machine.places import BytesPlace, FilePlace
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.archives import members, scan
+from stillweb.snapshots.archives.container import open_directory
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.index.build import build
+from stillweb.snapshots.machine.places import BytesPlace, FilePlace
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 
 HEAD = b"WARC/1.1\r\nWARC-Type: response\r\nContent-Length: 3000\r\n\r\n"
 MOMENT = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.upkeep.verifying import verify
 from tests.snapshots.malformed import NEXT, bodies, http, opened, other, packed, record
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.archives import members, scan
-from snapshots.machine.places import BytesPlace
+from stillweb.snapshots.archives import members, scan
+from stillweb.snapshots.machine.places import BytesPlace
 
 NOISE = b"".join(zlib.crc32(n.to_bytes(4, "big")).to_bytes(4, "big") for n in range(5000))
 bodies = st.sampled_from(

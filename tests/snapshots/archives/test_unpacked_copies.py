@@ -11,7 +11,7 @@ def test_one_that_is_too_large_to_be_indexed_at_each_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("snapshots.index.build.SMALL", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.build.SMALL", 0)
     for _ in range(2):  # the second time the index is in the cache
         with opened(tmp_path, packed(record(http()) + other())) as snapshot:
             assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}

@@ -8,18 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.contents.failures import KEPT, MEDIA, START, TUNNEL, Failure, Given, address_of, reason_of
-from snapshots.errors import DamagedInput
-from snapshots.request import Request
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep import late
-from snapshots.upkeep.cut import Needs, cut
-from snapshots.upkeep.importing import import_files
-from snapshots.upkeep.upgrading import accept
-from snapshots.upkeep.verifying import verify
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.contents.failures import (
+    KEPT,
+    MEDIA,
+    START,
+    TUNNEL,
+    Failure,
+    Given,
+    address_of,
+    reason_of,
+)
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.upkeep.cut import Needs, cut
+from stillweb.snapshots.upkeep.importing import import_files
+from stillweb.snapshots.upkeep.upgrading import accept
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots import making
 
 URL = "http://dead.test/a?b=1&a=%7E"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshots.http.languages import EQUAL, NEAR, OTHER, SAME, nearness, wanted
-from snapshots.request import Request
+from stillweb.snapshots.http.languages import EQUAL, NEAR, OTHER, SAME, nearness, wanted
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher
 
 URL = "http://a.test/p"

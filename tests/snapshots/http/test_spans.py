@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.http.spans import inside, is_whole
+from stillweb.snapshots.http.spans import inside, is_whole
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.http.weighted import items_of
+from stillweb.snapshots.http.weighted import items_of
 
 
 @pytest.mark.parametrize(

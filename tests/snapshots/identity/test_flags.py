@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from snapshots.request import Request
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import html, matcher, post
 
 ONE, TWO = "4f8a1c09e27b35d6a9c0e4f71b82d3a6", "9c1e7b2d5a3f8046e1d2c3b4a5968770"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.identity.irrelevant import errand, irrelevant, irrelevant_url
-from snapshots.request import Request
+from stillweb.snapshots.identity.irrelevant import errand, irrelevant, irrelevant_url
+from stillweb.snapshots.request import Request
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.rules import builtin, joining
 from tests.support.memory_store import post
 
 BILL = "x-anthropic-billing-header: cc_version=2.1.197.404; cc_entrypoint=cli; cch={};"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.errors import UsageError
-from snapshots.identity.rules import Rule, RuleSet, builtin, example, joining, load
-from snapshots.states.groups import check_rules
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.identity.rules import Rule, RuleSet, builtin, example, joining, load
+from stillweb.snapshots.states.groups import check_rules
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
 
 RULES = builtin().rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.identity.sites import host_of, site_of, site_of_host
+from stillweb.snapshots.identity.sites import host_of, site_of, site_of_host
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.identity.rules import builtin, joining
-from snapshots.request import Request
+from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import post
 
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from surt import surt as reference
 
-from snapshots.identity.urlkeys import surt
+from stillweb.snapshots.identity.urlkeys import surt
 
 HOSTS = [
     "example.com",

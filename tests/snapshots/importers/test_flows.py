@@ -10,10 +10,10 @@ from mitmproxy.flow import Error
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow
 
-from snapshots.errors import DamagedInput
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files, left_out
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files, left_out
+from stillweb.snapshots.upkeep.verifying import verify
 
 
 @pytest.fixture(autouse=True)

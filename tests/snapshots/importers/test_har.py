@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from snapshots.errors import DamagedInput
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files, left_out
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files, left_out
+from stillweb.snapshots.upkeep.verifying import verify
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +198,7 @@ def test_of_json_that_is_something_else_is_told_what_a_har_has(tmp_path: Path) -
 
 def test_importing_snapshots_loads_no_heavy_packages() -> None:
     code = (
-        "import sys, snapshots, snapshots.importers.flows, snapshots.snapshot, snapshots.writer\n"
+        "import sys, stillweb.snapshots.importers.flows, stillweb.snapshots.snapshot, stillweb.snapshots.writer\n"
         "heavy = {'mitmproxy', 'playwright', 'trafilatura', 'lxml', 'tantivy', 'surt'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from snapshots.http.charsets import codec, header_charset, meta_charset
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files, left_out
+from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files, left_out
 from tests.snapshots.importers.test_har import entry, write
 
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.archives.container import INDEX, PACKAGE, STEPS
-from snapshots.contents.package import write_package
-from snapshots.errors import DamagedInput
-from snapshots.index import blocks, cdxj
-from snapshots.index.blocks import open_blocks, stamp_of, step_for, steps_of
-from snapshots.index.cdxj import Index, capture_line, to_capture
-from snapshots.machine.places import BytesPlace
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files
-from snapshots.upkeep.verifying import verify
-from snapshots.wacz import seal
+from stillweb.snapshots.archives.container import INDEX, PACKAGE, STEPS
+from stillweb.snapshots.contents.package import write_package
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.index import blocks, cdxj
+from stillweb.snapshots.index.blocks import open_blocks, stamp_of, step_for, steps_of
+from stillweb.snapshots.index.cdxj import Index, capture_line, to_capture
+from stillweb.snapshots.machine.places import BytesPlace
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.wacz import seal
 from tests.snapshots.index.test_cdxj import SAMPLE, keys
 from tests.snapshots.making import small_snapshot
 
@@ -71,7 +71,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index is a large one."""
     monkeypatch.setattr(blocks, "LEAST", 1)
     monkeypatch.setattr(blocks, "STEP", 512)
-    monkeypatch.setattr("snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.kept.CHECKED", 0)
 
 
 def test_a_large_snapshot_has_blocks_and_a_small_one_none(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.capture import Capture, with_state
-from snapshots.errors import DamagedInput
-from snapshots.index import cdxj
-from snapshots.index.cdxj import (
+from stillweb.snapshots.capture import Capture, with_state
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.index import cdxj
+from stillweb.snapshots.index.cdxj import (
     Index,
     capture_line,
     capture_of,
@@ -23,8 +23,8 @@ from snapshots.index.cdxj import (
     restated,
     to_capture,
 )
-from snapshots.index.swift_lines import swift_line
-from snapshots.machine.places import BytesPlace, FilePlace
+from stillweb.snapshots.index.swift_lines import swift_line
+from stillweb.snapshots.machine.places import BytesPlace, FilePlace
 
 SAMPLE = Capture(
     "test,example)/",

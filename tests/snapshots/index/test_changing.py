@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.appending import write_whole
-from snapshots.archives.container import CHANGING, DIGEST, PACKAGE, open_directory
-from snapshots.contents.package import write_package
-from snapshots.identity.sites import site_of
-from snapshots.index.changing import stamp_of, table_of
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import verify
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.archives.container import CHANGING, DIGEST, PACKAGE, open_directory
+from stillweb.snapshots.contents.package import write_package
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.changing import stamp_of, table_of
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import verify
 from tests.support.walks import record
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from snapshots import Snapshot, Writer, verify
-from snapshots.writer import reindex
+from stillweb.snapshots import Snapshot, Writer, verify
+from stillweb.snapshots.writer import reindex
 from tests.snapshots.making import record
 
 BASE: dict[str, Any] = {"text": "Hello", "extractor": "plain", "version": "1", "options": {"title": "One"}}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.capture import Capture
-from snapshots.snapshot import Snapshot
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.snapshot import Snapshot
 from tests.snapshots.malformed import http, packed, record, revisit
 
 ASKED = "http://example.test/"

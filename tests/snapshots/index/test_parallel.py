@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.reading import Archives
-from snapshots.index import parallel
-from snapshots.index.build import assemble
-from snapshots.index.cdxj import parse_line
-from snapshots.index.gathering import Part
-from snapshots.index.parallel import scan_file
-from snapshots.machine import forks
-from snapshots.machine.places import FilePlace
-from snapshots.upkeep.verifying import verify
-from snapshots.writer import Writer, reindex
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.index import parallel
+from stillweb.snapshots.index.build import assemble
+from stillweb.snapshots.index.cdxj import parse_line
+from stillweb.snapshots.index.gathering import Part
+from stillweb.snapshots.index.parallel import scan_file
+from stillweb.snapshots.machine import forks
+from stillweb.snapshots.machine.places import FilePlace
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import record
 from tests.snapshots.malformed import http, other, packed
 from tests.snapshots.malformed import record as warc_record

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.container import Container, open_directory
-from snapshots.archives.reading import Archives
-from snapshots.capture import Exchange
-from snapshots.errors import DamagedInput
-from snapshots.index import stating
-from snapshots.index.build import build, scans
-from snapshots.index.cdxj import capture_of
-from snapshots.index.gathering import Part, Site
-from snapshots.index.resolving import resolve
-from snapshots.machine import forks
-from snapshots.machine.places import FilePlace
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.snapshots.archives.container import Container, open_directory
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.index import stating
+from stillweb.snapshots.index.build import build, scans
+from stillweb.snapshots.index.cdxj import capture_of
+from stillweb.snapshots.index.gathering import Part, Site
+from stillweb.snapshots.index.resolving import resolve
+from stillweb.snapshots.machine import forks
+from stillweb.snapshots.machine.places import FilePlace
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 from tests.support.walks import record
 
 HTML = (("Content-Type", "text/html"),)

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from snapshots.archives import warc
-from snapshots.archives.reading import Archives
-from snapshots.archives.scan import scan
-from snapshots.capture import Exchange
-from snapshots.index import parallel
-from snapshots.index.build import assemble
-from snapshots.index.gathering import Part
-from snapshots.index.pairing import Pairing
-from snapshots.index.parallel import scan_file
-from snapshots.index.swift_pairs import SwiftPairs
-from snapshots.machine.places import BytesPlace, FilePlace
-from snapshots.request import Request
-from snapshots.writer import Writer
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.archives.scan import scan
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.index import parallel
+from stillweb.snapshots.index.build import assemble
+from stillweb.snapshots.index.gathering import Part
+from stillweb.snapshots.index.pairing import Pairing
+from stillweb.snapshots.index.parallel import scan_file
+from stillweb.snapshots.index.swift_pairs import SwiftPairs
+from stillweb.snapshots.machine.places import BytesPlace, FilePlace
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.writer import Writer
 
 MOMENT = datetime(2025, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 URLS = [

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.appending import write_whole
-from snapshots.errors import UsageError
-from snapshots.machine.aside import aside
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
+from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.aside import aside
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
 from tests.snapshots.test_wacz import small_snapshot
 
 

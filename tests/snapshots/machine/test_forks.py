@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from snapshots.machine import forks
+from stillweb.snapshots.machine import forks
 from tests.support.waiting import STARTS, until
 
 

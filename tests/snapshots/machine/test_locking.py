@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.errors import UsageError
-from snapshots.machine.locking import lock_directory
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.locking import lock_directory
 
 HOLD = """
 import sys
 from pathlib import Path
-from snapshots.machine.locking import lock_directory
+from stillweb.snapshots.machine.locking import lock_directory
 assert lock_directory(Path(sys.argv[1]), "busy") >= 0
 print("held", flush=True)
 sys.stdin.readline()

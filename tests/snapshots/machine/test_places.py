@@ -9,10 +9,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from snapshots.errors import DamagedInput, MissingCapability, UsageError
-from snapshots.machine.places import BytesPlace, FilePlace, Part, Place, Reader, RemotePlace, chunks
-from snapshots.snapshot import Snapshot
-from snapshots.wacz import seal
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.machine.places import BytesPlace, FilePlace, Part, Place, Reader, RemotePlace, chunks
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.wacz import seal
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import http, other, packed
 from tests.snapshots.malformed import record as warc_record
@@ -113,9 +113,9 @@ def test_remote_snapshots_are_read_by_ranges(
 def test_a_large_index_far_away_is_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    monkeypatch.setattr("snapshots.index.blocks.LEAST", 1)
-    monkeypatch.setattr("snapshots.index.blocks.STEP", 64)
-    monkeypatch.setattr("snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.blocks.LEAST", 1)
+    monkeypatch.setattr("stillweb.snapshots.index.blocks.STEP", 64)
+    monkeypatch.setattr("stillweb.snapshots.index.kept.CHECKED", 0)
     small_snapshot(tmp_path / "s")
     sealed = seal(tmp_path / "s").path
     fs = fsspec.filesystem("memory")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.errors import UsageError
-from snapshots.machine.text_files import read_text
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.text_files import read_text
 
 
 def test_text_with_and_without_a_mark(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.errors import UsageError
-from snapshots.matching.accepting import LEVELS, Accept, check_accept
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.matching.accepting import LEVELS, Accept, check_accept
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from snapshots.matching import choosing
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
+from stillweb.snapshots.matching import choosing
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, plain, post, redirect, spoken
 
 A = "http://a.test"

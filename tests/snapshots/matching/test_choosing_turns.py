@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.identity.rules import builtin
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
-from snapshots.states.groups import check_rules
+from stillweb.snapshots.identity.rules import builtin
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.groups import check_rules
 from tests.support.memory_store import (
     MemoryStore,
     Recorded,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.request import Request
-from snapshots.states.conditions import UNSET, added
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import UNSET, added
 from tests.support.memory_store import Replay, get, html, post, stated
 
 A = "http://a.test"

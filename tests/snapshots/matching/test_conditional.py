@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Recorded, Replay, get, matcher, post, redirect
 
 URL = "http://a.test/film"

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.identity.keys import request_key
-from snapshots.request import Headers, Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.request import Headers, Request
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect, stated
 
 A = "http://a.test"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.capture import Response
-from snapshots.identity.keys import is_plain, request_key
-from snapshots.matching import ladder
-from snapshots.matching.evident import evident
-from snapshots.matching.ladder import Matcher
-from snapshots.matching.lookup import Lookup
-from snapshots.request import Headers, Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.identity.keys import is_plain, request_key
+from stillweb.snapshots.matching import ladder
+from stillweb.snapshots.matching.evident import evident
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.matching.lookup import Lookup
+from stillweb.snapshots.request import Headers, Request
 from tests.support.memory_store import MemoryStore, Recorded, get, html
 
 URLS = [

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from snapshots.matching.lookup import Lookup
-from snapshots.request import Request
+from stillweb.snapshots.matching.lookup import Lookup
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

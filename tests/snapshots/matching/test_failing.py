@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.contents.failures import KEPT, OPENED, TUNNEL, Failure, Given
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Headers, Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.contents.failures import KEPT, OPENED, TUNNEL, Failure, Given
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import START, record
 
 DEAD = "http://dead.test/a?b=1"

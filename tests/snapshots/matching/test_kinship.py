@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
-from snapshots.secrets.redact import PREFIX, Redactor
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import PREFIX, Redactor
 from tests.support.memory_store import Replay, answers, get, html, matcher
 
 URL = "http://a.test/page"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.errors import UsageError
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from snapshots.identity.rules import builtin
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
+from stillweb.snapshots.identity.rules import builtin
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, plain, post
 
 AT = "http://a.test/socket.io/?EIO=4&transport=polling"

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from snapshots.matching.preconditions import Preconditions, judge, preconditions_of
-from snapshots.request import Request
-from snapshots.states.fitting import FAILS, FITS, UNSURE
+from stillweb.snapshots.matching.preconditions import Preconditions, judge, preconditions_of
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE
 from tests.support.memory_store import Replay, html, matcher
 
 MONDAY, TUESDAY, FRIDAY = (f"{day} Mar 2025 00:00:00 GMT" for day in ("Mon, 03", "Tue, 04", "Fri, 07"))
@@ -110,7 +110,7 @@ def test_the_very_same_condition_is_taken_before_one_that_tells_as_much(method: 
 
 
 def test_a_get_is_answered_whatever_its_condition() -> None:
-    """What it comes to is worked out from the answer (412, 304), by `proxy.serving.responses`."""
+    """What it comes to is worked out from the answer (412, 304), by `stillweb.proxy.serving.responses`."""
     asked = Request("GET", "http://a.test/doc", (("If-Match", '"b"'),))
     for more in ((), (("Vary", "Accept"),)):
         over = matcher((Request("GET", "http://a.test/doc", (("If-Match", '"a"'),)), html("one", 200, *more)))

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from snapshots.identity.keys import request_key
-from snapshots.matching.ladder import Matcher
-from snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
-from snapshots.request import Request
-from snapshots.secrets import proofs
-from snapshots.secrets.redact import MASK, PREFIX, Redactor
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets import proofs
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post
 
 A = "http://a.test"

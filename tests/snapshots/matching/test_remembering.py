@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives import warc
-from snapshots.archives.messages import set_cookies
-from snapshots.index import stating
-from snapshots.index.stating import _Remembering
-from snapshots.machine.places import BytesPlace
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.messages import set_cookies
+from stillweb.snapshots.index import stating
+from stillweb.snapshots.index.stating import _Remembering
+from stillweb.snapshots.machine.places import BytesPlace
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 from tests.snapshots.malformed import http, other, packed
 from tests.snapshots.malformed import record as warc_record

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from snapshots.capture import Response
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
-from snapshots.states.conditions import short
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import short
 from tests.support.memory_store import (
     MemoryStore,
     Recorded,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher
 
 URL = "http://a.test/page"

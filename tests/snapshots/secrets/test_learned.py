@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.secrets.learned import FILE, Learned
-from snapshots.secrets.redact import Redactor
+from stillweb.snapshots.secrets.learned import FILE, Learned
+from stillweb.snapshots.secrets.redact import Redactor
 from tests.support.room import room_for
 
 SECRETS = ["tok-9d8f7a6s5d4f3a2s1d0f", "pässwörd with spaces"]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.capture import Response
-from snapshots.http import encodings
-from snapshots.request import Request
-from snapshots.secrets import credentials
-from snapshots.secrets.credentials import looks_random, secret_cookie
-from snapshots.secrets.redact import MASK, PREFIX, Redactor, altered, mask
-from snapshots.secrets.sought import Sought
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets import credentials
+from stillweb.snapshots.secrets.credentials import looks_random, secret_cookie
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, altered, mask
+from stillweb.snapshots.secrets.sought import Sought
 
 SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
 TOKEN = "tok_9aB3xK7mQ2wE5rT8yU1i"

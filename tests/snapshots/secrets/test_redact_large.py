@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.request import Request
-from snapshots.secrets.redact import Redactor
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import Redactor
 
 TOKEN = "tok_9aB3xK7mQ2wE5rT8yU1i"
 
@@ -18,7 +18,7 @@ def redactor() -> Redactor:
 def test_a_known_secret_is_replaced_in_a_large_request(
     redactor: Redactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("snapshots.secrets.redact.LIMIT", 100)
+    monkeypatch.setattr("stillweb.snapshots.secrets.redact.LIMIT", 100)
     redactor.learn(TOKEN)
     sent = b"x" * 200 + TOKEN.encode()
     request = redactor.request(Request("POST", "http://a.test/", (("Content-Type", "text/plain"),), sent))
@@ -40,6 +40,6 @@ def test_a_known_secret_is_replaced_in_a_large_request(
 def test_a_secret_field_of_a_large_request_is_learned(
     redactor: Redactor, monkeypatch: pytest.MonkeyPatch, media: str, sent: bytes
 ) -> None:
-    monkeypatch.setattr("snapshots.secrets.redact.LIMIT", 100)
+    monkeypatch.setattr("stillweb.snapshots.secrets.redact.LIMIT", 100)
     request = redactor.request(Request("POST", "http://a.test/", (("Content-Type", media),), sent))
     assert request.body == sent.replace(TOKEN.encode(), redactor.pseudonym(TOKEN).encode())

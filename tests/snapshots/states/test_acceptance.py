@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.http.languages import SAME
-from snapshots.matching.kinship import kinship
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http.languages import SAME
+from stillweb.snapshots.matching.kinship import kinship
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher
 
 U = "http://a.test/data"

@@ -8,8 +8,8 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.capture import Capture, Response
-from snapshots.states.answers import _DRAWN, _HINTED, Answers, _drawn, _drawn_blanked, _hinted
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.states.answers import _DRAWN, _HINTED, Answers, _drawn, _drawn_blanked, _hinted
 
 _PIECES = st.one_of(
     st.text(alphabet="abcdefABCDEF0123456789-_+/= é\"'<>\n", max_size=30),

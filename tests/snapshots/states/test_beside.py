@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshots.states.coarsening import free_slots
+from stillweb.snapshots.states.coarsening import free_slots
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, post, redirect
 
 

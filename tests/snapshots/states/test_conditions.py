@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.matching.ladder import Matcher
-from snapshots.states.conditions import Asked, Conditions, Effect, Sequence, read, write
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.states.conditions import Asked, Conditions, Effect, Sequence, read, write
 from tests.support.memory_store import MemoryStore, Recorded, answers, get, html
 
 slots = st.text("0123456789abcdef", min_size=8, max_size=8)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from snapshots.request import Request
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Recorded, Replay, html, matcher, plain, post
 
 A = "http://a.test"

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.capture import Capture, Response
-from snapshots.identity.keys import digest, parse, request_key
-from snapshots.identity.rules import reduced
-from snapshots.request import Request
-from snapshots.states.evidence import Evidence, _rules
-from snapshots.states.issued import values_of
-from snapshots.states.learning import Item
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.identity.keys import digest, parse, request_key
+from stillweb.snapshots.identity.rules import reduced
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.evidence import Evidence, _rules
+from stillweb.snapshots.states.issued import values_of
+from stillweb.snapshots.states.learning import Item
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, redirect
 
 A = "http://a.test"

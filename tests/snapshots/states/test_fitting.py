@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.states.conditions import UNSET, Effect, Held, SiteState, added, read
-from snapshots.states.fitting import FAILS, FITS, UNSURE, fits
+from stillweb.snapshots.states.conditions import UNSET, Effect, Held, SiteState, added, read
+from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE, fits
 
 A, B, C, V, W = ("a" * 8, "b" * 8, "c" * 8, "1" * 8, "2" * 8)
 

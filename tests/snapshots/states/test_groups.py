@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.capture import Exchange
-from snapshots.matching.ladder import Matcher
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.support.memory_store import Replay
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

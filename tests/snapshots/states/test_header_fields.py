@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.matching.ladder import Matcher
-from snapshots.matching.lookup import Lookup
-from snapshots.request import Request
-from snapshots.states.header_fields import PRESENT, all_of, own_fields, own_of
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.matching.lookup import Lookup
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.header_fields import PRESENT, all_of, own_fields, own_of
 from tests.support.memory_store import get, html, matcher
 
 A = "http://a.test"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, answers, get, html, matcher, post, redirect
 
 A = "http://a.test"

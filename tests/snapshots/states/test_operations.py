@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.identity.keys import parse
-from snapshots.request import Request
-from snapshots.states.operations import operations_of
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.operations import operations_of
 from tests.support.memory_store import Recorded, Replay, get, html, matcher, post
 
 URL = "http://a.test/graphql"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.request import Request
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post
 
 A = "http://a.test"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from snapshots.capture import Response
+from stillweb.snapshots.capture import Response
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

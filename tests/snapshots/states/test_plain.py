@@ -11,16 +11,16 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from snapshots.archives.container import open_directory
-from snapshots.capture import Exchange
-from snapshots.identity.keys import parse
-from snapshots.identity.rules import builtin, reduced
-from snapshots.index.build import build
-from snapshots.index.gathering import Site
-from snapshots.request import Request
-from snapshots.states.evidence import _unchanged
-from snapshots.states.plain import PLAIN_URL, plain_headers, plain_url
-from snapshots.writer import Writer
+from stillweb.snapshots.archives.container import open_directory
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.identity.rules import builtin, reduced
+from stillweb.snapshots.index.build import build
+from stillweb.snapshots.index.gathering import Site
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.evidence import _unchanged
+from stillweb.snapshots.states.plain import PLAIN_URL, plain_headers, plain_url
+from stillweb.snapshots.writer import Writer
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 PLAIN = ((), (("Accept", "*/*"),), (("Cookie", "_ga=GA1.2.3"), ("Accept", "text/html")))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.request import Headers
-from snapshots.states.conditions import short
-from snapshots.states.senders import NOBODY, SIGNED, SILENT, TELLING, bearing, sender_of
+from stillweb.snapshots.request import Headers
+from stillweb.snapshots.states.conditions import short
+from stillweb.snapshots.states.senders import NOBODY, SIGNED, SILENT, TELLING, bearing, sender_of
 
 SID = "6dd72174dbb58b58f95a0c4de19913b1"
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from snapshots.capture import Response
-from snapshots.request import Request
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

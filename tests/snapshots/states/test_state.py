@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from snapshots.capture import Response
-from snapshots.request import Request
-from snapshots.states.conditions import read
-from snapshots.states.state import assign_states
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.conditions import read
+from stillweb.snapshots.states.state import assign_states
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post, redirect
 
 A = "http://a.test"

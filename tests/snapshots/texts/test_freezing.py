@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.capture import Exchange
-from snapshots.errors import MissingCapability
-from snapshots.machine import processes
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.texts import freezing
-from snapshots.texts.freezing import text_address
-from snapshots.texts.text import FrozenText
-from snapshots.upkeep.upgrading import changes
-from snapshots.view import View, view_address
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.machine import processes
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.texts import freezing
+from stillweb.snapshots.texts.freezing import text_address
+from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.upkeep.upgrading import changes
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import freeze_texts
 from tests.snapshots.texts.test_text import ARTICLE, make_pdf
 from tests.support.waiting import STARTS
@@ -186,7 +186,7 @@ def test_workers_that_do_not_start_end_the_sealing(tmp_path: Path, monkeypatch: 
 
 SCRIPT = """
 import sys
-from snapshots.wacz import seal
+from stillweb.snapshots.wacz import seal
 
 print("the script runs", flush=True)
 report = seal(sys.argv[1], workers=2)

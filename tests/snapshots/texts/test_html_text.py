@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.texts import html_text
-from snapshots.texts.text import extract_html
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.text import extract_html
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from snapshots.texts import html_text
-from snapshots.texts.lone_words import kept
-from snapshots.texts.text import extract_html
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.lone_words import kept
+from stillweb.snapshots.texts.text import extract_html
 
 WORDS = ("Google", "Facebook", "PDF", "Print", "E-Mail", "Reddit", "QQ")
 PARAGRAPH = "<p>The firms of the region are listed here with the year in which each of them was founded, and where.</p>"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.texts import html_text
-from snapshots.texts.lost_tables import lost_tables, put_back
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.lost_tables import lost_tables, put_back
 
 
 @pytest.mark.parametrize(("gone", "lost"), [(0, False), (1, False), (2, True), (10, True)])

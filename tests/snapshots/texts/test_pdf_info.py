@@ -11,7 +11,7 @@ import pypdf
 import pytest
 from pypdf.generic import DecodedStreamObject, NameObject
 
-from snapshots.texts.pdf_text import extract_pdf
+from stillweb.snapshots.texts.pdf_text import extract_pdf
 from tests.snapshots.texts.test_text import make_pdf
 
 PLAIN = make_pdf("One", "Two", title="T")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshots.errors import UsageError
-from snapshots.texts.search import SearchIndex, parse_query, plain, snippet, stem, tokens
-from snapshots.texts.text import PDF, FrozenText
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.texts.search import SearchIndex, parse_query, plain, snippet, stem, tokens
+from stillweb.snapshots.texts.text import PDF, FrozenText
 
 TEXTS = [
     FrozenText("https://a.test/penguins", "# Penguins\n\nAdelie [penguins](https://x.test/y_(z)) live in the far south. | mass | 3700 |", title="Penguins of Palmer"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.texts import html_text
-from snapshots.texts.shadows import open_shadows
-from snapshots.texts.text import extract_html
+from stillweb.snapshots.texts import html_text
+from stillweb.snapshots.texts.shadows import open_shadows
+from stillweb.snapshots.texts.text import extract_html
 
 TREE = '<template shadowrootmode="open"><style>p{color:red}</style>%s</template>'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from snapshots.texts.shown import Shown
+from stillweb.snapshots.texts.shown import Shown
 
 
 def test_texts_come_back_by_number_from_any_thread(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.texts.tables import Table, tables_of
+from stillweb.snapshots.texts.tables import Table, tables_of
 
 
 def rows(html: str) -> list[tuple[str, ...]]:

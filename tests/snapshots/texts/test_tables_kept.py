@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshots.texts.text import extract_html
+from stillweb.snapshots.texts.text import extract_html
 
 WORDS = "<p>" + "These are some words about what is measured at the wells of this county. " * 6 + "</p>"
 TABLE = (

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.capture import Response
-from snapshots.http import charsets, encodings
-from snapshots.texts import html_text, pdf_text
-from snapshots.texts.text import HTML, PDF, FrozenText, extract, extract_html, sniff
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.http import charsets, encodings
+from stillweb.snapshots.texts import html_text, pdf_text
+from stillweb.snapshots.texts.text import HTML, PDF, FrozenText, extract, extract_html, sniff
 
 ARTICLE = """<!doctype html><html><head><title> A  page </title></head><body><nav><a href="/menu">Menu</a></nav>
 <article><h1>Penguins</h1><p>Penguins are birds of the south. See <a href="more?x=1">more about them</a>, as this is a

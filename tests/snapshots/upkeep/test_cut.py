@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.capture import Capture
-from snapshots.errors import UsageError
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.cut import ORIGIN, Needs, cut
-from snapshots.upkeep.verifying import verify
-from snapshots.view import View, view_address
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.cut import ORIGIN, Needs, cut
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 from tests.support.command_line import stillweb
 
@@ -217,8 +217,8 @@ def test_a_cut_that_would_answer_otherwise_is_refused(
 ) -> None:
     from dataclasses import replace
 
-    from snapshots.errors import DamagedInput
-    from snapshots.upkeep import cut as module
+    from stillweb.snapshots.errors import DamagedInput
+    from stillweb.snapshots.upkeep import cut as module
 
     whole = site(tmp_path / "site")
     before = module.select

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from snapshots.profile import Profile
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.diff import Diff, counts, diff, unified
-from snapshots.view import View, view_address
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.diff import Diff, counts, diff, unified
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 
 SITE = "http://example.test"

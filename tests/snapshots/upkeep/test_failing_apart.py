@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from snapshots.contents.failures import Failure
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.diff import Diff, diff
-from snapshots.upkeep.failing_apart import FailureChange
-from snapshots.writer import Writer
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.diff import Diff, diff
+from stillweb.snapshots.upkeep.failing_apart import FailureChange
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import START, record
 
 SITE = "http://example.test"

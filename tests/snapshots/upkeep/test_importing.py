@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from snapshots.archives.scan import Scanned, scan
-from snapshots.capture import Exchange
-from snapshots.machine.places import FilePlace
-from snapshots.profile import Profile
-from snapshots.request import Request
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files
-from snapshots.upkeep.verifying import verify
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.archives.scan import Scanned, scan
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.machine.places import FilePlace
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 from tests.snapshots.malformed import PAGE, http, other, packed
 from tests.snapshots.malformed import record as warc_record
@@ -111,7 +111,7 @@ def test_damage_in_an_archive_is_told_apart_from_what_is_odd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("snapshots.index.build.SMALL", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.build.SMALL", 0)
     whole, cut = warc_record(http()), other()[:-30]
     odd = whole[:-2]  # one line break at the end instead of two
     data = {
@@ -132,8 +132,8 @@ def test_damage_in_an_archive_is_told_apart_from_what_is_odd(
 
 def test_damage_is_not_lost_among_many_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("snapshots.index.build.SMALL", 0)
-    monkeypatch.setattr("snapshots.index.kept.MOST", 3)
+    monkeypatch.setattr("stillweb.snapshots.index.build.SMALL", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.kept.MOST", 3)
     odd = [warc_record(http(), number=n)[:-2] for n in range(5)]
     (tmp_path / "x.warc.gz").write_bytes(packed(*odd, other())[:-30])
     report = import_files([tmp_path / "x.warc.gz"], tmp_path / "s")

@@ -16,9 +16,9 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from snapshots.errors import DamagedInput, UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files
 
 COUNT, PAGES = 24, 4
 BAD = 10  # the number of the file that a case spoils

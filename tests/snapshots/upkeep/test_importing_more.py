@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from snapshots.archives.container import INDEX
-from snapshots.contents import recorded_on_disk
-from snapshots.index.stating import stated_sites
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import copy_capture, import_files
-from snapshots.writer import Writer, reindex
+from stillweb.snapshots.archives.container import INDEX
+from stillweb.snapshots.contents import recorded_on_disk
+from stillweb.snapshots.index.stating import stated_sites
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import copy_capture, import_files
+from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.malformed import http, packed
 from tests.snapshots.malformed import record as warc_record
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.archives.container import INDEX
-from snapshots.capture import Capture
-from snapshots.index.on_disk import OnDisk
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.importing import import_files
-from snapshots.upkeep.verifying import verify
-from snapshots.writer import reindex
+from stillweb.snapshots.archives.container import INDEX
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.index.on_disk import OnDisk
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.importing import import_files
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.writer import reindex
 from tests.snapshots.malformed import http, packed
 from tests.snapshots.malformed import record as warc_record
 
@@ -29,9 +29,9 @@ REVISIT = (
 def as_if_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Files are scanned in many parts, and nothing of them is small."""
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("snapshots.index.build.SMALL", 0)
-    monkeypatch.setattr("snapshots.index.parallel.FORKED", 1 << 16)
-    monkeypatch.setattr("snapshots.index.parallel.PIECE", 1 << 12)
+    monkeypatch.setattr("stillweb.snapshots.index.build.SMALL", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.parallel.FORKED", 1 << 16)
+    monkeypatch.setattr("stillweb.snapshots.index.parallel.PIECE", 1 << 12)
 
 
 def crawl(path: Path, count: int) -> Path:
@@ -112,8 +112,8 @@ def test_what_is_known_on_disk_makes_the_index_that_the_records_make(tmp_path: P
 
 PEAK = """
 import sys
-from snapshots.index import build, parallel
-from snapshots.upkeep.importing import import_files
+from stillweb.snapshots.index import build, parallel
+from stillweb.snapshots.upkeep.importing import import_files
 build.SMALL, parallel.FORKED = 0, 1 << 18
 import_files([sys.argv[1]], sys.argv[2])
 with open("/proc/self/status") as status:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.capture import Exchange, Response
-from snapshots.errors import DamagedInput
-from snapshots.request import Headers, Request
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep import late
-from snapshots.view import View
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange, Response
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep import late
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
 from tests.support.command_line import stillweb
 
 TOKEN = "tok-9d8f7a6s5d4f3a2s1d0f9a8s7d6f5a4s"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.capture import Exchange, Response
-from snapshots.http import encodings
-from snapshots.request import Headers, Request
-from snapshots.secrets.redact import Redactor
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.leaks import in_bytes, scan
-from snapshots.writer import Writer
+from stillweb.snapshots.capture import Exchange, Response
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.leaks import in_bytes, scan
+from stillweb.snapshots.writer import Writer
 
 KEY = (
     "-----BEGIN RSA PRIVATE KEY-----\n"

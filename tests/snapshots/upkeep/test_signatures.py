@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from snapshots import Snapshot, verify
-from snapshots.upkeep.signatures import check_signature, signature_of
+from stillweb.snapshots import Snapshot, verify
+from stillweb.snapshots.upkeep.signatures import check_signature, signature_of
 from tests.snapshots.malformed import http, packed, record
 
 KEY = ec.derive_private_key(7, ec.SECP384R1())

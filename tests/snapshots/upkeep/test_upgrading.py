@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.errors import UsageError
-from snapshots.snapshot import Snapshot
-from snapshots.texts import freezing
-from snapshots.texts.freezing import NO_TEXT, Sent
-from snapshots.texts.text import FrozenText
-from snapshots.upkeep.diff import counts, diff
-from snapshots.upkeep.upgrading import TextUpgrade, accept, changes
-from snapshots.upkeep.verifying import verify
-from snapshots.view import View, view_address
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.texts import freezing
+from stillweb.snapshots.texts.freezing import NO_TEXT, Sent
+from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.upkeep.diff import counts, diff
+from stillweb.snapshots.upkeep.upgrading import TextUpgrade, accept, changes
+from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 
 SITE = "http://mill.test"
@@ -60,7 +60,7 @@ def site(path: Path) -> Path:
 
 
 def _response(body: bytes):  # type: ignore[no-untyped-def]
-    from snapshots.capture import Response
+    from stillweb.snapshots.capture import Response
 
     return Response(200, "OK", (("Content-Type", "text/html; charset=utf-8"),), body)
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from snapshots.archives import warc
-from snapshots.archives.digests import same_digest
-from snapshots.contents.package import digest_of
-from snapshots.errors import UsageError
-from snapshots.profile import Profile
-from snapshots.snapshot import Snapshot
-from snapshots.upkeep.verifying import Problem, verify
-from snapshots.wacz import seal
-from snapshots.writer import Writer
+from stillweb.snapshots.archives import warc
+from stillweb.snapshots.archives.digests import same_digest
+from stillweb.snapshots.contents.package import digest_of
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.upkeep.verifying import Problem, verify
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 from tests.snapshots.malformed import record as warc_record
 

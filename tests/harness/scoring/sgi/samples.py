@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.scoring.sgi.idea_formulas import DIMENSIONS
+from stillweb.harness.scoring.sgi.idea_formulas import DIMENSIONS
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

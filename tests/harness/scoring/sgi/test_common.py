@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.scoring.sgi.common import extract_final_answer, json_part
+from stillweb.harness.scoring.sgi.common import extract_final_answer, json_part
 from tests.harness.scoring.sgi.samples import vector
 
 

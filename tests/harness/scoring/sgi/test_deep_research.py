@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.scoring import Context, score
-from harness.scoring.sgi.deep_research import NUMBER_EXAMPLE, TEXT_EXAMPLE
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.scoring import Context, score
+from stillweb.harness.scoring.sgi.deep_research import NUMBER_EXAMPLE, TEXT_EXAMPLE
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 from tests.harness.scoring.sgi.samples import STEPS
 from tests.harness.scoring.standins import Answers
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness.scoring import MEASURED, Context, Score, score
-from harness.scoring.sgi.dry import pass_all
-from harness.scoring.sgi.dry_code import code_blocks, functions, replace_function, same_program
-from harness.scoring.sgi.settings import find_environment
-from harness.task import Task
-from proxy.isolation import can_isolate
-from snapshots.errors import MissingCapability
+from stillweb.harness.scoring import MEASURED, Context, Score, score
+from stillweb.harness.scoring.sgi.dry import pass_all
+from stillweb.harness.scoring.sgi.dry_code import code_blocks, functions, replace_function, same_program
+from stillweb.harness.scoring.sgi.settings import find_environment
+from stillweb.harness.task import Task
+from stillweb.proxy.isolation import can_isolate
+from stillweb.snapshots.errors import MissingCapability
 from tests.harness.scoring.sgi.samples import vector
 from tests.harness.scoring.standins import Answers
 

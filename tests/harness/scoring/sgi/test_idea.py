@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.scoring import Context, score
-from harness.scoring.sgi import idea_formulas as formulas
-from harness.scoring.sgi.idea import parse_idea, parse_votes
-from harness.task import Task
+from stillweb.harness.scoring import Context, score
+from stillweb.harness.scoring.sgi import idea_formulas as formulas
+from stillweb.harness.scoring.sgi.idea import parse_idea, parse_votes
+from stillweb.harness.task import Task
 from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.scoring.standins import Answers, Words
 

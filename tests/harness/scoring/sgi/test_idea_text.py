@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.scoring import Context, Score, score
-from harness.scoring.sgi.idea_text import official_reading
-from harness.task import Task
+from stillweb.harness.scoring import Context, Score, score
+from stillweb.harness.scoring.sgi.idea_text import official_reading
+from stillweb.harness.task import Task
 from tests.harness.scoring.sgi.samples import BALLOT, RECORD
 from tests.harness.scoring.standins import Answers, Words
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.datasets import load_tasks
-from harness.scoring import Context, score
-from harness.scoring.grading import grader_template
-from harness.scoring.sgi.common import packaged_prompts, prompt
-from harness.scoring.wording import judges_wording
-from harness.task import Task
-from snapshots.errors import UsageError
+from stillweb.harness.datasets import load_tasks
+from stillweb.harness.scoring import Context, score
+from stillweb.harness.scoring.grading import grader_template
+from stillweb.harness.scoring.sgi.common import packaged_prompts, prompt
+from stillweb.harness.scoring.wording import judges_wording
+from stillweb.harness.task import Task
+from stillweb.snapshots.errors import UsageError
 from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, STEPS
 from tests.harness.scoring.standins import Answers, Words
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.scoring.sgi.run_file import load_run_file
-from snapshots.errors import DamagedInput
+from stillweb.harness.scoring.sgi.run_file import load_run_file
+from stillweb.snapshots.errors import DamagedInput
 
 RUN_FILE = """
 models:

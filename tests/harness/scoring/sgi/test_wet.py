@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring import Context, Score, score
-from harness.scoring.sgi.wet import parse_steps, sequence_fixed, sequence_official
-from harness.task import Task
+from stillweb.harness.scoring import Context, Score, score
+from stillweb.harness.scoring.sgi.wet import parse_steps, sequence_fixed, sequence_official
+from stillweb.harness.task import Task
 from tests.harness.scoring.sgi.samples import vector
 from tests.support.spending import cpu_seconds
 

@@ -1,0 +1,58 @@
+"""Record the web an agent saw once; replay it for ever after: no network, the same bytes, an honest score.
+
+Importing this package loads neither mitmproxy nor Playwright; each name below is loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stillweb.proxy import Gateway, Recorder, check
+    from stillweb.snapshots import Request, Snapshot, Writer, seal, verify
+
+    open = Snapshot.open
+
+_HOME = {
+    "Gateway": "stillweb.proxy",
+    "Recorder": "stillweb.proxy",
+    "Request": "stillweb.snapshots",
+    "Snapshot": "stillweb.snapshots",
+    "Writer": "stillweb.snapshots",
+    "check": "stillweb.proxy",
+    "seal": "stillweb.snapshots",
+    "verify": "stillweb.snapshots",
+}
+
+__all__ = [
+    "Gateway",
+    "Recorder",
+    "Request",
+    "Snapshot",
+    "Writer",
+    "__version__",
+    "check",
+    "open",
+    "seal",
+    "verify",
+]
+
+if TYPE_CHECKING:
+    __version__: str
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("stillweb")
+    elif name == "open":
+        value = import_module("stillweb.snapshots").Snapshot.open
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'stillweb' has no attribute {name!r}")
+    globals()[name] = value
+    return value

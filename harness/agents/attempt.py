@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from stillweb.harness.agents.lanes import Call, Lanes
@@ -119,6 +120,7 @@ class Attempt:
     spent: Spent = field(default_factory=Spent)
     on_change: Callable[[Attempt], None] | None = None
     behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
+    workspace: Path | None = None  # its own folder, with copies of the run's uploads
     stop: Stop | None = None  # repeating: where the first run of this attempt was ended
     given_up: int = 0  # model calls under way for which it waited no longer
     over: bool = False  # what its agent left at work has no part in it any more

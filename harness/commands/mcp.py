@@ -31,6 +31,11 @@ from stillweb.harness.console import say, say_damage
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="With --transport http: the port; a free one by default."
 )
+@click.option(
+    "--uploads",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of files that clients may give to pages, or read; by default there are none.",
+)
 @accept_option
 @synthetic_search_option
 @click.option("--max-requests", type=click.IntRange(1), help="Most calls of a session.")
@@ -46,6 +51,7 @@ def command(
     contracts: tuple[str, ...],
     transport: str,
     port: int | None,
+    uploads: Path | None,
     accept: str,
     synthetic_search: bool,
     max_requests: int | None,
@@ -75,6 +81,8 @@ def command(
     if record:
         from stillweb.harness.tools.recording import recording_toolset
 
+        if uploads is not None:
+            raise click.UsageError("--uploads goes without --record: no tool that records reads files")
         if len(snapshots) != 1:
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
         with recording_toolset(snapshots[0], contracts, limits=limits) as recorded:
@@ -85,6 +93,11 @@ def command(
         if synthetic_search:
             make_search_ready(snapshot)
         toolset = Toolset(
-            snapshot, contracts, accept=accept, synthetic_search=synthetic_search, limits=limits
+            snapshot,
+            contracts,
+            accept=accept,
+            synthetic_search=synthetic_search,
+            limits=limits,
+            uploads=uploads,
         )
         serve(toolset, transport, port or 0, ready=ready)

@@ -57,6 +57,11 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     help="Tools that the agent gets, as for `stillweb mcp`; may be given several times; or `none`.",
 )
 @click.option(
+    "--uploads",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of files that the agent may give to pages; each attempt gets copies. By default it has none.",
+)
+@click.option(
     "--rubrics",
     type=click.Path(exists=True),
     help="Rules for scoring tables, from `stillweb rubric compile`; compiled on the spot by default.",
@@ -136,6 +141,7 @@ def command(
     snapshots: tuple[str, ...],
     out: Path,
     contracts: tuple[str, ...],
+    uploads: Path | None,
     rubrics: str | None,
     split: str | None,
     only: str | None,
@@ -236,7 +242,16 @@ def command(
         say(f"no side-car for {base} in {rubrics}; it is compiled by rule")
     names = [name.strip() for name in only.split(",")] if only is not None else ()
     refused = len(tasks.problems)
-    files = start_run(out, settings, tasks, rubrics=compiled, limit=limit, only=names, refused=refused)
+    files = start_run(
+        out,
+        settings,
+        tasks,
+        rubrics=compiled,
+        limit=limit,
+        only=names,
+        refused=refused,
+        uploads=uploads,
+    )
     made = run_attempts(
         out, engine=make_engine(engine, out, parallel), display=make_display(), retry_failed=retry_failed
     )

@@ -44,6 +44,7 @@ from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring.judging import Evaluator
 from stillweb.harness.scoring.wording import judges_wording
 from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.tools.workspace import copy_uploads
 from stillweb.harness.trace import Trace, digest, hashed_part
 from stillweb.snapshots.archives.appending import write_whole
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
@@ -262,6 +263,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     for name in ("tasks.jsonl", "rubrics.json"):
         if (path / name).exists():
             shutil.copy(path / name, again / name)
+    copy_uploads(files.uploads, RunFiles(again).uploads, settings.uploads)
     RunFiles(again).write_manifest(repeated, began)
     (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
     seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]

@@ -316,7 +316,12 @@ def _kept(path: Path, header: Event, evaluator: Evaluator) -> list[Event] | None
 def _copy(files: RunFiles, new: RunFiles, tape: Path, *, to_be_added_to: bool) -> None:
     """What certify repeats from, and what is counted. A tape that lies elsewhere stays there, unless it is added to."""
     kept = files.path / "tape"
-    for there, name in ((tape if to_be_added_to else kept, "tape"), (files.path / "failed", "failed")):
+    places = (
+        (tape if to_be_added_to else kept, "tape"),
+        (files.path / "failed", "failed"),
+        (files.uploads, "uploads"),
+    )
+    for there, name in places:
         if there.is_dir():
             shutil.copytree(there, new.path / name)
 

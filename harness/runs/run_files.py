@@ -4,6 +4,7 @@ run.json            settings and what the run stands on (no clock, no key)
 tasks.jsonl         the tasks, as they were when the run began
 traces/NAME.jsonl   one finished attempt each (see stillweb.harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
+uploads/            files that attempts may give to pages, where the run has any
 failed/             attempts that ended in an error and were made again
 tape/               model calls, in the snapshot's format (unless the tape lies elsewhere)
 certificate.json    written when every attempt is accounted for
@@ -16,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
@@ -41,6 +43,7 @@ class Settings:
     `contracts` names tool contracts; `epochs` is how often each task is attempted; `env` holds the documented
     variables that scorers read (never keys); `prices` maps a model to money per million tokens
     {"input", "output", "cached"}; `directory` is the working directory, from which the agent's files are named.
+    `uploads` are the files of each attempt's workspace: path in it -> `sha256:…`.
     """
 
     agent: str
@@ -59,6 +62,7 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     directory: str | None = None
+    uploads: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; inverse of `from_json`."""
@@ -97,13 +101,15 @@ class Settings:
         """The members that take part in the certificate."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
+        if not self.uploads:  # as certificates were before there were any
+            del value["uploads"]
         return value
 
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
-    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices"), dict),
+    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads"), dict),
     **dict.fromkeys(("synthetic_search", "fold_case"), bool),
     "epochs": int,
     "tape_path": str | None,
@@ -130,6 +136,11 @@ class RunFiles:
         """Where traces lie."""
         return self.path / "traces"
 
+    @property
+    def uploads(self) -> Path:
+        """Where the files lie that attempts may give to pages."""
+        return self.path / "uploads"
+
     def trace_path(self, task_id: str, attempt: int) -> Path:
         """Where the trace of an attempt is or will be."""
         return self.traces / trace_name(task_id, attempt)
@@ -145,7 +156,11 @@ class RunFiles:
                 raise UsageError(f"{self.path}: is no directory; name another one with -o")
             begun = (
                 "tape",
-                *(("traces", "failed", "tasks.jsonl", "rubrics.json") if self.traces.is_dir() else ()),
+                *(
+                    ("traces", "failed", "uploads", "tasks.jsonl", "rubrics.json")
+                    if self.traces.is_dir()
+                    else ()
+                ),
             )
             if any(one.name not in begun and not one.name.startswith(".") for one in self.path.iterdir()):
                 raise UsageError(f"{self.path}: is not empty and no run; name another directory with -o")
@@ -165,10 +180,12 @@ class RunFiles:
         )  # in this order: without the first there is no run
         if not (self.path / "run.json").exists() or any(self.traces.glob("*")):
             return
-        if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name}:
+        if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name, self.uploads.name}:
             with self.alone():
                 for name in names:
                     (self.path / name).unlink(missing_ok=True)
+                if self.uploads.is_dir():
+                    shutil.rmtree(self.uploads)
 
     def create(self, settings: Settings, tasks: Iterable[Task], hashes: Mapping[str, Any]) -> None:
         """Writes a new run's files, or checks that the ones there are of the same run.
@@ -195,11 +212,11 @@ class RunFiles:
 
     def _same(self, settings: Settings, lines: list[str], hashes: Mapping[str, Any]) -> None:
         before, stood_on = self.manifest()
-        old, new = before.deciding(), settings.deciding()
-        for name, value in json.loads(json.dumps(new)).items():
-            if json.loads(json.dumps(old[name])) != value:
+        old, new = (json.loads(json.dumps(one.deciding())) for one in (before, settings))
+        for name in dict.fromkeys((*new, *old)):
+            if old.get(name) != new.get(name):
                 raise UsageError(
-                    f"{self.path}: this run was begun with {name} = {old[name]!r}, not {value!r}; "
+                    f"{self.path}: this run was begun with {name} = {old.get(name)!r}, not {new.get(name)!r}; "
                     "go on with the same, or choose another directory"
                 )
         for name, value in hashes.items():

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from math import fsum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from stillweb.harness.agents import identity_of
@@ -34,6 +35,7 @@ from stillweb.harness.runs.workshop import Workshop, agent_of
 from stillweb.harness.scoring import Score, find_scorer
 from stillweb.harness.scoring.judging import failure, unjudged
 from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.tools.workspace import copy_uploads, uploads_in
 from stillweb.harness.trace import Trace, TraceWriter, read_trace
 from stillweb.proxy.pages import running
 from stillweb.snapshots import Snapshot
@@ -69,8 +71,11 @@ def start_run(
     limit: int | None = None,
     only: Sequence[str] = (),
     refused: int = 0,
+    uploads: Path | None = None,
 ) -> RunFiles:
     """Makes a run's directory, or checks that the one there is the same run.
+
+    `uploads` is a folder of files that attempts may give to pages; the run keeps copies.
 
     `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there); that the run is a
     part of its set is told with its scores. `refused` is how many records of the set could not be read; it is told with
@@ -80,9 +85,13 @@ def start_run(
     if not chosen:
         raise UsageError("there is no task to run")
     files = RunFiles(path)
+    if uploads is not None:
+        settings = replace(settings, uploads=uploads_in(uploads))
     files.forget_unbegun()
     fresh = not (path / "run.json").exists()
     files.claim()
+    if fresh and uploads is not None:
+        copy_uploads(uploads, files.uploads, settings.uploads)
     if fresh and rubrics:
         side_cars = {name: as_json(rubric) for name, rubric in rubrics.items()}
         text = json.dumps(side_cars, ensure_ascii=False, indent=1) + "\n"
@@ -297,7 +306,9 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         shop.tape.ask_again(f"{session}/judge", everything=job.judged is not None)
     played: Played
     async with AsyncExitStack() as stack:
-        tools: Any = shop.tools.session(session) if shop.tools else NoTools()
+        workspace = Path(stack.enter_context(TemporaryDirectory(prefix="stillweb-workspace-")))
+        copy_uploads(shop.files.uploads, workspace, shop.settings.uploads)
+        tools: Any = shop.open_session(session, workspace) or NoTools()
         stack.push_async_callback(tools.close)
         environment, requests = await stack.enter_async_context(shop.program_access(session, tools))
         trace = stack.enter_context(TraceWriter(shop.files.traces / trace_name(task.id, job.attempt)))
@@ -314,6 +325,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
             requests=requests,
             on_change=display.changed if display else None,
             stop=known.stops.get((task.id, job.attempt)) if known else None,
+            workspace=workspace,
         )
         if display:
             display.changed(attempt)

@@ -47,7 +47,9 @@ async def program_access(
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
         store = toolset.store if isinstance(toolset, Toolset) else Store(snapshot)
         given = GivenText(store)
-        gateway = Gateway(snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts)
+        gateway = Gateway(
+            snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts, own_pages=False
+        )
         await asyncio.to_thread(gateway.start)
         try:
             gateway.nameless_are(session)

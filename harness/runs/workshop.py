@@ -90,6 +90,14 @@ class Workshop:
     ) -> None:
         await self._stack.aclose()
 
+    def open_session(self, name: str, folder: Path) -> ToolSession | None:
+        """The tools of an attempt, which read no files but those of `folder`; None where the run has no tools."""
+        from stillweb.harness.tools.toolset import Toolset
+
+        if isinstance(self.tools, Toolset):
+            return self.tools.session(name, folder)
+        return self.tools.session(name) if self.tools else None
+
     def ending(self) -> bool:
         """Whether who opened it is being cancelled, and with it the attempts in tasks of their own.
 

@@ -17,6 +17,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
+from stillweb.harness.tools.browser_files import OUTPUT, denied
 from stillweb.harness.tools.browser_reply import Reply
 from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves
 from stillweb.harness.tools.browser_shared import SharedBrowser
@@ -24,6 +25,7 @@ from stillweb.harness.tools.browser_text import Sections, argument_error, contra
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.net_errors import of_verdict
 from stillweb.harness.tools.store import worse
+from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.sight import state_of
 from stillweb.snapshots.profile import Profile
@@ -65,9 +67,11 @@ class BrowserSession(Browsing):
             since = self.told
             reply, lacks, failed = Reply(self), None, None
             try:
+                self._refuse_outside(arguments.get("filename"))
                 self._refuse_held(name)
                 await ACTIONS[name](self, arguments, reply)
                 self._refuse_missed_page(since)
+                await self.leave_forbidden()
             except Problem as problem_found:
                 reply.sections = Sections(
                     errors=[str(problem_found)], modal=[] if problem_found.bare else self.modal()
@@ -110,6 +114,8 @@ class BrowserSession(Browsing):
             self.doubted = False
         if missed:
             meta["missed"] = missed
+        if reply.files:
+            meta["uploads"] = reply.files
         return ToolResult([{"type": "text", "text": reply.sections.text()}, *reply.images], is_error, meta)
 
     def _place(self, header: str) -> dict[str, Any] | None:
@@ -145,6 +151,13 @@ class BrowserSession(Browsing):
         }  # which a dialog stops
         if held or (self.tab.chooser is not None and name not in NOT_HELD):
             raise Problem(said("modal", name=name))
+
+    def _refuse_outside(self, filename: str | None) -> None:
+        """Nothing is saved under the name that an argument gives; one that leads out of the workspace is refused."""
+        try:
+            self.workspace.resolve(filename or "", OUTPUT)
+        except Outside as outside:
+            raise denied(outside) from None
 
     def _refuse_missed_page(self, since: int) -> None:
         """A document that the snapshot lacks, or that failed, is the tool's own network error, never a page."""
@@ -204,7 +217,8 @@ class BrowserTool:
         snapshot = self._toolset.snapshot
         if self._gateway is None:
             accept = getattr(self._toolset.store, "accept", "rule")
-            gateway = Gateway(snapshot, accept=accept, virtual_hosts=http_hosts(self._toolset))
+            hosts = http_hosts(self._toolset)
+            gateway = Gateway(snapshot, accept=accept, virtual_hosts=hosts, own_pages=False)
             self._gateway = self._own.enter_context(gateway)
         if self._browser is None:
             self._browser = SharedBrowser(ca=self._gateway.ca_path)

@@ -21,6 +21,8 @@ Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers
 NOT_HELD = {"browser_close", "browser_tabs", "browser_navigate"}  # the real server asks these for no tab
 EVALUATE_SECONDS = 30.0
+# keys that copy, cut or paste
+_CLIPS = re.compile(r"(?:\w+\+)+(?:Key[CVX]|[CVX]|Insert|Delete|Numpad0|NumpadDecimal)", re.I)
 # as the real server's code names them, in its order
 _MODIFIERS = (
     ({"Alt"}, "Alt"),
@@ -122,7 +124,11 @@ async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> N
     reply.code(f"// Press {key}")
     reply.code(f"await page.keyboard.press({quoted(key)});")
     reply.with_snapshot = key == "Enter"
-    await session.until_dialog(session.page.keyboard.press(key))
+    pressing = session.until_dialog(session.page.keyboard.press(key))
+    if _CLIPS.fullmatch(key):
+        session.copied = await session.shared.clipboard.during(pressing, session.copied)
+    else:
+        await pressing
     await session.rest()
 
 

@@ -1,4 +1,4 @@
-"""Files given to a page: those of the workspace, read here, as the page of a frozen web may see them.
+"""Files given to a page: those of the session's workspace, as the page of a frozen web may see them.
 
 The page gets name, type and bytes, and a time of its own clock: what a path alone would tell it (when the file was
 written) is of this machine.
@@ -7,9 +7,10 @@ written) is of this machine.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
-from pathlib import Path
+from hashlib import sha256
 from typing import Any
 
 from playwright.async_api import Error as PlaywrightError
@@ -18,30 +19,43 @@ from playwright.async_api import FilePayload, Locator
 from stillweb.harness.tools.browser_reply import Reply
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing, Problem
 from stillweb.harness.tools.browser_text import quoted, said
+from stillweb.harness.tools.workspace import ROOT, Outside, Workspace
 from stillweb.proxy.pages.uploads import Given, put, type_of
 
-OUTPUT = ".playwright-mcp"  # where the real server writes, which it names among the allowed roots
+OUTPUT = ROOT / ".playwright-mcp"  # where the real server writes, which it names among the allowed roots
 _OPENS = """(e) => { const field = e.closest("label")?.control || e;
   return field.localName === "input" && field.type === "file" && !field.disabled; }"""
 
 
-def read_files(paths: list[str], workspace: Path, folder: str) -> list[FilePayload]:
-    """The files, relative to the workspace and within it. Raises Problem; `folder` is what is said of a directory."""
-    full = [Path(os.path.normpath(workspace / path)) for path in paths]
-    for path in full:
-        if not path.is_relative_to(workspace) or not path.resolve().is_relative_to(workspace.resolve()):
-            words = said("file_denied", path=path, output=workspace / OUTPUT, workspace=workspace)
-            raise Problem(words, bare=True)
+def denied(outside: Outside) -> Problem:
+    """Return the real server's refusal of a path outside of its roots."""
+    words = said("file_denied", path=outside.path, output=OUTPUT, workspace=ROOT)
+    return Problem(words, bare=True)
+
+
+def read_files(paths: list[str], workspace: Workspace, folder: str) -> list[FilePayload]:
+    """Return the files of a workspace. Raise Problem; `folder` names the words for a directory."""
     found: list[FilePayload] = []
-    for path in full:
-        try:
-            data = path.read_bytes()
-        except IsADirectoryError:
-            raise Problem(said(folder)) from None
-        except OSError:
-            raise Problem(said("no_file", path=path)) from None
-        found.append({"name": path.name, "mimeType": type_of(path.name), "buffer": data})
+    try:
+        full = [workspace.resolve(path) for path in paths]
+        for path in full:
+            try:
+                data = workspace.read(str(path))
+            except IsADirectoryError:
+                raise Problem(said(folder)) from None
+            except OSError as error:
+                code = errno.errorcode.get(error.errno or errno.EIO, "EIO")
+                reason = os.strerror(error.errno or errno.EIO).lower()
+                raise Problem(said("no_file", code=code, reason=reason, path=path)) from None
+            found.append({"name": path.name, "mimeType": type_of(path.name), "buffer": data})
+    except Outside as outside:
+        raise denied(outside) from None
     return found
+
+
+def described(files: list[FilePayload]) -> list[dict[str, Any]]:
+    """Return name and digest of files, as the trace tells of what a page was given."""
+    return [{"name": one["name"], "digest": f"sha256:{sha256(one['buffer']).hexdigest()}"} for one in files]
 
 
 async def opens_chooser(locator: Locator) -> bool:
@@ -72,6 +86,7 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
         plain = [Given(one["name"], one["mimeType"], one["buffer"]) for one in files]
         try:
             await session.until_dialog(put(chooser.element, session.page, plain))
+            reply.files = described(files)
         except PlaywrightError:
             raise Problem(said("context_lost")) from None
     await session.rest()
@@ -86,6 +101,7 @@ async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     locator, code = await session.locate(given["target"], given.get("element"))
     files = await asyncio.to_thread(read_files, paths or [], session.workspace, "drop_folder")
     await session.until_dialog(locator.drop({"files": files, "data": data}, timeout=GIVEN_MS))
+    reply.files = described(files)
     await session.rest()
     parts: dict[str, Any] = {} if data is None else {"data": data}
     if paths:

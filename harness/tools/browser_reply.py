@@ -23,6 +23,7 @@ class Reply:
         self.session = session
         self.sections = Sections()
         self.images: list[dict[str, Any]] = []
+        self.files: list[dict[str, Any]] = []  # given to the page: name and digest
         self.address: str | None = None
         self.with_snapshot = False
         self.explicit: tuple[Locator | None, int | None, bool | None] | None = None

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
@@ -20,8 +19,9 @@ from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_tabs import Tab
 from stillweb.harness.tools.browser_text import code_of, said
 from stillweb.harness.tools.net_errors import OFFLINE, of_verdict, verdict_in
+from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.pages.acting import Driver
-from stillweb.proxy.pages.failures import Failed
+from stillweb.proxy.pages.failures import Failed, forbidden_scheme
 from stillweb.proxy.pages.freeze import settle
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.spares import Renames
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 ACTION_MS = 5_000  # what the contract gives an action, and its error names
 GIVEN_MS = 30_000  # what it gets: no machine may be so slow that it changes an answer
+NO_PAGE = "chrome-error://chromewebdata/"  # what Chromium shows of an address that it could not load
 NEVER_MISSED = {"ping", "beacon", "cspviolationreport", "manifest"}  # nothing of a page hangs on them
 
 
@@ -77,7 +78,8 @@ class Browsing:
     told_missed: int = 0  # and of the gateway's misses
     doubted: bool = False  # whether the gateway called an answer ambiguous that no call has told of
     ahead: Counter[str] = field(default_factory=Counter)  # of these, what the browser has not told of yet
-    workspace: Path = field(default_factory=Path.cwd)  # whose files may be given to pages
+    workspace: Workspace = field(default_factory=Workspace)  # whose files may be given to pages
+    copied: str = ""  # what is on its clipboard
     downloads: list[str] = field(default_factory=list)  # names of files, of which no call has told
     _kept: asyncio.Event = field(default_factory=asyncio.Event)  # whether there is one
     _lock: asyncio.Lock | None = None
@@ -240,12 +242,20 @@ class Browsing:
             raise Problem(said("no_match", target=target)) from None
         return locator.first, code_of(target)
 
+    async def leave_forbidden(self) -> None:
+        """Empty the tabs that show an address which is never opened. Raises Problem where there is one."""
+        for tab in self.tabs:
+            url = tab.url
+            if url != NO_PAGE and (scheme := forbidden_scheme(url)):
+                await tab.page.goto("about:blank")
+                raise Problem(said("protocol", scheme=scheme, url=url))
+
     async def navigate(self, url: str) -> str | None:
         """Load a URL, or a view by its address, which is returned. Raises Problem for what the snapshot lacks."""
         assert self.traffic is not None
         assert self.context is not None
-        if re.match(r"(view-source:)*file:", url, re.I):  # this machine's files are no part of the snapshot
-            raise Problem(said("file_url", url=url))
+        if scheme := forbidden_scheme(url):
+            raise Problem(said("protocol", scheme=scheme, url=url))
         view = None
         if self.snapshot is not None and id_in(url) is not None:
             view = self.snapshot.view(url)

@@ -6,12 +6,47 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stillweb.proxy.pages.browser import BrowserHost
 from stillweb.proxy.pages.spares import Spares
+from stillweb.snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 T = TypeVar("T")
+_COPY = """(text) => {
+  addEventListener("copy", (e) => { e.clipboardData.setData("text/plain", text); e.preventDefault(); }, { once: true });
+  return document.execCommand("copy");
+}"""
+
+
+class Clipboard:
+    """The one clipboard of a browser, lent to one session at a time, so that none finds what another left there."""
+
+    def __init__(self, host: BrowserHost) -> None:
+        self._host = host
+        self._page: Page | None = None
+        self._lock = asyncio.Lock()
+
+    async def during(self, work: Coroutine[Any, Any, Any], text: str) -> str:
+        """Do the work with `text` on the clipboard; return what is on it then, and empty it."""
+        async with self._lock:
+            if self._page is None or self._page.is_closed():
+                context = await self._host.context("clipboard", "http://127.0.0.1:9", Profile())
+                self._page = await context.new_page()
+                await self._page.set_content("<textarea>")
+            page = self._page
+            await page.evaluate(_COPY, text)
+            try:
+                await work
+                field = page.locator("textarea")
+                await field.fill("")
+                await field.press("Control+V")
+                return await field.input_value()
+            finally:
+                await page.evaluate(_COPY, "")
 
 
 class SharedBrowser:
@@ -20,6 +55,7 @@ class SharedBrowser:
     def __init__(self, *, ca: Path | None = None, host: BrowserHost | None = None) -> None:
         self.host = host or BrowserHost(ca=ca)
         self.spares = Spares(self.host)
+        self.clipboard = Clipboard(self.host)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()

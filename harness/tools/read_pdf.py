@@ -11,6 +11,7 @@ from typing import Any
 from stillweb.harness.tools.contract import Contract, Part, ToolResult, load, said
 from stillweb.harness.tools.serper import script_json
 from stillweb.harness.tools.store import Found, Visit, worse
+from stillweb.harness.tools.workspace import Outside
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.texts.pdf_text import ordered_info, page_image
 from stillweb.snapshots.texts.text import PDF, FrozenText, extract, sniff, unpacked
@@ -109,7 +110,10 @@ class PdfTool:
             data["full_text"] = "\n\n".join(str(page["text"]) for page in texts)
         images: dict[int, bytes] = {}
         if _flag(arguments, "include_images", False):
-            images = self._images(found, chosen, visit)
+            body = (
+                visit.workspace.read(source["path"]) if source.get("path") else unpacked(visit.read(found))[0]
+            )
+            images = self._images(body, chosen)
             data["image_info"] = [
                 {"page": n, "index": 0, "width": width, "height": height, "format": "rgb"}
                 for n, image in images.items()
@@ -130,8 +134,8 @@ class PdfTool:
 
     def _load(self, source: dict[str, Any], visit: Visit) -> tuple[FrozenText, Found]:
         say = self.contract.say
-        if source.get("path"):  # files aren't part of the frozen web
-            raise Refused(say("not_found", path=source["path"]))
+        if source.get("path"):
+            return self._of_workspace(source["path"], visit)
         url = source.get("url")
         if not url:
             raise Refused(say("which", source=_name(source)))
@@ -152,9 +156,21 @@ class PdfTool:
             raise _Missing(say("not_loaded", source=url, reason=self.contract.strings[key]), found)
         return text, found
 
-    def _images(self, found: Found, pages: list[int], visit: Visit) -> dict[int, bytes]:
+    def _of_workspace(self, path: str, visit: Visit) -> tuple[FrozenText, Found]:
+        """A file of the session's workspace. All others are not there, as the real tool says it."""
+        say = self.contract.say
+        try:
+            body = visit.workspace.read(path)
+        except (OSError, Outside):
+            raise Refused(say("not_found", path=path)) from None
+        text = extract(None, Response(200, "OK", (("Content-Type", PDF),), body), address=path)
+        if text is None or text.pages is None or text.meta.get("readable") is False:
+            key = "empty" if not body else "password" if text and text.meta.get("encrypted") else "not_a_pdf"
+            raise Refused(say("not_loaded", source=path, reason=self.contract.strings[key]))
+        return text, Found("", "exact")
+
+    def _images(self, body: bytes, pages: list[int]) -> dict[int, bytes]:
         """Pictures of whole pages: they show scans, figures and tables alike. None of what can't be drawn."""
-        body, _ = unpacked(visit.read(found))
         images: dict[int, bytes] = {}
         for n in pages[:IMAGES_PER_CALL]:
             with contextlib.suppress(ValueError):

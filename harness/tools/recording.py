@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from stillweb.harness.tools.contract import ToolResult, load
 from stillweb.harness.tools.store import Found, Store, Visit
 from stillweb.harness.tools.toolset import Limits, ToolSession, Toolset
+from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.request import Headers, Request
@@ -162,8 +163,8 @@ class LiveVisit(Visit):
 class RecordingSession(ToolSession):
     """A tool session that waits for the real web on a thread."""
 
-    def __init__(self, toolset: Toolset, name: str) -> None:
-        super().__init__(toolset, name)
+    def __init__(self, toolset: Toolset, name: str, workspace: Workspace) -> None:
+        super().__init__(toolset, name, workspace)
         self._turn = asyncio.Lock()  # one call after the other, so that each finds its own captures
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -198,9 +199,9 @@ class RecordingToolset(Toolset):
         snapshot: Any = None
         super().__init__(snapshot, contracts, limits=limits, store=LiveStore(recorder))
 
-    def session(self, name: str) -> RecordingSession:
+    def session(self, name: str, folder: Path | None = None) -> RecordingSession:
         """A session under its own name in the snapshot."""
-        return RecordingSession(self, name)
+        return RecordingSession(self, name, Workspace(folder))
 
 
 @contextmanager

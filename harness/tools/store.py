@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stillweb.harness.tools.alike import first_alike
 from stillweb.harness.tools.cookies import Cookies
 from stillweb.harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
+from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.capture import PARTIAL, Capture, Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import codec, header_charset
@@ -170,6 +171,7 @@ class Visit:
     """
 
     live = False
+    workspace = Workspace()  # whose files its tools may read; an empty one
 
     def __init__(self, store: Store, session: Any) -> None:
         self.store = store

@@ -6,11 +6,13 @@ import asyncio
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stillweb.harness.inputs.import_path import load_module
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from stillweb.harness.tools.store import Store, Visit
+from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.matching.accepting import check_accept
 
@@ -52,7 +54,7 @@ class Tool(Protocol):
 
     `call` never raises for what is in the arguments or the snapshot: it gives the error of the real tool.
     A tool that keeps something for a session may have `open(session_name) -> object with call, close and, to be
-    ready before the first call, prepare`, one that
+    ready before the first call, prepare` (a member `workspace` of it is set to the session's `Workspace`), one that
     offers fewer tools than its contract a list `specs`, and one that holds something an async `close`.
     """
 
@@ -99,7 +101,8 @@ class Toolset:
 
     `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"), or `module:object`, a tool of one's
     own (`OwnTool`). `accept` is the lowest verdict
-    served. `matcher` and `store` replace those of the snapshot. `options` are for tools that want more (a gateway, a browser).
+    served. `matcher` and `store` replace those of the snapshot. `uploads` is a folder whose files sessions without a
+    folder of their own may read; by default they may read none. `options` are for tools that want more (a gateway, a browser).
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Toolset:
         accept: str = "rule",
         matcher: Any = None,
         store: Store | None = None,
+        uploads: Path | None = None,
         **options: Any,
     ) -> None:
         from stillweb.harness.tools.serper import Searcher
@@ -120,6 +124,7 @@ class Toolset:
         self.limits = Limits.of(limits)
         self.snapshot = snapshot
         self.options = options
+        self.uploads = uploads
         self.store = store or Store(snapshot, accept=accept, matcher=matcher)
         self.searcher = Searcher(
             synthetic=synthetic_search, most_pages=self.limits.pages, most_records=self.limits.records
@@ -164,9 +169,9 @@ class Toolset:
         found: Mapping[str, Any] = self.contracts[0].more.get(member, {}) if len(self.contracts) == 1 else {}
         return found
 
-    def session(self, name: str) -> ToolSession:
-        """A session that shares nothing with any other: its own replay state, counters and browser."""
-        return ToolSession(self, name)
+    def session(self, name: str, folder: Path | None = None) -> ToolSession:
+        """A session that shares nothing with any other: its own replay state, counters, browser and `folder` of files."""
+        return ToolSession(self, name, Workspace(folder or self.uploads))
 
     async def close(self) -> None:
         """Frees what the tools hold. The snapshot stays open."""
@@ -220,11 +225,13 @@ def _chosen(name: str) -> tuple[Contract, OwnTool | None]:
 class ToolSession:
     """One client's tools."""
 
-    def __init__(self, toolset: Toolset, name: str) -> None:
+    def __init__(self, toolset: Toolset, name: str, workspace: Workspace | None = None) -> None:
         self.name = name
         self.toolset = toolset
+        self.workspace = workspace or Workspace()
         self.calls = 0
         self.visit = toolset.store.session(name)
+        self.visit.workspace = self.workspace
         self._in_flight = 0
         self._opened: dict[int, Any] = {}
         self._preparing: list[asyncio.Future[None]] = []
@@ -275,7 +282,9 @@ class ToolSession:
         if opener is None:
             return None
         if id(tool) not in self._opened:
-            self._opened[id(tool)] = opener(self.name)
+            self._opened[id(tool)] = own = opener(self.name)
+            if hasattr(own, "workspace"):
+                own.workspace = self.workspace
         return self._opened[id(tool)]
 
     async def close(self) -> None:

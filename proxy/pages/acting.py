@@ -17,7 +17,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.proxy.pages.answered import answered
 from stillweb.proxy.pages.banners import button_of
-from stillweb.proxy.pages.failures import Failed, Unusable, first_line
+from stillweb.proxy.pages.failures import Failed, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.pages.freeze import ask_all, begin_step, pass_time, settle
 from stillweb.proxy.pages.locating import locate, named
 from stillweb.proxy.pages.paging import next_page_of
@@ -141,7 +141,15 @@ class Driver:
         return calm
 
     async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, Calm]:
-        """Load a URL and wait until it is quiet; not `anew`, as a step of those before. Raises Failed with the network's reason."""
+        """Load a URL and wait until it is quiet; not `anew`, as a step of those before. Raises Failed with the network's reason.
+
+        Every address that is opened in a browser passes here. Pages can't go on to those that are refused: Chromium
+        itself keeps what a page asks for (links, scripts, redirects, frames) from its own pages and from files.
+        """
+        if scheme := forbidden_scheme(url):
+            raise Failed(
+                f"{url}: pages of the scheme {scheme}: are never opened. Name an http or https address"
+            )
         if anew:
             self.traffic.steps = 0
         if self._page is None:

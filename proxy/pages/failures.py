@@ -25,6 +25,23 @@ class Unusable(Failed):
     """An element that could not be used in all the time that it had; something may have been done."""
 
 
+# Lower-case schemes of pages that a snapshot holds or that a script may write itself. All others show this machine:
+# its files, or the browser's own pages with their paths and settings.
+_SHOWN = frozenset({"http", "https", "data", "blob"})
+_EMPTY = re.compile(r"about:(blank|srcdoc)(?![^?#])", re.I)
+_SCHEME = re.compile(r"[\x00-\x20]*([a-z][a-z0-9+.\t\n\r-]*):", re.I)
+
+
+def forbidden_scheme(url: str) -> str:
+    """Return the scheme of an address whose page must not be shown, "" for one that may be.
+
+    The scheme is read as browsers read it (WHATWG URL, 4.4).
+    """
+    found = _SCHEME.match(url)
+    scheme = re.sub(r"[\t\n\r]", "", found[1]).lower() if found else ""
+    return "" if scheme in _SHOWN or _EMPTY.match(url.strip()) else scheme
+
+
 def first_line(error: PlaywrightError) -> str:
     """The part of Playwright's message that says what is wrong."""
     line = next((part for part in error.message.splitlines() if part.strip()), "unknown error")

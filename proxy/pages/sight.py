@@ -90,6 +90,8 @@ async def shows_pdf(page: Page) -> bool:
 
 
 async def _read(frame: Frame) -> dict[str, Any] | None:
+    if not frame.url:  # Chromium refused its address: it has no document, and would let wait in vain
+        return None
     try:
         return await answered(frame.evaluate(reader()))
     except PlaywrightError:

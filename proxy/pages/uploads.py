@@ -105,6 +105,8 @@ class Files:
         elif not isinstance(file, str) or not file.strip():
             raise UsageError(f"field 'file' must be a path, not {file!r}")
         path = self.folder / (file if isinstance(file, str) else file["name"])
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise UsageError(f"names {path}, which lies elsewhere. Put a copy beside the steps")
         data = _bytes_of(path)
         found: File = {
             "name": path.name,

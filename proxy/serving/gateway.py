@@ -47,7 +47,8 @@ class Gateway(Proxied):
     means: as soon as `proxy_url` has been called with a name other than "default". With `workers` more than 1
     as many processes serve; each session is in one of them. `cache_bytes` bounds the hot captures kept (each).
     `on_loss` hears, on the gateway's thread, that one of them has ended: `close` will raise it. With `forks` they
-    may be forks, which begin at once, but hold whatever files and sockets this process has open.
+    may be forks, which begin at once, but hold whatever files and sockets this process has open. Without `own_pages`
+    it shows nobody its status and ledger, which tell of all sessions and of this machine.
 
     Raises MissingCapability (port in use, ledger not writable, a process lost) and UsageError.
     """
@@ -67,6 +68,7 @@ class Gateway(Proxied):
         workers: int = 1,
         on_loss: Callable[[str], None] | None = None,
         forks: bool = False,
+        own_pages: bool = True,
     ) -> None:
         check_accept(accept)
         made = isinstance(virtual_hosts, MadeHosts)
@@ -92,6 +94,7 @@ class Gateway(Proxied):
             snapshot, self.ledger, accept=accept, virtual_hosts=virtual_hosts, cache_bytes=cache_bytes
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
+        self._hub.own_pages = own_pages
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None

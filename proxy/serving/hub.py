@@ -86,6 +86,7 @@ class Hub:
         self.mine = mine
         self.give_back: GiveBack | None = None
         self.only_own = False  # sessions are answered by other processes
+        self.own_pages = True
         self.gather: Callable[[], Told] = self.told
         self.processes = 1
         self.connections: set[Open] = set()
@@ -121,6 +122,8 @@ class Hub:
             return failure(
                 request, 421, "Misdirected Request", "ask for this outside of another host's tunnel"
             )
+        if not self.own_pages:
+            return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
         if self.only_own:
             self.gather()  # what others have not written yet
         return status.own_page(self, request)

@@ -29,9 +29,10 @@ class Browsed:
     runner: asyncio.Runner
     sessions: int = 0
 
-    def session(self) -> Call:
+    def session(self, folder: Path | None = None) -> Call:
+        """A session whose tools read the files of `folder`."""
         self.sessions += 1
-        session = self.toolset.session(f"s{self.sessions}")
+        session = self.toolset.session(f"s{self.sessions}", folder)
         return lambda name, **given: self.runner.run(session.call(name, given))
 
 

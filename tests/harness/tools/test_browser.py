@@ -240,7 +240,7 @@ def test_code_is_written_as_the_real_tool_writes_it(selector: str, code: str) ->
     assert code_of(selector) == code
 
 
-@pytest.mark.parametrize("prefix", ["file:///", "FILE:", "view-source:file:///"])
+@pytest.mark.parametrize("prefix", ["file:///", "FILE:"])
 def test_files_of_this_machine_are_no_pages(served: Served, tmp_path: Path, prefix: str) -> None:
     """They were shown as if they had been recorded."""
     (tmp_path / "page.html").write_text("<title>Not recorded</title>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ const told = (files, more) => Promise.all([...files].map(async (f) =>
 for (const e of [one, many]) e.addEventListener("change", () => told(e.files, ""));
 zone.addEventListener("drop", (e) => { e.preventDefault(); told(e.dataTransfer.files, "|" + e.dataTransfer.getData("text/plain")); });
 </script>"""
+CANARY = "canary-5160"
 CHOOSER = "### Modal state\n- [File chooser]: can be handled by browser_file_upload"
 
 
@@ -29,17 +31,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsed]:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workspace(tmp_path: Path) -> Path:
     (tmp_path / "one.txt").write_text("hello")
     (tmp_path / "two.json").write_text("{}")
     (tmp_path / "folder").mkdir()
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def call(served: Browsed, workspace: Path) -> Call:
-    call = served.session()
+    call = served.session(workspace)
     call("browser_navigate", url=SITE)
     return call
 
@@ -59,11 +60,13 @@ def test_a_chooser_holds_the_page_until_it_is_answered(call: Call, workspace: Pa
         f'### Error\nError: Tool "browser_snapshot" does not handle the modal state.\n{CHOOSER}'
     )
     assert "can only be used" in call("browser_handle_dialog", accept=True).text
-    path = str(workspace / "one.txt")
+    path = "/workspace/one.txt"
     given = call("browser_file_upload", paths=[path])
     assert not given.is_error
     assert f'```js\nawait fileChooser.setFiles(["{path}"])\n```' in given.text
     assert "paragraph [ref=e9]: one.txt text/plain 0 hello" in given.text  # in the page's own time
+    digest = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+    assert given.meta["uploads"] == [{"name": "one.txt", "digest": digest}]
     assert not call("browser_snapshot").is_error
 
 
@@ -85,12 +88,12 @@ def test_what_can_not_be_given_is_told_in_the_tools_own_words(call: Call, worksp
 
     assert given(paths=["/etc/hosts"]) == (
         "### Error\nError: File access denied: /etc/hosts is outside allowed roots. "
-        f"Allowed roots: {workspace}/.playwright-mcp, {workspace}"
+        "Allowed roots: /workspace/.playwright-mcp, /workspace"
     )
     assert "does not handle the modal state" in call("browser_hover", target="#one").text  # still open
     assert "File access denied" in call("browser_file_upload", paths=["../x"]).text
     lost = call("browser_file_upload", paths=["nope.txt"])
-    assert lost.text == f"### Error\nError: ENOENT: no such file or directory, stat '{workspace}/nope.txt'"
+    assert lost.text == "### Error\nError: ENOENT: no such file or directory, stat '/workspace/nope.txt'"
     assert given(paths=["folder"]).endswith(
         "File input does not support directories, pass individual files instead"
     )
@@ -103,14 +106,92 @@ def test_what_can_not_be_given_is_told_in_the_tools_own_words(call: Call, worksp
     assert not call("browser_click", target="#zone").is_error
 
 
-def test_a_link_out_of_the_workspace_is_outside(
-    call: Call, workspace: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    secret = tmp_path_factory.mktemp("elsewhere") / "secret.txt"
-    secret.write_text("secret")
-    (workspace / "link.txt").symlink_to(secret)
+def test_a_file_by_its_name_in_a_folder_of_the_workspace(call: Call, workspace: Path) -> None:
+    (workspace / "folder/deep ünd [1].txt").write_text("deep")
     call("browser_click", target="#one")
-    assert "File access denied" in call("browser_file_upload", paths=["link.txt"]).text
+    given = call("browser_file_upload", paths=["/workspace/./folder/../folder/deep ünd [1].txt"])
+    assert "deep ünd [1].txt text/plain 0 deep" in given.text
+
+
+def outside(workspace: Path) -> list[str]:
+    """Names of a file beside the workspace that lead there in the ways that a file system knows."""
+    secret = workspace.parent / "secret.txt"
+    secret.write_text(CANARY)
+    os.symlink(secret, workspace / "link.txt")
+    os.symlink(workspace.parent, workspace / "up")
+    os.symlink("/proc", workspace / "proc")
+    os.symlink("one.txt", workspace / "within.txt")
+    os.mkfifo(workspace / "pipe")
+    real = str(secret)
+    return [
+        real, f"..{os.sep}secret.txt", "folder/../../secret.txt", "link.txt", "up/secret.txt", "proc/self/environ", "within.txt",
+        f"file://{real}", f"/workspace/..{real}", f"/{real}", f"//workspace/../{real}", "/proc/self/cwd/secret.txt", "/proc/self/environ",
+        f"/workspace/{real}", "~/secret.txt", "~root/.bashrc", "*.txt", "../*", "ONE.TXT", "pipe", "/dev/stdin", "/workspace", ".", "",
+        "one.txt\0", "\ud800", "one.txt/..", "..\\secret.txt", "%2e%2e/secret.txt", "x" * 300, "$HOME/x", "/WORKSPACE/one.txt",
+    ]  # fmt: skip
+
+
+def test_no_other_file_is_reached_by_any_name(call: Call, workspace: Path) -> None:
+    for path in outside(workspace):
+        call("browser_click", target="#one")
+        uploaded = call("browser_file_upload", paths=[path])
+        for given in (uploaded, call("browser_drop", target="#zone", paths=[path])):
+            assert given.is_error, path
+            assert CANARY not in given.text
+            assert str(workspace) not in given.text.replace(path, "")
+        if "Modal" in call("browser_snapshot").text:
+            call("browser_file_upload")
+        assert CANARY not in call("browser_snapshot").text
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ("browser_take_screenshot", {}), ("browser_snapshot", {}), ("browser_evaluate", {"function": "() => 1"}),
+        ("browser_console_messages", {}), ("browser_network_requests", {}), ("browser_network_request", {"index": 1}),
+    ],
+)  # fmt: skip
+def test_nothing_is_saved_outside_of_the_workspace(call: Call, tool: tuple[str, dict[str, object]]) -> None:
+    name, more = tool
+    refused = call(name, filename="../../x.png", **more)
+    assert refused.text == (
+        "### Error\nError: File access denied: /x.png is outside allowed roots. "
+        "Allowed roots: /workspace/.playwright-mcp, /workspace"
+    )
+    assert not call(name, filename="x.png", **more).is_error
+
+
+def test_a_session_without_a_folder_has_no_files(
+    served: Browsed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.txt").write_text(CANARY)
+    monkeypatch.chdir(tmp_path)
+    call = served.session()
+    call("browser_navigate", url=SITE)
+    for path in ("one.txt", str(tmp_path / "one.txt")):
+        call("browser_click", target="#one")
+        assert call("browser_file_upload", paths=[path]).is_error
+        assert CANARY not in call("browser_snapshot").text
+
+
+def test_a_session_pastes_what_it_copied_itself(served: Browsed, call: Call) -> None:
+    other = served.session()
+    for one, words in ((call, "mine"), (other, "yours")):
+        one("browser_navigate", url=SITE)
+        one(
+            "browser_evaluate",
+            function=f"() => {{ document.body.innerHTML = '<input value={words}><textarea></textarea>'; }}",
+        )
+        one("browser_click", target="input")
+        one("browser_press_key", key="Control+A")
+        one("browser_press_key", key="Control+C")
+    for one, words in ((call, "mine"), (other, "yours")):
+        one("browser_click", target="textarea")
+        one("browser_press_key", key="Shift+Insert")
+        assert (
+            f'"{words}"'
+            in one("browser_evaluate", function="() => document.querySelector('textarea').value").text
+        )
 
 
 def test_files_and_data_are_dropped(call: Call) -> None:

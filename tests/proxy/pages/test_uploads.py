@@ -251,6 +251,9 @@ def test_printed_steps_with_files_are_read_back(site: Site) -> None:
     [
         ("nope.csv", "names a file that can't be read: {folder}/nope.csv: No such file or directory"),
         ("data", "names a file that can't be read: {folder}/data: Is a directory"),
+        ("/etc/hosts", "names /etc/hosts, which lies elsewhere. Put a copy beside the steps"),
+        ("../x.csv", "names {folder}/../x.csv, which lies elsewhere. Put a copy beside the steps"),
+        ("link.csv", "names {folder}/link.csv, which lies elsewhere. Put a copy beside the steps"),
         ("[]", "field 'file' is an empty list"),
         ("''", "field 'file' must be a path, not ''"),
         ("{name: mills.csv}", "names a file with other fields than name, size, digest, type, or a name with a folder"),
@@ -260,6 +263,8 @@ def test_printed_steps_with_files_are_read_back(site: Site) -> None:
 def test_a_file_that_is_not_there_is_told_with_its_step(site: Site, file: str, words: str) -> None:
     with (site.path / "large.bin").open("wb") as large:
         large.truncate(50_000_001)  # of holes
+    (site.path / "link.csv").unlink(missing_ok=True)
+    (site.path / "link.csv").symlink_to("/etc/hosts")
     steps = site.path / "steps.yaml"
     steps.write_text(
         f"- url: {site.base}\n  steps:\n  - click: Send\n  - upload: {{label: Table, file: {file}}}\n"

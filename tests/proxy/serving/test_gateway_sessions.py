@@ -109,6 +109,18 @@ def test_the_sessions_name_is_percent_decoded(gateway: Gateway) -> None:
             gateway.proxy_url(bad)
 
 
+def test_a_gateway_for_agents_shows_no_pages_of_its_own(gateway: Gateway) -> None:
+    with Gateway(gateway.snapshot, own_pages=False) as quiet, client(quiet, "reader") as c:
+        c.get("http://site.example/plain?a=1&b=2")
+        asked = [f"{quiet.url}/ledger", "http://stillweb.local/ledger", "https://stillweb.local/", "http://stillweb.local/misses"]  # fmt: skip
+        for url in asked:
+            answer = c.get(url)
+            assert (answer.status_code >= 400, answer.headers["stillweb-verdict"]) == (True, "miss")
+            assert "site.example" not in answer.text
+        direct = httpx.get(quiet.url + "/ledger", trust_env=False, timeout=HANG)
+        assert direct.status_code == 404
+
+
 def test_own_pages(gateway: Gateway) -> None:
     with client(gateway, "reader") as c:
         status = c.get("http://stillweb.local/").json()

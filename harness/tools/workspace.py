@@ -1,0 +1,113 @@
+"""The workspace: the folder that a session's tools know as `/workspace`, the only place whose files they can read.
+
+A path is resolved by its text alone, whatever the machine's own folders are called, so that no answer and no trace names
+one. The file is then opened from the folder down, one name after the other, and a link is never followed: what a program
+changes in the folder meanwhile can't lead out of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from stillweb.snapshots.errors import DamagedInput, UsageError
+
+ROOT = PurePosixPath("/workspace")
+LARGEST = 50_000_000  # bytes of a file: it is handed to the browser as text
+
+
+class Outside(Exception):
+    """A path that leads out of the workspace; `path` is how the tools know it."""
+
+    def __init__(self, path: PurePosixPath) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+
+class Workspace:
+    """The files of a session. Without a folder there are none."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+
+    def resolve(self, path: str, base: PurePosixPath = ROOT) -> PurePosixPath:
+        """Return the whole path of a file, relative ones from `base`. Raise Outside where it leads out."""
+        found = PurePosixPath(posixpath.normpath(posixpath.join(base, path)))
+        if not found.is_relative_to(ROOT):
+            raise Outside(found)
+        return found
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file. Raise Outside, or OSError where there is none that can be read."""
+        found = self.resolve(path)
+        if found == ROOT:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        try:
+            names = [os.fsencode(name) for name in found.relative_to(ROOT).parts]
+        except UnicodeEncodeError:  # half of a surrogate pair
+            names = [b"\0"]
+        if self.folder is None or any(b"\0" in name for name in names):  # no file has such a name
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        at = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in names:
+                if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    raise Outside(found)
+                # a pipe that nobody writes to is not waited for
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+                inner = os.open(name, flags, dir_fd=at)
+                os.close(at)
+                at = inner
+            kind = os.fstat(at)
+            if stat.S_ISDIR(kind.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(kind.st_mode):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            with os.fdopen(os.dup(at), "rb") as file:
+                data = file.read(LARGEST + 1)
+        finally:
+            os.close(at)
+        if len(data) > LARGEST:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return data
+
+
+def uploads_in(folder: Path) -> dict[str, str]:
+    """Return the files in a folder and below: path relative to it (with /) -> `sha256:…`, sorted.
+
+    Raise UsageError for what is no plain file (a link, a pipe), or too large for a page.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            continue
+        name = path.relative_to(folder).as_posix()
+        try:
+            data = Workspace(folder).read(name)
+        except Outside:
+            raise UsageError(f"{path}: a link is no upload. Put a copy of the file there") from None
+        except OSError as error:
+            raise UsageError(
+                f"{path}: is no upload: {error.strerror}. Name a folder of plain files"
+            ) from None
+        found[name] = f"sha256:{sha256(data).hexdigest()}"
+    return found
+
+
+def copy_uploads(source: Path, target: Path, digests: Mapping[str, str]) -> None:
+    """Copy the files with these digests into a folder. Raise DamagedInput for one that is not what it was."""
+    for name, digest in digests.items():
+        try:
+            place = target / Workspace().resolve(name).relative_to(ROOT)  # a run may come from others
+            data = Workspace(source).read(name)
+        except (OSError, Outside):
+            raise DamagedInput(f"{source / name}: an upload of the run is missing. Put it back") from None
+        if f"sha256:{sha256(data).hexdigest()}" != digest:
+            raise DamagedInput(f"{source / name}: is not the upload that the run began with. Put it back")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)

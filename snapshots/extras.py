@@ -26,16 +26,20 @@ def missing_extra(error: ModuleNotFoundError) -> MissingCapability | None:
 
 
 def _missing(module: str) -> MissingCapability | None:
-    wanted = _DISTRIBUTIONS.get(module, module).replace("_", "-").lower()
+    wanted = _normalized(_DISTRIBUTIONS.get(module, module))
     try:
         found = [_REQUIREMENT.match(line) for line in requires("stillweb") or ()]
     except PackageNotFoundError:
         return None
     # `all` and `dev` repeat the others
-    extras = [m[2] for m in found if m and m[1].lower() == wanted and m[2] not in ("all", "dev")]
+    extras = [m[2] for m in found if m and _normalized(m[1]) == wanted and m[2] not in ("all", "dev")]
     if not extras:
         return None
     return MissingCapability(f"{module}: not installed. Install it with: pip install 'stillweb[{extras[0]}]'")
+
+
+def _normalized(distribution: str) -> str:
+    return re.sub("[-_.]+", "-", distribution).lower()
 
 
 def check_installed(*modules: str) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stillweb.harness._parsing import read_lines
 from stillweb.harness.commands.driving import ADVICE, drove
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.mistrust import advice
 from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, status_line, table
-from stillweb.harness.inputs.lines import read_lines
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted

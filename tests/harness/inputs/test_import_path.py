@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness._parsing import load_module
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.workshop import open_tools
 from stillweb.snapshots.errors import UsageError
@@ -19,7 +19,7 @@ from tests.support.runs import write_script
 @pytest.fixture(autouse=True)
 def _nothing_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where runs of tests before were begun is forgotten: their order must not matter."""
-    monkeypatch.setattr("stillweb.harness.inputs.import_path._begun", [])
+    monkeypatch.setattr("stillweb.harness._parsing._begun", [])
 
 
 def test_a_module_of_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

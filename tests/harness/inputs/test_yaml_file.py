@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.inputs.yaml_file import read_yaml
+from stillweb.harness._parsing import read_yaml
 from stillweb.snapshots.errors import UsageError
 
 

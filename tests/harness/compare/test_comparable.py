@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.comparing.comparable import other_rules, rules_of
-from stillweb.harness.comparing.compare import (
+from stillweb.harness.compare.compare import (
     compare,
+    other_rules,
     read_outcomes,
+    rules_of,
 )
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.runs.display import SilentDisplay

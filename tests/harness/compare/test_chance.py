@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillweb.harness.comparing.chance import bootstrap_interval, permutation_test, sign_test
+from stillweb.harness.compare.statistics import bootstrap_interval, permutation_test, sign_test
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), max_size=8))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.comparing.compare import Outcome, compare, parts_of, read_outcomes
-from stillweb.harness.comparing.gates import failed_gates
+from stillweb.harness.compare.compare import Outcome, compare, parts_of, read_outcomes
+from stillweb.harness.compare.gates import failed_gates
 from stillweb.harness.report.comparison import write_comparison
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.results.summary import summarise

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from stillweb.harness.comparing.chance import LEAST_CLUSTERS
-from stillweb.harness.comparing.compare import ONLY_FIRST, ONLY_THERE, SCORED_BY, Comparison
+from stillweb.harness.compare.compare import ONLY_FIRST, ONLY_THERE, SCORED_BY, Comparison
+from stillweb.harness.compare.statistics import LEAST_CLUSTERS
 from stillweb.snapshots.errors import GateFailed, UsageError
 from stillweb.snapshots.words import counted
 

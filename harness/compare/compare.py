@@ -7,13 +7,14 @@ whole clusters. Nothing here depends on a clock; sampling is seeded and said so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from math import fsum
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.comparing.chance import (
+from stillweb.harness.compare.statistics import (
     LEAST_CLUSTERS,
     RESAMPLES,
     bootstrap_interval,
@@ -21,9 +22,12 @@ from stillweb.harness.comparing.chance import (
     permutation_test,
     sign_test,
 )
-from stillweb.harness.comparing.comparable import ALIKE, Rules, other_rules, rules_of
+from stillweb.harness.console import decimals
 from stillweb.harness.results.kept_certificate import check_kept
+from stillweb.harness.runs.display import one_line
 from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace, canonical, digest, read_trace
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.words import counted
 
@@ -406,3 +410,203 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
         seed=seed,
         left_out=tuple(sorted(out.items())),
     )
+
+
+Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
+ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
+
+# Settings of scoring (members of a trace's header) that decide the scores of a scorer; of one's own all of them.
+_SCORING: Mapping[str, tuple[str, ...]] = {
+    "table": ("fold_case",),
+    "exact": (),
+    "page": (),
+    "judge": ("GRADER_MODEL",),
+    "browsecomp": ("GRADER_MODEL",),
+    "sgi-wet-experiment": ("mode",),
+}
+_STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
+_SETTINGS = ("accept", "epochs", "limits", "synthetic_search", "tool_options", "mode", "fold_case")
+
+
+def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
+    """What decided the score of an attempt besides its answer. `header` is its trace's."""
+    scoring = header["scoring"]
+    known = {**scoring, "GRADER_MODEL": scoring["models"].get("GRADER_MODEL")}
+    parts = {
+        "scorer": task.scorer,
+        "reference": task.reference,
+        "options": task.options,
+        "rubric": header.get("rubric") or task.meta.get("rubric"),
+        **{
+            name: known[name]
+            for name in _SCORING.get(task.scorer, ("mode", "fold_case", "models", "embedder"))
+        },
+    }
+    return tuple((name, digest(value)) for name, value in parts.items())
+
+
+def other_rules(a: Rules, b: Rules) -> list[str]:
+    """The names of the rules that differ; [] where a side has none (no trace)."""
+    return sorted({name for name, _ in set(a) ^ set(b)}) if a and b else []
+
+
+def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
+    """A sentence for each of the runs that takes a part of its task set only, whose set could not be read whole, or that has no certificate."""
+    from stillweb.harness.results.kept_certificate import read_kept
+    from stillweb.harness.results.left_out import part, unread_records
+    from stillweb.harness.runs.run_files import RunFiles
+
+    found = []
+    for name, path in (("A", a), ("B", b)):
+        if path is not None and read_kept(path) is None:
+            told = name if b is not None else "the run"
+            found.append(f"{told} has no certificate, so that nothing shows an edited trace")
+        if path is not None and (of := RunFiles(path).manifest()[1].get("part_of")):
+            words = part(len(RunFiles(path).tasks()), of)
+            both = "; compared are the tasks that both have"
+            found.append(f"{name} has {words}{both}" if b is not None else f"the run has {words}")
+        if path is not None and (unread := unread_records(RunFiles(path))):
+            found.append(f"of {name if b is not None else 'the run'}, {unread}")
+    return tuple(found)
+
+
+def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
+    """A sentence where tasks of both runs have another question or start URL in the second."""
+    from stillweb.harness.runs.run_files import RunFiles
+
+    before = {task.id: task for task in RunFiles(a).tasks()}
+    found = [
+        task.id
+        for task in RunFiles(b).tasks()
+        if (was := before.get(task.id)) and (was.question, was.start_url) != (task.question, task.start_url)
+    ]
+    if not found:
+        return ()
+    more = f" (the first: {found[0]})" if found[1:] else f" ({found[0]})"
+    return (f"B asks {counted(len(found), 'task')} in other words or from another start URL{more}",)
+
+
+def differences(a: Path, b: Path) -> tuple[str, ...]:
+    """What two runs stand on that isn't the same, by name; the agent, which is what a comparison is about, left out."""
+    from stillweb.harness.runs.run_files import RunFiles
+
+    (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
+    old, new = one.deciding(), two.deciding()
+    found = [name for name in _STANDS_ON if stood_on.get(name) != stands_on.get(name)]
+    return (*found, *(name for name in _SETTINGS if digest(old[name]) != digest(new[name])))
+
+
+_Event = dict[str, Any]
+
+
+def apart(comparison: Comparison, pair: Pair) -> str:
+    """A line on the best attempt of the first run at a task and the worst of the second."""
+
+    def rank(trace: Trace) -> float:
+        value = (trace.last("score") or {}).get("metrics", {}).get(comparison.metric)
+        return 0.0 if value is None else value * comparison.sense
+
+    one = max((read_trace(Path(path)) for path in pair.traces_a), key=rank)
+    two = min((read_trace(Path(path)) for path in pair.traces_b), key=rank)
+    return f"{pair.task_id}: answer {_answer(one)} -> {_answer(two)}; {_calls(one, two)}"
+
+
+def _answer(trace: Trace) -> str:
+    event = trace.last("answer") or {}
+    if event.get("error"):
+        return f"none ({one_line(event['error'])})"
+    return "none" if event.get("text") is None else repr(one_line(event["text"], 80))
+
+
+def _calls(one: Trace, two: Trace) -> str:
+    pairs = zip_longest(one.of("tool_call"), two.of("tool_call"))
+    for number, (before, after) in enumerate(pairs, 1):
+        if _asked(before) != _asked(after):
+            return f"call {number}: {_told(before)} -> {_told(after)}"
+        if before["output"]["digest"] != after["output"]["digest"]:
+            return f"call {number} was answered otherwise: {_told(after)}"
+    return "the same calls, answered alike"
+
+
+def _asked(call: _Event | None) -> Any:
+    return call and (call["tool"], canonical(call["arguments"]))
+
+
+def _told(call: _Event | None) -> str:
+    if call is None:
+        return "none"
+    missed = " (miss)" if call["verdict"] == "miss" else ""
+    return f"{call['tool']} {one_line(canonical(call['arguments']).decode(), 120)}{missed}"
+
+
+def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Outcome]) -> list[str]:
+    """A sentence for each other metric by which tasks fell that are not worse by the one that is compared.
+
+    An answer that is not wholly right in both runs has the same `em` of 0, however much less of it is right by now. Stricter
+    and more forgiving readings of a metric, and what is measured, are no metrics of their own here.
+    """
+    worse = {pair.task_id for pair in comparison.worse}
+    ids = [pair.task_id for pair in comparison.pairs if pair.task_id not in worse]
+    told = []
+    for name in dict.fromkeys(name for outcome in a for name in outcome.metrics):
+        if name == comparison.metric or name in MEASURED or name.startswith(("raw_", "forgiven_")):
+            continue
+        before, after = _means(a, name), _means(b, name)
+        fell = [task_id for task_id in ids if before.get(task_id, 0.0) > after.get(task_id, 0.0)]
+        if fell:
+            first = f"{fell[0]} {decimals(before[fell[0]], 3)} to {decimals(after.get(fell[0], 0.0), 3)}"
+            told.append(
+                f"not worse by {comparison.metric}, but by {name}: {counted(len(fell), 'task')} "
+                f"({'the first: ' if fell[1:] else ''}{first}; --metric {name} compares by it)"
+            )
+    return told
+
+
+def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:
+    """The mean over its attempts of each task; an attempt without a value earned nothing."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        found[outcome.task_id].append(outcome.metrics.get(name) or 0.0)
+    return {task_id: fsum(values) / len(values) for task_id, values in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """How a base task fared: attempts that earned less than there was to earn, of how many, and their statuses."""
+
+    base: str
+    wrong: int
+    attempts: int
+    statuses: dict[str, int]
+
+
+def errors_by_base(outcomes: Iterable[Outcome], metric: str) -> list[Cluster]:
+    """Base tasks with errors, the most wrong first."""
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if metric in outcome.metrics or not outcome.metrics:  # the others are scored by something else
+            groups[outcome.base].append(outcome)
+    clusters = []
+    for base, group in groups.items():
+        wrong = [o for o in group if _short(o, metric)]
+        statuses: dict[str, int] = defaultdict(int)
+        for outcome in wrong:
+            statuses[outcome.status] += 1
+        if wrong:
+            clusters.append(Cluster(base, len(wrong), len(group), dict(sorted(statuses.items()))))
+    return sorted(clusters, key=lambda c: (-c.wrong / c.attempts, -c.wrong, c.base))
+
+
+def _short(outcome: Outcome, metric: str) -> bool:
+    value = outcome.metrics.get(metric)
+    return value is None or (metric not in MEASURED and value < outcome.best)
+
+
+def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | None]]:
+    """Tasks whose repeated attempts don't agree (a judge that changes its mind, an agent that wavers)."""
+    values: dict[str, list[float | None]] = defaultdict(list)
+    for outcome in sorted(outcomes, key=lambda o: (o.task_id, o.attempt)):
+        if outcome.status == "unfinished":
+            continue
+        values[outcome.task_id].append(outcome.metrics.get(metric))
+    return {task_id: found for task_id, found in values.items() if len(set(found)) > 1}

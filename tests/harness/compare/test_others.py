@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stillweb.harness.comparing.compare import Outcome, compare
-from stillweb.harness.comparing.others import worse_by_others
+from stillweb.harness.compare.compare import Outcome, compare, worse_by_others
 
 
 def run(**tasks: dict[str, float | None]) -> list[Outcome]:

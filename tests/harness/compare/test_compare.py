@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.comparing.compare import (
+from stillweb.harness.compare.compare import (
     Outcome,
     compare,
     compare_variants,
+    errors_by_base,
+    flips,
     main_metric,
     parts_of,
     read_outcomes,
 )
-from stillweb.harness.comparing.gates import check_gates, failed_gates
-from stillweb.harness.comparing.repeats import errors_by_base, flips
+from stillweb.harness.compare.gates import check_gates, failed_gates
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run

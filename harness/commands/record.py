@@ -183,8 +183,8 @@ def command(
     limits = choices = None
     if explore is not None:
         from stillweb.harness.commands.explored import explore_all
-        from stillweb.proxy.exploring.explorer import Limits
-        from stillweb.proxy.exploring.moves import Choices
+        from stillweb.proxy.explore.explorer import Limits
+        from stillweb.proxy.explore.moves import Choices
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
         choices = Choices(values=read_lines(values) if values else [], links=links)

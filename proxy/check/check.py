@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import difflib
+import io
 import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.checking.pictures import compare_pictures
-from stillweb.proxy.checking.unread import unread_among
 from stillweb.proxy.pages.acting import Driver
 from stillweb.proxy.pages.browser import BrowserHost, complete, lent
 from stillweb.proxy.pages.failures import Failed, first_line
+from stillweb.proxy.pages.html_page import template
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.running import run
 from stillweb.proxy.pages.sight import Sight, look_at
@@ -27,11 +29,14 @@ from stillweb.proxy.pages.steps import describe
 from stillweb.proxy.pages.traffic import Answer
 from stillweb.proxy.pages.uploads import contents_of
 from stillweb.proxy.serving.misses import Missed, one_name, unseen
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:
     from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]  # views done, of all
@@ -61,7 +66,7 @@ class ViewCheck:
 
     `used` counts answers from the snapshot, `missed` names the URLs that it did not have although the origin gave them,
     `unasked` those that were recorded for the view and not asked for again, `unread` those of them whose answers no page reads
-    (`proxy/checking/unread.py`), which are no difference; `error` says why it could not be reached.
+    (`proxy/check/check.py`), which are no difference; `error` says why it could not be reached.
     """
 
     address: str
@@ -323,3 +328,117 @@ async def check_all(
 def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
     """As `check_all`, for callers without an event loop."""
     return run(check_all(snapshot, gateway, **options))
+
+
+def is_unread(request: Request) -> bool:
+    """Whether it fetches ahead (Resource Hints, Speculation Rules), or only tells: a beacon, a ping, a report.
+
+    By Fetch Metadata: a POST that is no navigation and wants no right to read the answer is a beacon's, or as good as one.
+    """
+    if "prefetch" in (request.header("sec-purpose") or request.header("purpose") or ""):
+        return True
+    told = request.header("sec-fetch-dest") or ""
+    tells = told == "empty" and request.header("sec-fetch-mode") == "no-cors"
+    return request.method == "POST" and (told == "report" or tells or request.header("ping-to") is not None)
+
+
+def unread_among(snapshot: Snapshot, captures: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The URLs of which each of these captures of a view (as its `captures` are) was recorded for such a request."""
+    read: dict[str, bool] = {}
+    for one in captures:
+        url = str(one["url"])
+        read[url] = read.get(url, False) or not _recorded_unread(snapshot, one)
+    return {url for url, was_read in read.items() if not was_read}
+
+
+def _recorded_unread(snapshot: Snapshot, one: Mapping[str, Any]) -> bool:
+    url, method, digest = str(one["url"]), one.get("method", "GET"), one.get("digest")
+    same = [
+        capture
+        for capture in snapshot.prefix(surt(url))
+        if (capture.url, capture.method, capture.digest) == (url, method, digest)
+    ]
+    try:
+        return bool(same) and all(is_unread(snapshot.read_request(capture)) for capture in same)
+    except DamagedInput:
+        return False
+
+
+@lru_cache(maxsize=512)
+def _picture(png: bytes) -> str:
+    media, data = small(png)
+    return f"data:{media};base64,{base64.b64encode(data).decode()}"
+
+
+def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
+    """HTML without links outside; `name` is what was checked."""
+    page = template("stillweb.proxy.check", "check.html").render(
+        name=name,
+        id=snapshot_id,
+        views=report.views,
+        warning=report.warning,
+        text=report.share("text"),
+        aria=report.share("aria"),
+        pixels=report.share("pixels"),
+        picture=_picture,
+    )
+    _picture.cache_clear()
+    return page
+
+
+TOLERANCE = 8  # of 255 in any channel: less is the rounding of a blend, and nobody sees it
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`share` of the pixels that differ (0 to 1) and where they are, as a PNG (b"" when none do)."""
+
+    share: float
+    picture: bytes
+
+
+def compare_pictures(before: bytes, after: bytes) -> Difference:
+    """Compare two PNGs; a different size counts as different where only one has a pixel.
+
+    Raises ValueError when one of them can't be read, or the second is none.
+    """
+    if before == after:
+        return Difference(0.0, b"")
+    if not after:
+        raise ValueError("the page draws nothing: its document has no root")
+    from PIL import Image, ImageChops, UnidentifiedImageError
+
+    try:
+        old = Image.open(io.BytesIO(before)).convert("RGB")
+        new = Image.open(io.BytesIO(after)).convert("RGB")
+    except (UnidentifiedImageError, OSError) as error:
+        raise ValueError(f"a screenshot can't be read: {error}") from None
+    width, height = max(old.width, new.width), max(old.height, new.height)
+    if old.size != new.size:  # what only one has, is compared with a colour that neither has
+        wide_old = Image.new("RGB", (width, height), (255, 0, 255))
+        wide_new = Image.new("RGB", (width, height), (0, 255, 0))
+        wide_old.paste(old)
+        wide_new.paste(new)
+        old, new = wide_old, wide_new
+    channels = ImageChops.difference(old, new).split()
+    most = ImageChops.lighter(ImageChops.lighter(channels[0], channels[1]), channels[2])
+    mask = most.point([0] * (TOLERANCE + 1) + [255] * (255 - TOLERANCE))
+    count = mask.histogram()[255]
+    if not count:
+        return Difference(0.0, b"")
+    faded = Image.blend(new, Image.new("RGB", new.size, (255, 255, 255)), 0.7)
+    faded.paste((220, 0, 60), mask=mask)
+    out = io.BytesIO()
+    faded.save(out, "PNG")
+    return Difference(count / (width * height), out.getvalue())
+
+
+def small(png: bytes) -> tuple[str, bytes]:
+    """A screenshot for a report: (media type, bytes), as WebP where Pillow can write that."""
+    from PIL import Image, features
+
+    if not features.check("webp"):
+        return "image/png", png
+    out = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").save(out, "WEBP", quality=80, method=2)
+    return "image/webp", out.getvalue()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.exploring.explorer import Explorer, Limits
-from stillweb.proxy.exploring.graph import Graph
+from stillweb.proxy.explore.explorer import Explorer, Limits
+from stillweb.proxy.explore.graph import Graph
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.recording.recorder import Recorder
 from stillweb.proxy.wire.certificates import Authority

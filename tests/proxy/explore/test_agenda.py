@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
-from stillweb.proxy.exploring.graph import Node
-from stillweb.proxy.exploring.moves import Move
+from stillweb.proxy.explore.explorer import BROUGHT, ELSEWHERE, HERE, Agenda
+from stillweb.proxy.explore.graph import Node
+from stillweb.proxy.explore.moves import Move
 
 
 def node(name: str, depth: int = 0) -> Node:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.exploring.moves import forbidden_request
+from stillweb.proxy.explore.moves import forbidden_request
 from stillweb.proxy.pages.documents import client
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.exploring.moves import Choices, controls_of, forbidden, moves, words_of
+from stillweb.proxy.explore.moves import Choices, controls_of, forbidden, moves, words_of
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

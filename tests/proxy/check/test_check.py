@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stillweb.proxy.checking.check import CheckReport, ViewCheck, chains, changes, likeness
-from stillweb.proxy.checking.pictures import compare_pictures, small
+from stillweb.proxy.check.check import (
+    CheckReport,
+    ViewCheck,
+    chains,
+    changes,
+    compare_pictures,
+    likeness,
+    small,
+)
 from stillweb.snapshots.view import Step, View, view_address
 
 

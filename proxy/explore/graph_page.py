@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stillweb.proxy.exploring.graph import Graph, graph_uri
+from stillweb.proxy.explore.graph import Graph, graph_uri
 from stillweb.proxy.pages.html_page import template
 from stillweb.proxy.pages.steps import describe, to_yaml
 from stillweb.proxy.pages.uploads import names_of
@@ -226,7 +226,7 @@ def thumbnail(png: bytes) -> str | None:
 def graph_page(snapshot: Snapshot, name: str) -> str:
     """HTML without links outside and without script; `name` is what is shown."""
     shown = trees(snapshot)
-    page = template("stillweb.proxy.exploring", "graph.html", yaml=to_yaml).render(
+    page = template("stillweb.proxy.explore", "graph.html", yaml=to_yaml).render(
         name=name,
         id=snapshot.id,
         trees=[tree for tree in shown if len(tree.cards) > 1 or tree.graph],

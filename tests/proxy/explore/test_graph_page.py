@@ -9,8 +9,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from stillweb.proxy.exploring.graph import Edge, Graph, Node, graph_uri
-from stillweb.proxy.exploring.graph_page import CARD, Card, brief, graph_page, thumbnail, trees
+from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
+from stillweb.proxy.explore.graph_page import CARD, Card, brief, graph_page, thumbnail, trees
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import Step, View, view_address
 from stillweb.snapshots.writer import Writer

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.checking.check import check
-from stillweb.proxy.exploring.explorer import Explorer, Limits
-from stillweb.proxy.exploring.graph import Graph, Node, graph_uri
-from stillweb.proxy.exploring.moves import FILE, Choices
+from stillweb.proxy.check.check import check
+from stillweb.proxy.explore.explorer import Explorer, Limits
+from stillweb.proxy.explore.graph import Graph, Node, graph_uri
+from stillweb.proxy.explore.moves import FILE, Choices
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.recording.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
@@ -164,7 +164,7 @@ import sys
 from pathlib import Path
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.wire.certificates import Authority
-from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.recording.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer

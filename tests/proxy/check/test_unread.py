@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.checking.check import check
-from stillweb.proxy.checking.unread import is_unread
+from stillweb.proxy.check.check import check, is_unread
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.snapshots.profile import Profile

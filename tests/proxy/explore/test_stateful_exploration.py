@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.checking.check import CheckReport, check
-from stillweb.proxy.exploring.explorer import Explorer, Limits
-from stillweb.proxy.exploring.graph import Graph
-from stillweb.proxy.exploring.moves import Choices
+from stillweb.proxy.check.check import CheckReport, check
+from stillweb.proxy.explore.explorer import Explorer, Limits
+from stillweb.proxy.explore.graph import Graph
+from stillweb.proxy.explore.moves import Choices
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.recording.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway

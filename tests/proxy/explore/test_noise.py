@@ -1,6 +1,6 @@
 """Lines that change by themselves are learned; all else tells views apart."""
 
-from stillweb.proxy.exploring.noise import Noise, shown
+from stillweb.proxy.explore.moves import Noise, shown
 
 
 def test_numbers_that_change_by_themselves_are_learned() -> None:

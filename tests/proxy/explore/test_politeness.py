@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from stillweb.proxy.exploring.politeness import Manners
+from stillweb.proxy.explore.politeness import Manners
 from stillweb.proxy.recording.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillweb.proxy.exploring.landings import held_by
+from stillweb.proxy.explore.explorer import held_by
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

@@ -1,34 +1,343 @@
-"""One exploration going on: from known views, by moves, to views that are new."""
+"""Finding the states of a page: breadth first over all that can be operated, each state stored once.
+
+Each state is reached in a fresh context by its own steps, so that every view is named by a way that works from
+nothing. What was found is kept in `explore.json` beside the archive while it goes on, and in the snapshot when done.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import heapq
 import json
+import os
+import re
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urldefrag
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.exploring.agenda import BROUGHT, ELSEWHERE, HERE, Agenda
-from stillweb.proxy.exploring.graph import Edge, Graph, Node
-from stillweb.proxy.exploring.landings import Landings, held_by
-from stillweb.proxy.exploring.moves import Move, controls_of, moves, passed_by
-from stillweb.proxy.exploring.noise import Noise, shown
-from stillweb.proxy.exploring.politeness import Guard
-from stillweb.proxy.exploring.walking import Means, Walk, walking
-from stillweb.proxy.pages.failures import Failed, Unusable, first_line
+from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
+from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
+from stillweb.proxy.explore.politeness import Guard, Manners
+from stillweb.proxy.explore.politeness import Limits as Limits  # part of this module's face
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.answered import answered
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.failures import Failed, Unclear, Unusable, first_line
+from stillweb.proxy.pages.patience import Calm, Patience
 from stillweb.proxy.pages.quality import examine
+from stillweb.proxy.pages.running import run
 from stillweb.proxy.pages.sight import Sight, shows_pdf
 from stillweb.proxy.pages.steps import describe
+from stillweb.proxy.pages.storing import Recording, Records
+from stillweb.proxy.pages.veil import Veil
+from stillweb.proxy.pages.visitor import Visitor
+from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext
+
+    from stillweb.proxy.explore.graph import Node
+    from stillweb.proxy.explore.moves import Choices, Move
+    from stillweb.proxy.explore.politeness import Limits, Manners
     from stillweb.proxy.pages.acting import Driver
     from stillweb.proxy.pages.browser import BrowserHost
     from stillweb.proxy.pages.patience import Calm
+    from stillweb.proxy.pages.storing import Records
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Writer
+
+STATE_FILE = "explore.json"
+
+
+class Explorer(Visitor):
+    """Explores URLs through a recorder, into a writer. `host` shares a running browser."""
+
+    def __init__(
+        self,
+        recorder: Records,
+        writer: Writer,
+        profile: Profile | None = None,
+        *,
+        host: BrowserHost | None = None,
+        limits: Limits | None = None,
+        choices: Choices | None = None,
+        patience: Patience | None = None,
+        prefix: str = "explore",
+    ) -> None:
+        super().__init__(recorder, writer, profile, host, patience, f"{prefix}-{os.getpid()}")
+        self.limits = limits or Limits()
+        self.choices = replace(choices or Choices(), clock=self.profile.clock)
+        self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)
+
+    def explore(self, url: str, progress: Progress | None = None) -> Graph:
+        """Explore one URL; goes on where one stopped that was interrupted or ran out of time. Raises what ends all (no browser, full disk)."""
+        return run(self.explore_url(url, progress))
+
+    async def explore_url(self, url: str, progress: Progress | None = None) -> Graph:
+        """As `explore`, in a running event loop."""
+        known = self._load(url)
+        graph = Graph.from_json(known | {"url": url}) if known else Graph(url)
+        async with self.browser() as host:
+            under_way = Exploration(self, host, graph, progress or (lambda count, address: None), known)
+            try:
+                await under_way.go()
+            finally:
+                self.save(url, under_way.to_json())
+        veil = Veil(self.recorder.redactor)
+        await asyncio.to_thread(
+            self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
+        )
+        if under_way.finished:
+            self._path(url).unlink(missing_ok=True)
+        return graph
+
+    # ---- where it stopped
+
+    def _path(self, url: str) -> Path:
+        public = Veil(self.recorder.redactor).text(url)
+        name = re.sub(r"[^\w.-]+", "_", public)[:64]
+        # other addresses are spelt much alike
+        own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[:12]
+        return Path(self.writer.path) / f"{name}.{own}.{STATE_FILE}"
+
+    def _load(self, url: str) -> dict[str, Any]:
+        try:
+            known = json.loads(self._path(url).read_text(encoding="utf-8"))
+            Graph.from_json(known)
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return {}  # nothing there, or cut off in writing: begin anew
+        return dict(known)
+
+    def save(self, url: str, known: dict[str, Any]) -> None:
+        """Keep what an exploration knows. A way that names a secret is lost to it."""
+        path = self._path(url)
+        part = path.with_suffix(".part")
+        kept = Veil(self.recorder.redactor).json(known)
+        part.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
+        os.replace(part, path)
+
+
+class Landings:
+    """What is known of links. `held` is, for each view's address, a hash of what the client has there."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self._led: dict[tuple[str, str], Node] = {}
+
+    def tell(self, source: str, href: str, target: Node) -> None:
+        """A link on the view at `source` led to `target`."""
+        self._led[_same_link(href), self.held.get(source, "")] = target
+
+    def of(self, source: str, href: str | None) -> Node | None:
+        """Where a link on the view at `source` leads; None when no other way has shown it."""
+        return self._led.get((_same_link(href or ""), self.held.get(source, "")))
+
+
+def _same_link(href: str) -> str:
+    """A link's address with its query in order."""
+    parts = urlsplit(href)
+    return parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
+
+
+async def held_by(driver: Driver) -> str:
+    """A hash of all that the client would send along or remember."""
+    kept = await driver.context.storage_state()
+    session = await answered(
+        driver.page.evaluate("() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }")
+    )
+    for cookie in kept.get("cookies", ()):
+        cookie.pop("expires", None)  # by the machine's clock: another at each visit
+    return hashlib.sha256(json.dumps([kept, session], sort_keys=True).encode(errors="replace")).hexdigest()
+
+
+BROUGHT, ELSEWHERE, HERE, _BARREN, _AGAIN = range(5)  # the order of moves on equally near views
+
+
+def _name(move: Move) -> str:
+    return json.dumps(move.steps, sort_keys=True, ensure_ascii=False)
+
+
+def _controls(steps: Iterable[Step]) -> tuple[str, ...]:
+    """What steps operate, in whatever order, and whatever is chosen or typed there."""
+    found = []
+    for step in steps:
+        action, given = next(iter(step.items()))
+        place = {key: value for key, value in given.items() if key not in ("option", "value", "key")}
+        found.append(json.dumps([action.removeprefix("un"), place], sort_keys=True, ensure_ascii=False))
+    return tuple(sorted(found))
+
+
+class Agenda:
+    """A queue of (view, move). `to_json` is read again by `take_up`."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, int, int, Node, Move]] = []
+        self._count = 0
+        self._rounds: Counter[tuple[str, ...]] = Counter()  # controls -> moves that operate just these
+        self._paid: dict[str, bool] = {}  # move -> whether it ever showed anything new
+        self._failed: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, node: Node, move: Move, turn: int = BROUGHT, number: int | None = None) -> None:
+        """Queue a move: one that the view brought, or that its source had too, ELSEWHERE or HERE.
+
+        `number` is its round, where one is known; else the next of its controls.
+        """
+        controls = _controls([*node.steps, *move.steps])
+        self._put(node, move, turn, self._rounds[controls] if number is None else number)
+        self._rounds[controls] += 1
+
+    def _put(self, node: Node, move: Move, turn: int, number: int) -> None:
+        self._count += 1
+        late = turn if turn >= _BARREN else 0
+        heapq.heappush(self._heap, (node.depth, late, number, turn, self._count, node, move))
+
+    def take(self) -> tuple[Node, Move]:
+        """The next to try. Raises IndexError when nothing is left."""
+        while True:
+            depth, late, number, _, count, node, move = heapq.heappop(self._heap)
+            if late or self._paid.get(_name(move), True):
+                return node, move
+            heapq.heappush(self._heap, (depth, _BARREN, number, _BARREN, count, node, move))
+
+    def tell(self, move: Move, *, new: bool) -> None:
+        """What a move gave: a view that was not known, or none."""
+        self._paid[_name(move)] = new or self._paid.get(_name(move), False)
+
+    def again(self, node: Node, move: Move) -> bool:
+        """A move that could not be made goes to the end of the queue, once: the machine may have been busy."""
+        key = (node.address, _name(move))
+        if key in self._failed:
+            return False
+        self._failed.add(key)
+        self._put(node, move, _AGAIN, 0)
+        return True
+
+    def to_json(self, first: Iterable[tuple[Node, Move]] = ()) -> dict[str, Any]:
+        """All that is left, `first` before the rest (what is being tried)."""
+        left = [(BROUGHT, 0, node, move) for node, move in first]
+        left += [(one[3], one[2], one[5], one[6]) for one in sorted(self._heap, key=lambda one: one[:5])]
+        return {
+            "queue": [(node.address, asdict(move), turn, number) for turn, number, node, move in left],
+            "paid": self._paid,
+        }
+
+    def take_up(self, known: dict[str, Any], nodes: dict[str, Node]) -> list[tuple[Node, Move]]:
+        """What `to_json` gave, of the views that are still known. `done` in `known` is what was tried, as JSON of steps."""
+        self._paid.update(known.get("paid", {}))
+        self._rounds.update(_controls(json.loads(key)) for key in known.get("done", ()))
+        found = []
+        for address, asked, *place in known.get("queue", ()):  # an older version left no round
+            if address in nodes:
+                found.append((nodes[address], Move.from_json(asked)))
+                self.add(*found[-1], *place)
+        return found
+
+
+_FIELDS = ("select", "radio", "check", "uncheck", "value", "text")
+
+
+class Means(Protocol):
+    """What an exploration works with, and where it leaves what it knows."""
+
+    recorder: Records
+    writer: Writer
+    profile: Profile
+    limits: Limits
+    choices: Choices
+    manners: Manners
+
+    def new_session(self) -> str:
+        """A name that no other exploration of this process has."""
+
+    def driver(self, context: BrowserContext) -> Driver:
+        """The hand for a context without pages."""
+
+    def save(self, url: str, known: dict[str, Any]) -> None:
+        """Keep what is known of a URL's states."""
+
+
+class Walk:
+    """A fresh page of a URL, what is recorded of it, and the hand that leads it."""
+
+    def __init__(self, means: Means, url: str, driver: Driver, recording: Recording) -> None:
+        self.url = url
+        self.driver = driver
+        self.recording = recording
+        self._manners = means.manners
+
+    async def reach(self, steps: Sequence[Step]) -> tuple[int, Calm]:
+        """Load the URL and do the steps; the status, and how it ended. What was too late for its scripts stays so."""
+        await self._manners.wait_turn(self.url)
+        response, calm = await self.driver.begin(self.url)
+        for number, step in enumerate(steps, start=1):
+            await self._manners.wait_turn(self.url)
+            later = await self.driver.perform(step, number)
+            calm = later if calm.quiet else calm
+        return (response.status if response is not None else 0), calm
+
+    async def look(self) -> Sight:
+        """What the page shows, without a picture and without secrets."""
+        return await self.recording.look(self.driver.page, with_picture=False)
+
+    async def make(
+        self, move: Move, before: Sequence[Step], unchanged: Callable[[Sight], bool]
+    ) -> tuple[Sight, list[Step], Calm]:
+        """Do a move after the steps `before`; by CSS if its names are ambiguous; with the form's button if it alone changes nothing."""
+        steps = list(before)
+        calm = Calm(True, 0.0, 0)
+        for named, plain in zip(move.steps, move.plain, strict=True):
+            await self._manners.wait_turn(self.url)
+            try:
+                calm = await self.driver.perform(named, len(steps) + 1)
+                steps.append(named)
+            except Unclear:  # of any other failure it is not known whether something was done
+                if named == plain:
+                    raise
+                calm = await self.driver.perform(plain, len(steps) + 1)
+                steps.append(plain)
+        sight = await self.look()
+        if move.then and move.kind in _FIELDS and unchanged(sight):
+            for step in move.then:
+                calm = await self.driver.perform(step, len(steps) + 1)
+                steps.append(step)
+            sight = await self.look()
+        return sight, steps, calm
+
+    def half_loaded(self, calm: Calm) -> bool:
+        """Whether the site itself failed to give something, or gave it too late: what is seen may lack a script."""
+        site = urlsplit(self.url).netloc
+        late = not calm.quiet and not calm.reason.startswith("keeps asking")
+        return late or any(urlsplit(url).netloc == site for url in self.driver.traffic.lost())
+
+
+@asynccontextmanager
+async def walking(means: Means, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
+    """A walk through the recorder in a new session, whose context is closed at the end."""
+    session, recorder = means.new_session(), means.recorder
+    context = await host.context(
+        session, recorder.proxy_url(session), means.profile, recorder.ca_path, replay=False
+    )
+    try:
+        driver = means.driver(context)
+        recording = Recording(recorder, means.writer, session)
+        recording.watch(driver.traffic)
+        yield Walk(means, url, driver, recording)
+    finally:
+        await context.close()
+
 
 COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
 Progress = Callable[[int, str], None]  # views so far, the newest address

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -40,7 +42,7 @@ class _Harm:
 
 @functools.cache
 def _harm() -> _Harm:
-    data = tomllib.loads(files("stillweb.proxy.exploring").joinpath("harm.toml").read_text(encoding="utf-8"))
+    data = tomllib.loads(files("stillweb.proxy.explore").joinpath("harm.toml").read_text(encoding="utf-8"))
     anywhere = _words(*data["anywhere"].values())
     found = [rf"\b({_words(*data[kind].values())})\b|{anywhere}" for kind in ("names", "links")]
     for kind in ("links", "requests"):
@@ -94,7 +96,7 @@ class Choices:
 
 @functools.cache
 def _finder() -> str:
-    return files("stillweb.proxy.exploring").joinpath("controls.js").read_text(encoding="utf-8")
+    return files("stillweb.proxy.explore").joinpath("controls.js").read_text(encoding="utf-8")
 
 
 async def controls_of(page: Page) -> dict[str, Any]:
@@ -261,3 +263,49 @@ def _wanted(control: dict[str, Any], choices: Choices) -> bool:
         return False
     rel = (control.get("rel") or "").split()
     return control["near"] or "next" in rel or choices.links == "site" or bool(control["paging"])
+
+
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_FLAGS = re.compile(r" \[(selected|checked|expanded|active)\]")
+_CONTENT = re.compile(r"^(\s*- (?:textbox|searchbox|spinbutton|combobox|slider)\b[^\n:]*): .*$", re.MULTILINE)
+_ADDRESS = re.compile(r"^(\s*- /url: )([^?\n]*)\?(\S+)$", re.MULTILINE)
+
+
+def _in_order(found: re.Match[str]) -> str:
+    query, mark, fragment = found[3].partition("#")
+    return f"{found[1]}{found[2]}?{'&'.join(sorted(query.split('&')))}{mark}{fragment}"
+
+
+def shown(text: str, aria: str) -> str:
+    """What a page shows, without what its fields hold (choosing alone is no other view) and how its links are spelt."""
+    fields = _ADDRESS.sub(_in_order, _CONTENT.sub(r"\1", _FLAGS.sub("", aria)))
+    return f"{text}\n{fields}"
+
+
+def _mask(line: str) -> str:
+    return _NUMBER.sub("#", line.strip())
+
+
+class Noise:
+    """The masks of the lines that are known to change by themselves."""
+
+    def __init__(self, masks: list[str] | None = None) -> None:
+        self.masks = set(masks or ())
+
+    def learn(self, before: str, after: str) -> bool:
+        """Compare two visits of one view; whether something new was learned."""
+        if before == after:
+            return False
+        old, new = before.splitlines(), after.splitlines()
+        known = len(self.masks)
+        for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if kind == "replace" and b - a == d - c:
+                for one, other in zip(old[a:b], new[c:d], strict=True):
+                    if _mask(one) == _mask(other) and "#" in _mask(one):
+                        self.masks.add(_mask(one))
+        return len(self.masks) > known
+
+    def look(self, text: str) -> str:
+        """A hash of what is shown, noise aside: one view, one look."""
+        lines = (_mask(line) if _mask(line) in self.masks else line for line in text.splitlines())
+        return hashlib.sha256("\n".join(lines).encode(errors="replace")).hexdigest()

@@ -40,9 +40,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_check_sees_a_broken_link() -> None:
-    page = ROOT / "docs" / "x.md"
-    text = "# A heading\n[a](identity.md) [b](gone.md) [c](identity.md#no-such) [d](identity.md#the-ladder) [e](#a-heading) [f](#none)"
-    assert broken(page, text) == ["gone.md", "identity.md#no-such", "#none"]
+    page = ROOT / "docs" / "identity.md"
+    text = "# A heading\n[a](identity.md) [b](gone.md) [c](ledger.md#no-such) [d](ledger.md#members) [e](#a-heading) [f](#none)"
+    assert broken(page, text) == ["gone.md", "ledger.md#no-such", "#none"]
 
 
 def test_every_page_is_in_the_site() -> None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from stillweb.harness.agents.lanes import Call, Lanes
-from stillweb.harness.agents.order import Sent, Traced, rearranged
+from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.threads import Behind
 from stillweb.harness.agents.tool_event import Part, ToolResult, call_members

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness._parsing import load_module
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.harness.tools.workspace import Workspace

@@ -306,7 +306,9 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         shop.tape.ask_again(f"{session}/judge", everything=job.judged is not None)
     played: Played
     async with AsyncExitStack() as stack:
-        workspace = Path(stack.enter_context(TemporaryDirectory(prefix="stillweb-workspace-")))
+        # what a program leaves there may not let itself be removed
+        folder = TemporaryDirectory(prefix="stillweb-workspace-", ignore_cleanup_errors=True)
+        workspace = Path(stack.enter_context(folder))
         copy_uploads(shop.files.uploads, workspace, shop.settings.uploads)
         tools: Any = shop.open_session(session, workspace) or NoTools()
         stack.push_async_callback(tools.close)

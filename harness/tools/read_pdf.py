@@ -6,6 +6,7 @@ import base64
 import contextlib
 import re
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from stillweb.harness.tools.contract import Contract, Part, ToolResult, load, said
@@ -61,6 +62,8 @@ class PdfTool:
             meta["captures"] += found.meta()["captures"]
             if found.ambiguous:
                 meta["ambiguous"] = True
+            if found.uploads:
+                meta.setdefault("uploads", []).extend(found.uploads)
             if found.nearest:
                 meta.setdefault("nearest", []).extend(found.nearest)
             meta.setdefault("address", found.url or _name(source))
@@ -83,7 +86,12 @@ class PdfTool:
             wanted = wanted_pages(source.get("pages"), self.contract)
         except ValueError as error:
             raise Refused(self.contract.say("pages", source=_name(source), reason=error)) from error
-        text, found = self._load(source, visit)
+        file = self._file(source["path"], visit) if source.get("path") else None
+        if file is None:
+            text, found = self._load(source, visit)
+        else:
+            text, found = self._read(source["path"], file), Found("", "exact")
+            found.uploads.append({"name": source["path"], "digest": f"sha256:{sha256(file).hexdigest()}"})
         pages = text.pages or ()
         total = len(pages)
         data: dict[str, Any] = {}
@@ -110,9 +118,7 @@ class PdfTool:
             data["full_text"] = "\n\n".join(str(page["text"]) for page in texts)
         images: dict[int, bytes] = {}
         if _flag(arguments, "include_images", False):
-            body = (
-                visit.workspace.read(source["path"]) if source.get("path") else unpacked(visit.read(found))[0]
-            )
+            body = file if file is not None else unpacked(visit.read(found))[0]
             images = self._images(body, chosen)
             data["image_info"] = [
                 {"page": n, "index": 0, "width": width, "height": height, "format": "rgb"}
@@ -134,8 +140,6 @@ class PdfTool:
 
     def _load(self, source: dict[str, Any], visit: Visit) -> tuple[FrozenText, Found]:
         say = self.contract.say
-        if source.get("path"):
-            return self._of_workspace(source["path"], visit)
         url = source.get("url")
         if not url:
             raise Refused(say("which", source=_name(source)))
@@ -156,18 +160,21 @@ class PdfTool:
             raise _Missing(say("not_loaded", source=url, reason=self.contract.strings[key]), found)
         return text, found
 
-    def _of_workspace(self, path: str, visit: Visit) -> tuple[FrozenText, Found]:
-        """A file of the session's workspace. All others are not there, as the real tool says it."""
-        say = self.contract.say
+    def _file(self, path: str, visit: Visit) -> bytes:
+        """Return a file of the session's workspace. No other is there, as the real tool says it."""
         try:
-            body = visit.workspace.read(path)
+            return visit.workspace.read(path)
         except (OSError, Outside):
-            raise Refused(say("not_found", path=path)) from None
+            raise Refused(self.contract.say("not_found", path=path)) from None
+
+    def _read(self, path: str, body: bytes) -> FrozenText:
+        """Return the text of a file. Raise Refused for one that is no PDF, or can't be read."""
         text = extract(None, Response(200, "OK", (("Content-Type", PDF),), body), address=path)
         if text is None or text.pages is None or text.meta.get("readable") is False:
             key = "empty" if not body else "password" if text and text.meta.get("encrypted") else "not_a_pdf"
-            raise Refused(say("not_loaded", source=path, reason=self.contract.strings[key]))
-        return text, Found("", "exact")
+            reason = self.contract.strings[key]
+            raise Refused(self.contract.say("not_loaded", source=path, reason=reason))
+        return text
 
     def _images(self, body: bytes, pages: list[int]) -> dict[int, bytes]:
         """Pictures of whole pages: they show scans, figures and tables alike. None of what can't be drawn."""

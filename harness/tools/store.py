@@ -44,6 +44,7 @@ class Found:
     redirects: bool = False  # more redirects than a client follows
     view: str | None = None
     ambiguous: bool = False
+    uploads: list[dict[str, Any]] = field(default_factory=list)  # files that were read: name and digest
     error: str | None = None  # while recording: what went wrong, in the HTTP client's words
 
     def meta(self, **more: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from stillweb.harness import agents
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
@@ -126,7 +127,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, record_testsuite_property: Any) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("machine")
     make_machine(folder)
     with (
@@ -151,6 +152,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         try:
             yield found
         finally:
+            record_testsuite_property("cheats tried", found.tried)
             for session in found.sessions:
                 runner.run(session.close())
             runner.run(found.toolset.close())
@@ -209,7 +211,7 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
         world.call(session, "browser_navigate", {"url": WIDGETS})
     names = json.dumps(spec.input_schema)
     # names of files and addresses are tried where a tool may take one; anywhere else a few of them
-    many = any(word in names for word in ('"paths"', '"url"', '"path"', '"filename"'))
+    many = any(word in names for word in ('"paths"', '"url"', '"path"'))
     for value in [*world.paths(), *world.addresses()] if many else [world.paths()[0], world.addresses()[0]]:
         for arguments in replaced(spec.input_schema, base_of(spec), value):
             if spec.name == "browser_file_upload":
@@ -297,6 +299,9 @@ def told_by_tools(files: RunFiles) -> str:
 
 
 def test_a_script_reads_none(tmp_path: Path) -> None:
+    assert set(agents._KINDS) == {"script", "openai", "command"}, (
+        "a kind of agent that no cheat is tried with"
+    )
     make_machine(tmp_path)
     steps = [{"call": name, "with": given, "may_fail": True} for name, given in cheats_for_agents(tmp_path)]
     leaks = " ".join(

@@ -75,6 +75,7 @@ def test_a_run_repeats_with_its_files(tmp_path: Path, uploads: Path) -> None:
     trace = next(trace for _, _, trace in files.attempts())
     assert trace is not None
     first, second, outside = trace.of("tool_call")
+    assert first["meta"]["uploads"] == [{"name": "papers/one.pdf", "digest": named["papers/one.pdf"]}]
     assert "Gentoo penguins weigh 5076 g." in first["output"]["text"]
     assert second["output"]["other"][0]["media"] == "image/png"
     assert "File not found at '../run.json'" in outside["output"]["text"]

@@ -22,12 +22,13 @@ from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
-from stillweb.harness.tools import MAKERS, Toolset, ToolSpec, contract_names, http_hosts
+from stillweb.harness.tools import MAKERS, Toolset, ToolSpec, browser_actions, contract_names, http_hosts
 from stillweb.harness.tools.toolset import ToolSession
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
+from tests.snapshots.texts.test_text import make_pdf
 from tests.support.every_tool import CALLS, WIDGETS, make_every_tool_site
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 
@@ -39,6 +40,12 @@ TOOLS = [
     if contract.partition("@")[0] in MAKERS
     for spec in Toolset(Any, [contract], store=Any).specs  # type: ignore[arg-type]  # nothing is asked
 ]
+# A page that shows what it is given.
+TELLS = """() => {
+  const tell = async (files) => { for (const file of files) document.body.append(await file.text()); };
+  addEventListener("change", (e) => tell(e.target.files));
+  addEventListener("drop", (e) => { e.preventDefault(); tell(e.dataTransfer.files); });
+}"""
 # The contracts that are HTTP interfaces: what is sent to ask for an address.
 SERVICES = {
     "exa": ("https://api.exa.ai/contents", lambda url: {"urls": [url], "text": True}),
@@ -77,7 +84,7 @@ class World:
     def paths(self) -> list[str]:
         secret = [
             "tasks.jsonl", "run/tasks.jsonl", "run/run.json", "run/traces/a.1.jsonl", "site/notes.txt", "site/datapackage.json",
-            "workspace-0/other.txt",
+            "workspace-0/other.txt", "answers.pdf",
         ]  # fmt: skip
         return [
             *(str(self.folder / name) for name in secret), "/proc/self/environ", f"/proc/{os.getpid()}/environ", "link.txt", "../tasks.jsonl",
@@ -88,7 +95,7 @@ class World:
         gateway = self.sessions[0]._opened and next(iter(self.sessions[0]._opened.values())).gateway
         own = gateway.url if gateway else "http://127.0.0.1:1"
         return [
-            *(f"file://{path}" for path in self.paths()[:9]), "view-source:file:///proc/self/environ", "chrome://version", "chrome://policy",
+            *(f"file://{path}" for path in self.paths()[:10]), "view-source:file:///proc/self/environ", "chrome://version", "chrome://policy",
             "http://stillweb.local/", "http://stillweb.local/ledger", "https://stillweb.local/misses", f"{own}/ledger", f"{own}/",
             f"urn:pageinfo:{VIEWED}", f"urn:files:{VIEWED}", "urn:warcinfo", VIEWED.replace("#view", "#text"),
         ]  # fmt: skip
@@ -136,6 +143,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, record_testsuite_property: A
         asyncio.Runner() as runner,
     ):
         patch.setenv("SECRET_ANSWER", CANARY)
+        patch.setattr(browser_actions, "GIVEN_MS", 3_000)  # for options that are not there
         patch.chdir(folder)
         contracts = {contract.partition("@")[0]: contract for contract, _ in TOOLS}
         found = World(folder, Toolset(snapshot, list(contracts.values())), runner)
@@ -173,6 +181,7 @@ def make_machine(folder: Path) -> None:
         )
         writer.view(view, {"dom": b"<h1>viewed</h1>", "pageinfo": json.dumps({"note": CANARY}).encode(), "files": CANARY.encode()})  # fmt: skip
     (folder / "site/notes.txt").write_text(CANARY)
+    (folder / "answers.pdf").write_bytes(make_pdf(CANARY))
     (folder / "run/traces").mkdir(parents=True)
     for name in ("tasks.jsonl", "run/tasks.jsonl", "run/run.json", "run/traces/a.1.jsonl"):
         (folder / name).write_text(json.dumps({"question": "?", "answer": CANARY}))
@@ -206,9 +215,9 @@ def replaced(schema: Mapping[str, Any], base: Any, value: str) -> Iterator[Any]:
 @pytest.mark.parametrize(("contract", "spec"), TOOLS, ids=lambda one: getattr(one, "name", one))
 def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str, spec: ToolSpec) -> None:
     session = world.session()
-    browsing = spec.name.startswith("browser_")
-    if browsing:
+    if spec.name.startswith("browser_"):
         world.call(session, "browser_navigate", {"url": WIDGETS})
+        world.call(session, "browser_evaluate", {"function": TELLS})
     names = json.dumps(spec.input_schema)
     # names of files and addresses are tried where a tool may take one; anywhere else a few of them
     many = any(word in names for word in ('"paths"', '"url"', '"path"'))
@@ -217,11 +226,28 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
             if spec.name == "browser_file_upload":
                 world.call(session, "browser_click", {"target": "#file"})
             world.call(session, spec.name, arguments)
-    if browsing:
-        read = "() => Promise.all([...document.querySelectorAll('input[type=file]')].flatMap((i) => [...i.files]).map((f) => f.text()))"
-        world.call(session, "browser_evaluate", {"function": read})
+            if '"paths"' in names:  # what a page was given
+                if spec.name == "browser_file_upload":
+                    world.call(session, spec.name, {})
+                world.call(session, "browser_evaluate", {"function": "() => document.body.innerText"})
+    if spec.name.startswith("browser_"):
         world.call(session, "browser_snapshot", {})
     world.runner.run(session.close())
+
+
+def test_a_page_tells_what_it_is_given(world: World) -> None:
+    """Else the cheats with files would find nothing in any case."""
+    session = world.session()
+    told = []
+    for tool, more in (("browser_file_upload", {}), ("browser_drop", {"target": "#to"})):
+        world.call(session, "browser_navigate", {"url": WIDGETS})
+        world.call(session, "browser_evaluate", {"function": TELLS})
+        world.call(session, "browser_click", {"target": "#file"})
+        if tool == "browser_drop":
+            world.call(session, "browser_file_upload", {})
+        world.call(session, tool, {**more, "paths": ["own.txt"]})
+        told.append(world.call(session, "browser_evaluate", {"function": "() => document.body.innerText"}))
+    assert all("own words" in text for text in told)
 
 
 def test_no_script_of_a_page_reads_one(world: World) -> None:

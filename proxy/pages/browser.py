@@ -60,6 +60,7 @@ FEATURES_OFF = (
     "WebUIOmniboxAimPopup",  # pages of the address bar's own, in a process beside each context
     "WebUIOmniboxFullPopup",
     "WebUIOmniboxPopup",
+    "WebRtcHideLocalIpsWithMdns",  # multicasts a made-up name for each address; the policy below names none
 )
 # Nothing but what pages ask for, and drawing that doesn't depend on the machine's graphics.
 ARGUMENTS = (
@@ -76,6 +77,8 @@ ARGUMENTS = (
     "--no-pings",
     "--metrics-recording-only",
     "--dns-prefetch-disable",
+    # no UDP of WebRTC but through the proxy, which has none; renamed, and the other name is not heeded
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--disable-gpu",
@@ -223,7 +226,8 @@ class BrowserHost:
                     handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
                     handle_sigterm=False,
                     handle_sighup=False,
-                    proxy={"server": "http://127.0.0.1:9"},  # the browser's own traffic goes nowhere
+                    # the browser's own traffic goes nowhere: the rules above find no such name, RFC 6761 has none
+                    proxy={"server": "http://proxy.invalid:9"},
                 )
             )
             self._browser = await asyncio.shield(self._launching)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from stillweb.proxy.wire.addresses import with_session
+from stillweb.proxy.wire.open_files import allow_many_open_files
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.profile import Profile
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
 
 START_SECONDS = 180.0  # a browser that has not come up by then never will, however slow the machine
+OPEN_FILES = 192  # with 128 a page can be had; with 110 Chromium begins, and then hangs or dies
 # the headless shell last: it is no whole browser, but draws and reads the same
 NAMES = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
@@ -209,6 +211,7 @@ class BrowserHost:
         from playwright.async_api import Error, async_playwright
 
         executable = self._executable or find_browser()
+        allow_many_open_files(OPEN_FILES)
         arguments = list(ARGUMENTS)
         if sys.platform.startswith("linux") and os.geteuid() == 0:
             arguments.append("--no-sandbox")

@@ -149,10 +149,10 @@ class Recorder(Proxied):
     # Life
 
     def start(self) -> Recorder:
-        """Listens, or raises: MissingCapability (port in use), UsageError (bad file, second recorder)."""
+        """Listens, or raises: MissingCapability (port in use, too few files), UsageError (bad file, second recorder)."""
+        allow_many_open_files()
         if not _one_at_a_time.acquire(blocking=False):
             raise UsageError("another recorder is running in this process; close it first")
-        allow_many_open_files()
         self._before = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(min(self._before[0], SWITCH))
         gc.set_threshold(max(self._before[1][0], GARBAGE), *self._before[1][1:])

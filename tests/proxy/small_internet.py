@@ -116,7 +116,7 @@ exec "$@"
 """
 
 
-def _inside(command: Sequence[str]) -> list[str]:
+def inside(command: Sequence[str]) -> list[str]:
     """The command line that runs `command` in a namespace with that network."""
     unshare = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
     return [*unshare, "sh", "-ec", _NETWORK, "sh", *command]
@@ -130,13 +130,13 @@ def why_not() -> str | None:
         if shutil.which(program) is None:
             return f"there is no program {program}"
     probe = [sys.executable, "-c", "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"]
-    made = subprocess.run(_inside(probe), capture_output=True, text=True, check=False)
+    made = subprocess.run(inside(probe), capture_output=True, text=True, check=False)
     return None if made.returncode == 0 else f"no network of our own: {made.stderr.strip()[-200:]}"
 
 
 def sent_by(command: Sequence[str], state: Path) -> set[Packet]:
     """Run `command` in such a network and return the packets that it sent, but for those to listeners of its own."""
-    watching = _inside([sys.executable, "-m", "tests.proxy.small_internet", "watch", "--", *command])
+    watching = inside([sys.executable, "-m", "tests.proxy.small_internet", "watch", "--", *command])
     environment = os.environ | {"STILLWEB_STATE": str(state)}
     done = subprocess.run(
         watching, capture_output=True, text=True, timeout=STARTS, env=environment, check=False

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--stillweb-isolate",
         action="store_true",
-        help="run all tests in a network namespace that has only loopback, of which libraries in C see no more",
+        help="run all tests in a network namespace that has only loopback, which holds libraries in C, too",
     )
     parser.addini("stillweb_isolate", "always do so", type="bool", default=False)
 

@@ -29,14 +29,8 @@ if TYPE_CHECKING:
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
 CLONE_NEWNS = 0x00020000
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_SLAVE = (
-    0x2,
-    0x4,
-    0x8,
-    0x1000,
-    0x4000,
-    0x80000,
-)  # linux/mount.h
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x2, 0x4, 0x8  # linux/mount.h
+MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
 # Ubuntu 24.04 keeps users from it: an older kernel at the last step, a newer one at the first.
 _ON_UBUNTU = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0"

@@ -79,7 +79,7 @@ ARGUMENTS = (
     "--no-pings",
     "--metrics-recording-only",
     "--dns-prefetch-disable",
-    # no UDP of WebRTC but through the proxy, which has none; renamed, and the other name is not heeded
+    # Keep WebRTC from sending UDP past the proxy. Chromium renamed the switch, and heeds one of the two names.
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",

@@ -6,6 +6,7 @@ Host, SNI and the archive keep the name: an origin on a loopback port may be rec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import socket
@@ -65,13 +66,11 @@ def new_loop(
             if target is not None:
                 host, port = target
             hosts = [host] if private or target is not None else await _public_addresses(self, name, port)
-            for left, place in zip(range(len(hosts) - 1, -1, -1), hosts, strict=True):
-                try:
-                    return await super().create_connection(protocol_factory, place, port, **options)  # type: ignore[arg-type]  # its stub knows no connection over a given socket
-                except OSError:
-                    if not left:
-                        raise
-            raise AssertionError("a name has an address, or its look-up fails")
+            connect = super().create_connection
+            for place in hosts[:-1]:
+                with contextlib.suppress(OSError):  # the next one may answer
+                    return await connect(protocol_factory, place, port, **options)  # type: ignore[arg-type]  # as below
+            return await connect(protocol_factory, hosts[-1], port, **options)  # type: ignore[arg-type]  # its stub knows no connection over a given socket
 
     return ResolvingLoop()
 

@@ -18,7 +18,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from stillweb.proxy.wire.certificates import EARLIER_DAYS, Authority, normal_host
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
-from stillweb.snapshots.secrets.redaction_key import state_dir
+from stillweb.snapshots.secrets.keystore import state_dir
 from tests.support.waiting import HANG
 
 

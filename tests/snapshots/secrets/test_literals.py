@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.secrets.literals import Literals
+from stillweb.snapshots.secrets.detect import Literals
 
 LETTERS = st.binary(min_size=1, max_size=4).map(lambda b: bytes(97 + c % 3 for c in b))
 

@@ -32,7 +32,7 @@ bench-quick: setup
 # Resolves the dependencies anew, for every Python that is supported, without naming an index.
 lock:
 	@$(PYTHON_BIN)/python -m pip install -q uv
-	@$(PYTHON_BIN)/uv pip compile pyproject.toml --extra dev --extra demo --extra parquet --universal \
+	@$(PYTHON_BIN)/uv pip compile pyproject.toml --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
 clean:

@@ -51,7 +51,12 @@ def __getattr__(name: str) -> Any:
     elif name == "open":
         value = import_module("stillweb.snapshots").Snapshot.open
     elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+        try:
+            value = getattr(import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            from stillweb.snapshots.extras import missing_extra
+
+            raise missing_extra(error) or error from error
     else:
         raise AttributeError(f"module 'stillweb' has no attribute {name!r}")
     globals()[name] = value

@@ -25,7 +25,7 @@ import click
 from stillweb.proxy.recording.redacting import ExchangeRedactor
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.secrets.redact import Redactor, mask_text
+from stillweb.snapshots.secrets.redact import Redactor, mask_value
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.upkeep.leaks import scan
 from stillweb.snapshots.writer import Writer
@@ -510,7 +510,7 @@ def _stored(sample: Sample, number: int) -> bytes:
     """Return all that the recorder would store of a sample."""
     redactor = ExchangeRedactor(Redactor(b"k" * 32), None)
     if sample.arguments:
-        return mask_text(json.dumps(sample.arguments)).encode()
+        return json.dumps(mask_value(sample.arguments)).encode()
     if sample.message is not None:
         return redactor.message("http://a.test/", sample.message, from_client=sample.mine)
     clean = redactor.exchange(_exchange(sample, number))

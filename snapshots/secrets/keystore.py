@@ -94,12 +94,12 @@ def snapshot_key(salt: str, directory: Path) -> bytes:
 
 
 class Learned:
-    """The learned secrets in a snapshot's directory. `key` is the one that its pseudonyms are made with."""
+    """Secrets in a file of a snapshot's or a run's directory, encrypted with the key that makes their pseudonyms."""
 
-    def __init__(self, snapshot: Path, key: bytes) -> None:
+    def __init__(self, directory: Path, key: bytes, name: str = LEARNED) -> None:
         from cryptography.fernet import Fernet  # it takes time to load, and replay keeps nothing
 
-        self._path = snapshot / LEARNED
+        self._path = directory / name
         own = hmac.digest(key, b"stillweb learned secrets v1", "sha256")
         self._cipher = Fernet(base64.urlsafe_b64encode(own))
 

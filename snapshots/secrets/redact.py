@@ -24,7 +24,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -96,6 +96,11 @@ class Redactor:
     def count(self) -> int:
         """How many secrets are known."""
         return len(self._names)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All secrets that are known, in the order in which they were learned."""
+        return tuple(self._names)
 
     def pseudonym(self, secret: str) -> str:
         """The name that stands for a secret; the same for the same secret, always."""
@@ -172,6 +177,26 @@ class Redactor:
             out = self._path(out)
         out = self._text(out)
         return url if out == url else out
+
+    def text(self, text: str) -> str:
+        """Return an address, a command or any other text with its secrets replaced."""
+        data = (self.url(text) if "://" in text else text).encode("utf-8", "surrogatepass")
+        data = self._learn_text(data, sent=True)
+        for kind, secret in list(detect.known_formats(data)):
+            data = data.replace(secret, self.found(kind, secret.decode("latin-1")).encode())
+        return data.decode("utf-8", "surrogatepass")
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Return a JSON value, such as settings, with the secrets in its texts replaced; `name` is its member's."""
+        if isinstance(value, str):
+            return self.found(name, value) if detect.secret_field(name, value) else self.text(value)
+        if isinstance(value, Mapping):
+            return {member: self.value(one, member) for member, one in value.items()}
+        if not isinstance(value, list | tuple):
+            return value
+        if value and all(isinstance(one, str) for one in value):  # a name's value may be the next word
+            return json.loads(self.text(json.dumps(value)))
+        return [self.value(one) for one in value]
 
     # -- bodies
 
@@ -369,14 +394,6 @@ class _Masker(Redactor):
     def learn(self, secret: str) -> str:
         return MASK
 
-    def text(self, text: str) -> str:
-        """Return an address, or any other text, without its secrets."""
-        data = (self.url(text) if "://" in text else text).encode("utf-8", "surrogatepass")
-        data = self._learn_text(data, sent=True)
-        for _, secret in list(detect.known_formats(data)):
-            data = data.replace(secret, self.learn(secret.decode("latin-1")).encode())
-        return data.decode("utf-8", "surrogatepass")
-
     def _text(self, text: str) -> str:
         return detect.PSEUDONYM_TEXT.sub(MASK, text)
 
@@ -393,9 +410,9 @@ def mask(request: Request) -> Request:
     return masked if body == masked.body else replace(masked, body=body)
 
 
-def mask_text(text: str) -> str:
-    """Return a setting, an address or a list of arguments with every secret in it replaced by `MASK`."""
-    return _Masker().text(text)
+def mask_value(value: Any) -> Any:
+    """Return a JSON value, such as an address or settings, with every secret in it and every pseudonym replaced by `MASK`."""
+    return _Masker().value(value)
 
 
 def _get(headers: Headers, name: str) -> str | None:

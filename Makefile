@@ -1,5 +1,5 @@
 # make demo: the whole way on a real site.   make test: lint, types and all tests.   Both set up first.
-.PHONY: setup peers demo test lint bench bench-quick lock clean
+.PHONY: setup peers demo test lint bench bench-quick lock docs clean
 
 PYTHON_BIN = .venv/bin
 # Each of the many processes would compile all modules anew where this is set.
@@ -37,3 +37,8 @@ lock:
 
 clean:
 	rm -rf .venv demo-run build *.egg-info
+
+# The documentation as a site, in build/docs; a broken link is an error.
+docs:
+	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q --disable-pip-version-check --require-hashes -r docs/requirements.lock; }
+	@.venv-docs/bin/mkdocs build --strict -q

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness._parsing import StandsTwice, strict_json
 from stillweb.harness.datasets.csv_records import SUFFIXES, read_csv
-from stillweb.harness.inputs.strict_json import StandsTwice, strict_json
 from stillweb.harness.task import Problem
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.extras import require

@@ -97,7 +97,7 @@ _STRONG = (
 )
 # Under one of these it is one when it looks random; "token=1" or "sid=3" is not.
 _WEAK = (
-    r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|appid|apikey)\d?$"
+    r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication)(?:_?\d{1,3})?$"
     r"|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
 )
 # Form tokens come from the page that the client was just given: replacing them would part page and request. Keys of
@@ -117,7 +117,7 @@ _password = re.compile(_PASSWORD)
 _HEADER = re.compile(
     r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key)$|authorization$"
 )
-_HANDED_OUT = re.compile(r"(?:token|secret|jwt|session_?key)\d?$")  # of the weak names
+_HANDED_OUT = re.compile(r"(?:token|secret|jwt|(?:session|account)_?key)\d?$")  # of the weak names
 _HEAD = re.compile(rf"(?:{_STRONG})\d?$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN = re.compile(r"[\W_]+")
@@ -286,6 +286,7 @@ PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----\s*[A-
 # What an escape ends in is no part of what comes after it: `\n`, `\u003d`, `%3D`. A bot's token follows its path's "bot".
 _EDGE = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
 _MOST = 4096  # bytes of a value
+_USER_INFO = re.compile(rb"[a-z]://[^\s/?#@:\"'<>\\]{0,64}:([^\s/?#@:\"'<>\\{}$*]{4,80})\Z")
 
 
 @cache
@@ -320,6 +321,17 @@ def known_formats(data: bytes) -> Iterator[tuple[str, bytes]]:
             done = match.end()
             yield name, match[match.lastindex or 0]
             break
+
+
+def user_info(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where the password of an address stands in a text."""
+    at = data.find(b"@")
+    while at >= 0:
+        if match := _USER_INFO.search(data, max(0, at - 160), at):
+            text = match[1].decode("utf-8", "replace")
+            if any(map(str.isdigit, text)) and _chosen(text):  # and no example's "user:password"
+                yield match.span(1)
+        at = data.find(b"@", at + 1)
 
 
 def has_format(data: bytes) -> bool:
@@ -369,7 +381,9 @@ _WORDS = tuple(
     )
 )
 # In lower case, one in every name that may hold a secret: of an answer, of what a client sends.
-_GIVEN = Literals((*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"connectionstring"))
+_GIVEN = Literals(
+    (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
+)
 _SENT = Literals(
     (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
      b"appid", b"amz", b"connection", "пароль".encode(), "密码".encode())
@@ -389,8 +403,11 @@ _QUOTED = re.compile(
     rb"(?P<close>" + _Q + rb")?" + _S + rb"(?::=?|=>?|%3[Aa])" + _S + rb"(?P<open>" + _Q + rb")"
 )
 _SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
+# Without quotes: of a pair, of a line of a header or of settings, of an option, of an element.
 _BARE = re.compile(rb"=(?P<value>[^&;\s\"'`<>,(){}\\]{1,4096})")
-_LINE = re.compile(rb":[ \t]*(?P<scheme>[A-Za-z-]{3,20}[ ]+)?(?P<value>[^\s\"'`<>,;\\{}]{8,4096})")
+_LINE = re.compile(
+    rb"[ \t]{0,4}[:=][ \t]{0,4}(?P<scheme>[A-Za-z-]{3,20}[ ]+)?(?P<value>[^\s\"'`<>,;\\{}()\[\]]{6,4096})(?=[\s\"'`,;\\]|\Z)"
+)
 _ARGUMENT = re.compile(rb" +(?P<value>[^\s\"'`<>&|;-][^\s\"'`<>&|;]{0,4096})")
 _ELEMENT = re.compile(
     rb"(?:\s[^<>]{0,300})?(?<!/)>\s*(?:<!\[CDATA\[)?(?P<value>[^<\]\s][^<\]]{0,4096}?)\s*(?:\]\]>)?\s*</"
@@ -428,7 +445,7 @@ _AFTER = re.compile(_Q + rb"[^<>{}\[\]]{0,300}?" + _ITS_VALUE, re.I)
 _BEFORE = re.compile(_ITS_VALUE, re.I)
 _SCHEME = re.compile(r"(?:basic|bearer|token|bot|apikey|api-key|digest|negotiate|sso-key|key)\s+(?=\S)", re.I)
 _BINARY = re.compile(rb"[\x00-\x08\x80-\xbf\xdc-\xdf]")  # MessagePack and CBOR begin so, and texts don't
-_FIELD_LINE = re.compile(rb"(?:^|[\"'`\n\r]|\\n)\Z")
+_FIELD_LINE = re.compile(rb"(?:^|[\"'`\n\r]|\\n)[ \t]{0,8}(?:export[ \t]+|-[ \t]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,18 +509,20 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
     after = data[end : end + 1]
     if after == b"=" and (match := _BARE.match(data, end)):
         value = unquote(match["value"].decode("utf-8", "replace"))
-        if sent or (len(value) >= 16 and looks_drawn(value)):
+        if looks_drawn(value) or (sent and (name[0] == "-" or _chosen(value))):
             yield Named(name, value, *match.span("value"))
         return
     if (
-        after == b":"
+        after in b": \t="
         and (match := _LINE.match(data, end))
-        and _FIELD_LINE.search(data, max(0, begin - 2), begin)
+        and _FIELD_LINE.search(data, max(0, begin - 18), begin)
     ):
         value = match["value"].decode("utf-8", "replace")
-        if looks_drawn(value):
+        if looks_drawn(value) or (
+            sent and _password.search(plain(name)) and _chosen(value) and re.search(r"\d", value)
+        ):
             yield Named(name, value, *match.span("value"))
-        return
+            return
     if (after == b">" or after.isspace()) and _TAG.search(data, max(0, begin - 42), begin):
         if match := _ELEMENT.match(data, end):
             yield Named(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))

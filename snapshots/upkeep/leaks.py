@@ -187,6 +187,9 @@ def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
         # what may go on in the next piece is looked at again there; `scan` counts it once
         for kind, found in detect.known_formats(data):
             yield kind, found.decode("latin-1")
+        for begin, end in detect.user_info(data):
+            if not detect.PSEUDONYM.search(data, begin, end):
+                yield "password", data[begin:end].decode("utf-8", "replace")
         for one in detect.named(data, sent=False):
             yield f"member {one.name}", one.value
         yield from _private_keys(data)

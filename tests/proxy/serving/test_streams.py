@@ -230,7 +230,11 @@ def test_several_conversations_are_told_apart_by_what_is_said() -> None:
 def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
     told: object, sent: object, found: bool | None
 ) -> None:
-    stored = ExchangeRedactor(Redactor(b"key"), None).message("http://h/", json.dumps(told), from_client=True)
+    stored = (
+        ExchangeRedactor(Redactor(b"key"), None)
+        .message("http://h/", json.dumps(told).encode(), from_client=True)
+        .decode()
+    )
     assert same("http://h/", stored, json.dumps(sent)) is found
     player = Player([said(f">{stored}", "welcome")], 0)
     assert player.opened() == []

@@ -456,13 +456,6 @@ class Named:
     value: str
     start: int
     end: int
-    text: str = ""  # "msgpack" or "cbor": its length stands before it
-
-    def filled(self, value: str) -> bytes:
-        """Return what stands in its place for another value, of less than 256 letters and none that need an escape."""
-        data = value.encode()
-        mark = {"msgpack": b"\xd9", "cbor": b"\x78"}.get(self.text)
-        return data if mark is None else mark + bytes((len(data),)) + data
 
 
 def named(data: bytes, *, sent: bool) -> Iterator[Named]:
@@ -612,17 +605,19 @@ def unescaped(text: str) -> str:
 def _prefixed(data: bytes, at: int, after: int) -> Named | None:
     """Return the text after the name around `at` where both have their lengths before them, as in MessagePack and CBOR."""
     for start in range(max(1, at - 31), at + 1):
-        for kind, short, long, most in (("msgpack", 0xA0, 0xD9, 31), ("cbor", 0x60, 0x78, 23)):
+        for short, long, most in ((0xA0, 0xD9, 31), (0x60, 0x78, 23)):  # of each the marks of its texts
             end = start + data[start - 1] - short
             if not after <= end <= min(start + most, len(data) - 2):
                 continue
             head = 2 if data[end] == long else 1
+            if PSEUDONYM.match(data, end + head):  # the length is still that of the secret
+                return None
             length = data[end + 1] if head == 2 else data[end] - short
             name, value = data[start:end], data[end + head : end + head + length]
             if (head == 1 and length > most) or length < 1 or len(value) < length or not name.isascii():
                 continue
             try:
-                return Named(name.decode(), value.decode(), end, end + head + length, kind)
+                return Named(name.decode(), value.decode(), end + head, end + head + length)
             except UnicodeDecodeError:
                 continue
     return None

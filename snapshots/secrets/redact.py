@@ -280,7 +280,7 @@ class Redactor:
                 self.found("private key", match[0].decode("latin-1"))
         out, at = [], 0
         for one in detect.named(body, sent=sent):
-            out += [body[at : one.start], one.filled(self.found(f"member {one.name}", one.value))]
+            out += [body[at : one.start], self.found(f"member {one.name}", one.value).encode()]
             at = one.end
         return b"".join((*out, body[at:])) if out else body
 

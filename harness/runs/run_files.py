@@ -1,7 +1,7 @@
 """The files of a run.
 
 run.json            settings and what the run stands on (no clock, no key; pseudonyms for secrets among the settings)
-.secrets            those secrets, encrypted with this user's key, for whoever goes on with the run
+.secrets            those settings as they were given, encrypted with this user's key, for whoever goes on with the run
 tasks.jsonl         the tasks, as they were when the run began
 traces/NAME.jsonl   one finished attempt each (see stillweb.harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
@@ -118,12 +118,15 @@ _KINDS: dict[str, Any] = {
 _SECRETS = ".secrets"
 
 
-def _filled(value: Any, secrets: Mapping[str, str]) -> Any:
+def _filled(value: Any, whole: Any) -> Any:
+    """Return a JSON value in which a text with a pseudonym is the one that stands in the same place of another value."""
     if isinstance(value, str):
-        return PSEUDONYM_TEXT.sub(lambda found: secrets.get(found[0], found[0]), value)
-    if isinstance(value, dict):
-        return {name: _filled(one, secrets) for name, one in value.items()}
-    return [_filled(one, secrets) for one in value] if isinstance(value, list) else value
+        return whole if PREFIX in value and isinstance(whole, str) else value
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return {name: _filled(one, whole.get(name)) for name, one in value.items()}
+    if isinstance(value, list) and isinstance(whole, list) and len(value) == len(whole):
+        return [_filled(one, other) for one, other in zip(value, whole, strict=True)]
+    return value
 
 
 def trace_name(task_id: str, attempt: int) -> str:
@@ -209,7 +212,7 @@ class RunFiles:
         _write(self.path / "run.json", _json(manifest, indent=1) + "\n")
 
     def _without_secrets(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return settings with pseudonyms for secrets, which are kept aside."""
+        """Return settings with pseudonyms for secrets; the whole ones are kept aside, encrypted."""
         probe = Redactor(b"")
         probe.value(value)
         if not probe.secrets:
@@ -218,8 +221,7 @@ class RunFiles:
         redactor, kept = Redactor(key), Learned(self.path, key, _SECRETS)
         shown: dict[str, Any] = redactor.value(value)
         kept.forget()
-        for secret in redactor.secrets:
-            kept.keep(secret)
+        kept.keep(json.dumps(value))
         return shown
 
     def with_secrets(self, settings: Settings) -> Settings:
@@ -227,9 +229,10 @@ class RunFiles:
         value = settings.to_json()
         if PREFIX not in json.dumps(value):
             return settings
-        redactor = Redactor(self._key())
-        secrets = {redactor.pseudonym(s): s for s in Learned(self.path, self._key(), _SECRETS).read()[0]}
-        whole = Settings.from_json(_filled(value, secrets), str(self.path / "run.json"))
+        kept = Learned(self.path, self._key(), _SECRETS).read()[0]
+        whole = Settings.from_json(
+            _filled(value, json.loads(kept[0]) if kept else None), str(self.path / "run.json")
+        )
         if PSEUDONYM_TEXT.search(whole.agent):
             raise UsageError(
                 f"{self.path}: a secret among the agent's arguments can't be read with this user's key; "

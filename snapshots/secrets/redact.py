@@ -194,9 +194,10 @@ class Redactor:
             return {member: self.value(one, member) for member, one in value.items()}
         if not isinstance(value, list | tuple):
             return value
-        if value and all(isinstance(one, str) for one in value):  # a name's value may be the next word
-            return json.loads(self.text(json.dumps(value)))
-        return [self.value(one) for one in value]
+        out = [self.value(one) for one in value]
+        if out and all(isinstance(one, str) for one in out):  # a name's value may be the next word
+            return json.loads(self._learn_text(json.dumps(out).encode(), sent=True))
+        return out
 
     # -- bodies
 

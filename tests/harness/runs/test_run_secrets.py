@@ -93,8 +93,8 @@ def test_another_user_is_told_that_he_has_not_the_token(
 def test_user_info_and_a_key_in_a_models_address_are_on_no_tape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    with Endpoint(lambda asked: f"42 {TOKEN}") as endpoint:
-        url = endpoint.url.replace("://", f"://me:{TOKEN}@")
+    with Endpoint(lambda asked: f"42 {TOKEN}@x") as endpoint:
+        url = endpoint.url.replace("://", f"://me:{TOKEN}%40x@")  # filled in again as it was spelt
         agent = tmp_path / "model.yaml"
         agent.write_text(
             yaml.safe_dump(
@@ -110,3 +110,21 @@ def test_user_info_and_a_key_in_a_models_address_are_on_no_tape(
     assert TOKEN.encode() not in held
     monkeypatch.delenv("OPENAI_API_KEY")
     assert certify(files.path, times=1).holds
+
+
+def test_settings_come_back_as_they_were_given(tmp_path: Path) -> None:
+    given = Settings(
+        agent="own:agent",
+        agent_options={"password": "hunter2-x", "words": ["--token", TOKEN, f"http://a/?key={TOKEN}", "x"]},
+        env={"OPENAI_BASE_URL": f"http://me:{TOKEN}%2F@h.test/v1"},
+    )
+    files = RunFiles(tmp_path / "run")
+    files.path.mkdir()
+    files.write_manifest(given, {})
+    shown = files.manifest()[0]
+    assert TOKEN not in str(shown)
+    assert "hunter2-x" not in str(shown)
+    assert files.with_secrets(shown).to_json() == given.to_json()
+    files.write_manifest(shown, {"code": "x"})  # as a run does that notes what it stands on
+    assert files.with_secrets(files.manifest()[0]).to_json() == given.to_json()
+    assert TOKEN not in str(given.deciding())

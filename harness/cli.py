@@ -107,6 +107,9 @@ def cli() -> None:
     stillweb seal site                                 make site.wacz
     stillweb replay site.wacz -- python agent.py       run a program against it, offline
     """
+    from stillweb.proxy.wire.open_files import allow_many_open_files
+
+    allow_many_open_files()
 
 
 # What a machine may lack while all is well with the program and its input.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,12 @@ def say_damage(snapshot: Snapshot) -> None:
         more = f"{len(notes) - MOST_NOTES} more; " if len(notes) > MOST_NOTES else ""
         say(f"damaged: {more}what could be read is used; stillweb verify says all")
     say_left_out(snapshot)
+
+
+def say_failures(failures: Sequence[tuple[str, str]]) -> None:
+    """Say which addresses were not recorded and why, each once."""
+    for (url, reason), count in Counter(failures).items():
+        say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
 
 
 def say_left_out(snapshot: Snapshot) -> None:

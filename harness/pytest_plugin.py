@@ -27,7 +27,7 @@ _MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--stillweb-mode."""
+    """Add the options and settings."""
     group = parser.getgroup("stillweb")
     group.addoption(
         "--stillweb-mode",
@@ -37,6 +37,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "what is not there; all: record the tests that run anew; rewrite: begin the snapshot anew",
     )
     parser.addini("stillweb_mode", "the mode where no option gives one", default="none")
+    group.addoption(
+        "--stillweb-isolate",
+        action="store_true",
+        help="run all tests in a network namespace that has only loopback, which holds libraries in C, too",
+    )
+    parser.addini("stillweb_isolate", "always do so", type="bool", default=False)
+
+
+def _isolates(config: pytest.Config) -> bool:
+    return bool(config.known_args_namespace.stillweb_isolate or config.getini("stillweb_isolate"))
+
+
+# before output is captured, since the process may be started anew
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
+    """Enter a network namespace where that is asked for; what the run starts, workers of xdist too, is in it."""
+    if _isolates(early_config):
+        from stillweb.proxy.isolation import enter_isolation
+        from stillweb.snapshots.errors import MissingCapability
+
+        try:
+            enter_isolation()
+        except MissingCapability as error:
+            raise pytest.UsageError(f"--stillweb-isolate: {error}") from None
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,7 +86,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Says which recordings were not put in place."""
+    """Say which recordings were not put in place, and where libraries in C were not kept from the network."""
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    if open_tests := {report.nodeid for report in reports if getattr(report, "stillweb_open", False)}:
+        terminalreporter.write_line(
+            f"stillweb: {len(open_tests)} of the tests kept Python from the network, and not libraries in C that "
+            "connect by themselves. Run pytest with --stillweb-isolate (docs/pytest.md)"
+        )
     for one in config.stash.get(_NOT_PLACED, []):
         terminalreporter.section("stillweb: a recording was not put in place", red=True)
         terminalreporter.write_line(one)
@@ -92,6 +123,8 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
             )
         if not shelf.recording:
             _ = shelf.snapshot  # a snapshot that is not there is the test's error, before it runs
+        elif _isolates(config):
+            raise UsageError(f"{paths[-1]}: recording needs the network; record without --stillweb-isolate")
         # each worker of xdist would put its own part in the place of the others'
         elif hasattr(config, "workerinput"):
             raise UsageError(f"{paths[-1]}: several processes can't record one snapshot; record without -n")
@@ -162,6 +195,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Adds the misses, and what went past the snapshot, to the report of a test that failed by itself."""
     report = yield
     case = item.stash.get(_CASE, None)
+    if case is not None and not case.recording:
+        from stillweb.proxy.isolation import isolated
+
+        report.stillweb_open = not isolated()  # workers of xdist send it along
     if case is not None and report.when == "call" and report.failed:
         if told := case.told():
             report.sections.append(("stillweb: not in the snapshot", told))

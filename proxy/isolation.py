@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
+CLONE_NEWNS = 0x00020000
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x2, 0x4, 0x8  # linux/mount.h
+MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
 # Ubuntu 24.04 keeps users from it: an older kernel at the last step, a newer one at the first.
 _ON_UBUNTU = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
@@ -37,6 +40,15 @@ MARKER = "STILLWEB_ISOLATED"  # holds the id of the namespace that we are in
 # socket that is connected only asks the kernel for a route.
 OUTSIDE = (("1.1.1.1", 443), ("8.8.8.8", 53), ("2606:4700:4700::1111", 443))
 OUTSIDE_NAME = "example.com"
+
+# Where services listen that use the network for others: a Unix socket with a path leads out of every network namespace.
+# glibc asks nscd, systemd-resolved, sssd and Avahi for names before any name server; the rest start programs outside.
+SERVICES = (
+    "/run/nscd", "/var/run/nscd", "/run/systemd/resolve", "/var/lib/sss/pipes", "/run/avahi-daemon", "/run/dbus",
+    "/run/systemd/private", "/run/systemd/userdb", "/run/docker.sock", "/var/run/docker.sock", "/run/containerd",
+    "/run/podman", "/run/crio", "/run/libvirt", "/run/snapd.socket",
+    *(f"/run/user/{os.getuid()}/{name}" for name in ("bus", "systemd", "podman", "docker.sock")),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +201,31 @@ def _unshare() -> None:
         raise MissingCapability(
             f"isolation: loopback can't be switched on ({e.strerror}); {_ON_UBUNTU}"
         ) from e
+    _hide_services(libc)
+
+
+def _hide_services(libc: ctypes.CDLL) -> None:
+    """Mount something empty over each of SERVICES, for this process and what it starts.
+
+    Raises MissingCapability where that is not allowed: a name that is looked up would leave the namespace.
+    """
+    places = sorted({os.path.realpath(place) for place in SERVICES if os.path.exists(place)})
+    if not places:
+        return
+    # what is mounted outside is still seen inside, and nothing the other way round
+    failed = libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None)
+    flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
+    for place in places:
+        path = os.fsencode(place)
+        if os.path.isdir(place):
+            failed = failed or libc.mount(b"stillweb", path, b"tmpfs", flags, b"size=4k,mode=755")
+        else:
+            failed = failed or libc.mount(b"/dev/null", path, None, MS_BIND, None)
+        if failed:
+            raise MissingCapability(
+                f"isolation: {place} leads out and can't be hidden ({os.strerror(ctypes.get_errno())}). "
+                "Allow mounts (in a container: --cap-add SYS_ADMIN), or stop the service"
+            )
 
 
 def _loopback_up() -> None:

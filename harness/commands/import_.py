@@ -29,11 +29,9 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     stillweb import session.har crawl.warc.gz -o site
     """
     from stillweb.harness.commands.recorded_again import answered_on_other_days
-    from stillweb.proxy.wire.open_files import allow_many_open_files
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.upkeep.importing import import_files
 
-    allow_many_open_files()  # what revisits repeat may lie in any of the files
     with progress(f"importing {counted(len(files), 'file')}", unit="bytes") as advance:
         report = import_files(files, out, progress=advance)
     for note in report.notes:

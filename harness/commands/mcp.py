@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.answering import accept_option, synthetic_search_option
-from stillweb.harness.console import say, say_damage
+from stillweb.harness.console import say, say_damage, say_failures
 
 
 @click.command("mcp")
@@ -41,6 +41,13 @@ from stillweb.harness.console import say, say_damage
 @click.option(
     "--record", is_flag=True, help="Ask the real web, and store what comes in SNAPSHOT, a directory."
 )
+@click.option(
+    "--private/--no-private",
+    default=False,
+    show_default=True,
+    help="With --record: let the client ask addresses that are not public, too: this machine, private networks, "
+    "metadata of clouds.",
+)
 def command(
     snapshots: tuple[Path, ...],
     contracts: tuple[str, ...],
@@ -52,6 +59,7 @@ def command(
     max_pages: int | None,
     max_records: int | None,
     record: bool,
+    private: bool,
 ) -> None:
     """Serve the frozen web of SNAPSHOTS through the tools that agents already call.
 
@@ -72,13 +80,16 @@ def command(
     def ready(url: str) -> None:
         say(f"serving at {url}")
 
+    if private and not record:
+        raise click.UsageError("--private goes with --record: a replay connects to nothing")
     if record:
         from stillweb.harness.tools.recording import recording_toolset
 
         if len(snapshots) != 1:
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
-        with recording_toolset(snapshots[0], contracts, limits=limits) as recorded:
+        with recording_toolset(snapshots[0], contracts, limits=limits, private=private) as recorded:
             serve(recorded, transport, port or 0, ready=ready)
+            say_failures(recorded.recorder.failures)
         return
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)

@@ -16,7 +16,7 @@ from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.mistrust import advice
 from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
-from stillweb.harness.console import say, status_line, table
+from stillweb.harness.console import say, say_failures, status_line, table
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted
@@ -110,6 +110,12 @@ MOST_LATE = 10  # records with late secrets that are named
 )
 @click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")
 @click.option(
+    "--private/--no-private",
+    default=True,
+    show_default=True,
+    help="Connect to addresses that are not public, too: this machine, private networks, metadata of clouds.",
+)
+@click.option(
     "--direct",
     multiple=True,
     metavar="HOST",
@@ -139,6 +145,7 @@ def command(
     resolve: tuple[str, ...],
     trust: Path | None,
     insecure: bool,
+    private: bool,
     direct: tuple[str, ...],
     isolate: bool,
 ) -> int:
@@ -201,6 +208,7 @@ def command(
                 resolve=places,
                 upstream_ca=trust,
                 insecure=insecure,
+                private=private,
                 on_status=lambda stats: show(stats.line()),
             )
             with _looked_through(out, recorder), recorder:
@@ -217,8 +225,7 @@ def command(
                         recorder, writer, profile or Profile(), wanted, flows, pdfs, parallel, show
                     )
         if not misses:  # which has said so
-            for (url, reason), count in Counter(recorder.failures).items():
-                say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
+            say_failures(recorder.failures)
         if program:  # a browser leaves what its page no longer needs
             for url, count in Counter(recorder.given_up).items():
                 say(f"given up by the client: {url}{f' ({count} times)' if count > 1 else ''}")

@@ -2,7 +2,8 @@
 
 The interpreter's audit events tell of every connection and look-up that Python's sockets make, also those of code that
 imported a function of `socket` before, or that uses `_socket`. Every refused attempt is kept, so that code which swallows
-the error can't hide it. What libraries in C and programs do is not seen here; see `guard`.
+the error can't hide it. A library in C that connects by itself is not kept from it: only a connection to another machine that
+it still has when the test is looked at counts as an attempt. `guard` stops those that heed a proxy, a network namespace all.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ class Blocked:
 
     @property
     def attempts(self) -> list[str]:
-        """What was refused, here and in processes forked off."""
+        """What was refused, here and in processes forked off, and connections that were made past Python."""
         if self._of_children is None:
             return self._attempts
+        if os.getpid() == self._process:
+            self._see_connections()
         self._of_children.seek(0)
         told: str = self._of_children.read()
         return self._attempts + told.splitlines()
@@ -103,6 +106,18 @@ class Blocked:
         else:
             self._of_children.write(what.replace("\n", " ") + "\n")
             self._of_children.flush()
+
+    def _see_connections(self) -> None:
+        """Keep what is connected to another machine that was not, and that no name in `allowed` stands for."""
+        if not set(_connections(self)) - self.before:
+            return
+        for allowed in self.allowed:  # a driver of a database looks its host up by itself
+            with contextlib.suppress(OSError):
+                socket.getaddrinfo(allowed.rpartition(":")[0] or allowed, None)
+        for _, peer in sorted(set(_connections(self)) - self.before):
+            what = f"connecting to {peer[0]}:{peer[1]}, past Python's sockets"
+            if what not in self._attempts:
+                self._attempts.append(what)
 
     def refuse(self, what: str) -> NetworkBlocked:
         """Keeps an attempt and gives the error for it."""

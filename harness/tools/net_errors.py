@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 OFFLINE = "net::ERR_INTERNET_DISCONNECTED"  # of what the snapshot lacks
 _OF_REASONS = {
+    "private": "net::ERR_ADDRESS_UNREACHABLE",
     "dns": "net::ERR_NAME_NOT_RESOLVED",
     "refused": "net::ERR_CONNECTION_REFUSED",
     "unreachable": "net::ERR_ADDRESS_UNREACHABLE",

@@ -195,6 +195,7 @@ class RecordingToolset(Toolset):
                 raise UsageError(
                     f"{full} can't record; {', '.join(RECORDABLE)} can ('stillweb record' drives a browser)"
                 )
+        self.recorder = recorder
         snapshot: Any = None
         super().__init__(snapshot, contracts, limits=limits, store=LiveStore(recorder))
 
@@ -205,14 +206,19 @@ class RecordingToolset(Toolset):
 
 @contextmanager
 def recording_toolset(
-    path: str | os.PathLike[str], contracts: Sequence[str], *, limits: Limits | None = None
+    path: str | os.PathLike[str],
+    contracts: Sequence[str],
+    *,
+    limits: Limits | None = None,
+    private: bool = False,
 ) -> Iterator[RecordingToolset]:
     """Opens (or makes) the snapshot directory, starts the recorder, and closes both at the end.
 
+    A model chooses what is asked, so addresses that are not public are refused unless `private`.
     Late secrets are looked for when it is sealed: who closes an MCP server waits for nothing.
     """
     from stillweb.proxy.recording.recorder import Recorder
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(Path(path)) as writer, Recorder(writer) as recorder:
+    with Writer.open(Path(path)) as writer, Recorder(writer, private=private) as recorder:
         yield RecordingToolset(recorder, contracts, limits=limits)

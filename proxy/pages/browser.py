@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from stillweb.proxy.wire.addresses import with_session
+from stillweb.proxy.wire.open_files import allow_many_open_files
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.profile import Profile
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
 
 START_SECONDS = 180.0  # a browser that has not come up by then never will, however slow the machine
+OPEN_FILES = 192  # with 128 a page can be had; with 110 Chromium begins, and then hangs or dies
 # the headless shell last: it is no whole browser, but draws and reads the same
 NAMES = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
@@ -60,6 +62,7 @@ FEATURES_OFF = (
     "WebUIOmniboxAimPopup",  # pages of the address bar's own, in a process beside each context
     "WebUIOmniboxFullPopup",
     "WebUIOmniboxPopup",
+    "WebRtcHideLocalIpsWithMdns",  # multicasts a made-up name for each address; the policy below names none
 )
 # Nothing but what pages ask for, and drawing that doesn't depend on the machine's graphics.
 ARGUMENTS = (
@@ -76,6 +79,8 @@ ARGUMENTS = (
     "--no-pings",
     "--metrics-recording-only",
     "--dns-prefetch-disable",
+    # Keep WebRTC from sending UDP past the proxy. Chromium renamed the switch, and heeds one of the two names.
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--disable-gpu",
@@ -206,6 +211,7 @@ class BrowserHost:
         from playwright.async_api import Error, async_playwright
 
         executable = self._executable or find_browser()
+        allow_many_open_files(OPEN_FILES)
         arguments = list(ARGUMENTS)
         if sys.platform.startswith("linux") and os.geteuid() == 0:
             arguments.append("--no-sandbox")
@@ -223,7 +229,8 @@ class BrowserHost:
                     handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
                     handle_sigterm=False,
                     handle_sighup=False,
-                    proxy={"server": "http://127.0.0.1:9"},  # the browser's own traffic goes nowhere
+                    # the browser's own traffic goes nowhere: the rules above find no such name, RFC 6761 has none
+                    proxy={"server": "http://proxy.invalid:9"},
                 )
             )
             self._browser = await asyncio.shield(self._launching)

@@ -68,7 +68,8 @@ class Recorder(Proxied):
 
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
     `insecure` accepts any certificate of an origin. `resolve` maps "name" or "name:port" to (host, port) to
-    connect to in its place. Secrets are replaced by `redactor` (default: the one of the writer's snapshot, which keeps
+    connect to in its place. Unless `private`, no other address is connected to that is not public (loopback, private
+    networks, metadata of clouds); such requests fail, and are recorded as failed. Secrets are replaced by `redactor` (default: the one of the writer's snapshot, which keeps
     what it learns until somebody has looked through for it, as sealing does) unless `redact` is False. `on_status`
     is called with RecorderStats about twice a second, on the writing thread.
 
@@ -88,6 +89,7 @@ class Recorder(Proxied):
         upstream_ca: Path | None = None,
         insecure: bool = False,
         resolve: Mapping[str, Place] | None = None,
+        private: bool = True,
         authority: Authority | None = None,
         redactor: Redactor | None = None,
         redact: bool = True,
@@ -99,6 +101,7 @@ class Recorder(Proxied):
         self._upstream_ca = upstream_ca
         self._insecure = insecure
         self._resolve = resolve
+        self._private = private
         self._scratch = tempfile.TemporaryDirectory(prefix="stillweb-")
         self._started = threading.Event()
         self._start_error: Exception | None = None
@@ -146,10 +149,10 @@ class Recorder(Proxied):
     # Life
 
     def start(self) -> Recorder:
-        """Listens, or raises: MissingCapability (port in use), UsageError (bad file, second recorder)."""
+        """Listens, or raises: MissingCapability (port in use, too few files), UsageError (bad file, second recorder)."""
+        allow_many_open_files()
         if not _one_at_a_time.acquire(blocking=False):
             raise UsageError("another recorder is running in this process; close it first")
-        allow_many_open_files()
         self._before = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(min(self._before[0], SWITCH))
         gc.set_threshold(max(self._before[1][0], GARBAGE), *self._before[1][1:])
@@ -289,7 +292,7 @@ class Recorder(Proxied):
         self._failed("recorder", repr(error))
 
     def _run(self) -> None:
-        loop = new_loop(self._resolve)
+        loop = new_loop(self._resolve, private=self._private)
         asyncio.set_event_loop(loop)
         self._loop = loop
         try:

@@ -56,7 +56,7 @@ class Authority:
         # each leaf by it, so that the authority is not sent along, which costs each side a certificate to decode.
         self._key_pem = _key_pem(key)
         self._form = _leaf_form(certificate)
-        self._contexts: OrderedDict[tuple[str, tuple[str, ...]], tuple[ssl.SSLContext, datetime]] = (
+        self._contexts: OrderedDict[tuple[str, tuple[str, ...]], tuple[ssl.SSLContext, x509.Certificate]] = (
             OrderedDict()
         )
         self._spare: ssl.SSLContext | None = None
@@ -66,7 +66,8 @@ class Authority:
     def load_or_create(cls, directory: Path | None = None) -> Authority:
         """The authority kept in `directory` (default `state_dir()`), made on first use.
 
-        A key file that others can read is set back to mode 0600; one that belongs to another user is refused
+        An authority that has ended, is about to, or was made by a clock that was ahead (it is not valid yet) is made
+        anew. A key file that others can read is set back to mode 0600; one that belongs to another user is refused
         (UsageError), one that holds no usable key is DamagedInput, a directory that can't be written
         MissingCapability.
         """
@@ -78,7 +79,7 @@ class Authority:
                 _write_new(path, _new_authority())
             _guard(path)
             key, certificate = _read(path)
-            if certificate.not_valid_after_utc - timedelta(days=RENEW_DAYS) < datetime.now(UTC):
+            if not _in_force(certificate):
                 path.unlink()
                 _write_new(path, _new_authority())
                 key, certificate = _read(path)
@@ -112,24 +113,24 @@ class Authority:
         the same host may have several contexts with different ones. Raises UsageError for an impossible name.
         """
         slot = (normal_host(host), alpn)
-        now = datetime.now(UTC)
         with self._lock:
             known = self._contexts.get(slot)
-            if known is not None and known[1] > now:
+            if known is not None and _in_force(known[1]):
                 self._contexts.move_to_end(slot)
                 return known[0]
             context = self._spare or _blank()
             self._spare = None
         if alpn:
             context.set_alpn_protocols(list(alpn))
-        with _readable(self.mint(slot[0]) + self._key_pem) as path:
+        leaf = self.mint(slot[0])
+        with _readable(leaf + self._key_pem) as path:
             context.load_cert_chain(path)
         with self._lock:
             # Two threads may have minted at once; all callers get the one that came first.
             known = self._contexts.get(slot)
-            if known is not None and known[1] > now:
+            if known is not None and _in_force(known[1]):
                 return known[0]
-            self._contexts[slot] = (context, now + timedelta(days=LEAF_DAYS - RENEW_DAYS))
+            self._contexts[slot] = (context, x509.load_pem_x509_certificate(leaf))
             while len(self._contexts) > CACHED_CONTEXTS:
                 self._contexts.popitem(last=False)
         return context
@@ -154,6 +155,13 @@ class Authority:
             .sign(self._key, hashes.SHA256())
             .public_bytes(serialization.Encoding.PEM)
         )
+
+
+def _in_force(certificate: x509.Certificate) -> bool:
+    """Return True if a certificate is valid now and for RENEW_DAYS to come."""
+    now = datetime.now(UTC)
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return begin <= now <= end - timedelta(days=RENEW_DAYS)
 
 
 def _blank() -> ssl.SSLContext:

@@ -27,6 +27,7 @@ OTHER = "other"
 
 # Why, in the words of systems, mitmproxy and browsers; the first that fits.
 _REASONS = {
+    "private": r"is not a public address",
     "dns": r"name or service not known|nodename nor servname|name resolution|no address associated|ERR_NAME_|ERR_DNS_|UNKNOWN_HOST",
     "refused": r"connection.refused|connect call failed|ECONNREFUSED|ERR_CONNECTION_REFUSED",
     "unreachable": r"unreachable|no route to host|cannot assign|UNREACH|ERR_INTERNET_DISCONNECTED",

@@ -6,6 +6,8 @@ import ctypes
 import errno
 import json
 import os
+import platform
+import shutil
 import signal
 import socket
 import subprocess
@@ -197,3 +199,58 @@ def test_in_a_process_with_threads_nothing_is_left(tmp_path: Path) -> None:
     finally:
         stop.set()
         thread.join()
+
+
+# A service that looks names up for others, as nscd does for glibc, and a program that looks one up.
+SERVICE = """
+import os, socket, subprocess, sys
+service = socket.socket(socket.AF_UNIX)
+service.bind("/run/nscd/socket")
+service.listen()
+service.settimeout(0.1)
+program = "import socket; from stillweb.proxy.isolation import enter_isolation\\n"
+program += "enter_isolation()\\n" if sys.argv[1] == "isolate" else ""
+program += "try: socket.getaddrinfo('a.example', 80)\\nexcept OSError: pass"
+child = subprocess.Popen([sys.executable, "-c", program])
+asked = 0
+while True:
+    ended = child.poll() is not None
+    try:
+        service.accept()[0].close()
+        asked += 1
+    except TimeoutError:
+        if ended: break
+print(asked > 0, child.returncode)
+"""
+
+
+@needs_namespaces
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no program unshare")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library asks no nscd")
+@pytest.mark.parametrize(("how", "asked"), [("plain", True), ("isolate", False)])
+def test_no_service_outside_is_asked_for_names(how: str, asked: bool) -> None:
+    """A Unix socket with a path leads out of a network namespace."""
+    own = ["--mount", "--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount", "--net"]
+    script = 'mount -t tmpfs none /run && mkdir -p /run/nscd && exec "$@"'
+    done = subprocess.run(
+        ["unshare", *own, "sh", "-c", script, "sh", sys.executable, "-c", SERVICE, how],
+        capture_output=True, text=True, timeout=STARTS, check=False,
+    )  # fmt: skip
+    if "permission denied" in done.stderr.lower():
+        pytest.skip("this machine lets us mount nothing")
+    assert done.stdout.split() == [str(asked), "0"], done.stderr
+
+
+def test_a_service_that_cannot_be_hidden_is_no_isolation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Kernel:
+        def unshare(self, flags: int) -> int:
+            ctypes.set_errno(errno.EPERM)
+            return -1 if flags & isolation.CLONE_NEWNS else 0
+
+    monkeypatch.setattr(isolation.ctypes, "CDLL", lambda *_, **__: Kernel())
+    monkeypatch.setattr(isolation, "_loopback_up", lambda: None)
+    monkeypatch.setattr(isolation, "SERVICES", (str(tmp_path),))
+    with pytest.raises(MissingCapability, match="leads out and can't be hidden"):
+        isolation._unshare()

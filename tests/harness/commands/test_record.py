@@ -231,3 +231,21 @@ def test_a_record_of_the_set_that_cannot_be_read_is_told_and_counts(shop: Origin
     done = stillweb("record", "-o", tmp_path / "s", "--tasks", tasks)
     assert (done.code, f"left out: {tasks}:2: anwser: unknown field" in done.err) == (1, True), done.err
     assert "/same" in {asked.path for asked in shop.asked}
+
+
+@pytest.mark.parametrize("option", [None, "--no-private"])
+def test_private_addresses_are_refused_on_demand(shop: Origin, tmp_path: Path, option: str | None) -> None:
+    words = (
+        "record",
+        "-o",
+        tmp_path / "s",
+        *([option] if option else []),
+        "--",
+        "curl",
+        "-sS",
+        f"{shop.url}/same",
+    )
+    done = stillweb(*words)
+    assert len(shop.asked) == (0 if option else 1)
+    line = f"not recorded: {shop.url}/same: 127.0.0.1 is not a public address; --private (in Python private=True)"
+    assert (line in done.err) is (option is not None)

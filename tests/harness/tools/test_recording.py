@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from stillweb.harness.servers.mcp_words import prompt
 from stillweb.harness.tools import Toolset
@@ -22,6 +26,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.texts.test_text import ARTICLE, make_pdf
+from tests.support.command_line import stillweb
 
 KEY = "5f3c9a1be07d42688c1d90ab37e6f2545f3c9a1b"
 
@@ -243,3 +248,36 @@ def test_a_robots_file_that_redirects_without_end_denies(tmp_path: Path) -> None
     assert result.is_error
     assert result.text.startswith(f"Failed to fetch robots.txt {site.url}/robots.txt due to a connection")
     assert {asked.path for asked in site.asked} == {"/robots.txt"}
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_model_asks_private_addresses_only_where_that_is_allowed(
+    tmp_path: Path, origin: str, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    """`mcp --record` as its client has it, which chooses what is asked."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    words = [
+        *["mcp", "--record", "--contract", "fetch"],
+        *(["--private"] if allowed else []),
+        str(tmp_path / "snap"),
+    ]
+
+    async def call() -> bool:
+        command = ["-c", "from stillweb.harness.cli import run; run()", *words]
+        parameters = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+        with (tmp_path / "said").open("w") as said:
+            async with stdio_client(parameters, said) as (read, write), ClientSession(read, write) as client:
+                await client.initialize()
+                return bool((await client.call_tool("fetch", {"url": f"{origin}/birds"})).isError)
+
+    assert asyncio.run(call()) is not allowed
+    line = "127.0.0.1 is not a public address; --private (in Python private=True) lets it pass"
+    assert (line in (tmp_path / "said").read_text()) is not allowed
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        assert [failure.reason for failure in snapshot.failures()] == ([] if allowed else ["private"])
+
+
+def test_the_option_is_for_recording_alone(tmp_path: Path) -> None:
+    done = stillweb("mcp", "--private", tmp_path)
+    assert done.code == 2
+    assert "--private goes with --record" in done.err

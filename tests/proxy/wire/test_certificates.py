@@ -9,14 +9,22 @@ import ssl
 import stat
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from stillweb.proxy.wire.certificates import EARLIER_DAYS, Authority, normal_host
+from stillweb.proxy.wire import certificates
+from stillweb.proxy.wire.certificates import (
+    CA_DAYS,
+    EARLIER_DAYS,
+    LEAF_DAYS,
+    RENEW_DAYS,
+    Authority,
+    normal_host,
+)
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.secrets.keystore import state_dir
 from tests.support.waiting import HANG
@@ -204,6 +212,51 @@ def test_a_program_takes_a_leaf_by_a_clock_that_is_held(authority: Authority, da
         PolicyBuilder().store(Store([ours])).time(moment).build_server_verifier(x509.DNSName("demo.example"))
     )
     assert verifier.verify(leaf, [])[0] == leaf
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    """The clock that the authority reads, so many days off."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return super().now(tz) + timedelta(days=days)
+
+    monkeypatch.setattr(certificates, "datetime", Clock)
+
+
+@pytest.mark.parametrize("days", [CA_DAYS + 1, 5 * CA_DAYS, -CA_DAYS - 1, -2 * CA_DAYS])
+def test_an_authority_made_by_a_wrong_clock_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    with monkeypatch.context() as wrong:
+        set_clock(wrong, days)
+        off = Authority.load_or_create(tmp_path)
+    made = off.certificate
+    assert not made.not_valid_before_utc <= datetime.now(UTC) <= made.not_valid_after_utc
+    again = Authority.load_or_create(tmp_path)
+    assert handshake(again, "demo.example")[0]
+    assert Authority.load_or_create(tmp_path).certificate == again.certificate  # once
+
+
+@pytest.mark.parametrize("days", [CA_DAYS - 1, 0, RENEW_DAYS + 1 - CA_DAYS])
+def test_one_that_is_good_today_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    with monkeypatch.context() as wrong:
+        set_clock(wrong, days)
+        made = Authority.load_or_create(tmp_path)
+    assert Authority.load_or_create(tmp_path).certificate == made.certificate
+
+
+@pytest.mark.parametrize("days", [EARLIER_DAYS + 1, -LEAF_DAYS])
+def test_a_leaf_made_by_a_wrong_clock_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """The clock is set right while a gateway runs."""
+    authority = Authority.load_or_create(tmp_path)
+    with monkeypatch.context() as wrong:
+        set_clock(wrong, days)
+        authority.context_for("demo.example")
+    assert handshake(authority, "demo.example")[0]
 
 
 def test_contexts_are_kept(authority: Authority) -> None:

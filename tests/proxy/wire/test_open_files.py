@@ -13,7 +13,7 @@ from stillweb.proxy.serving import handing
 from stillweb.proxy.wire import open_files
 from tests.harness.small_site import make
 from tests.proxy.gateways import drained, head
-from tests.support.command_line import Started
+from tests.support.command_line import Started, stillweb
 from tests.support.waiting import HANG, until
 
 _, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -124,3 +124,35 @@ def test_the_soft_limit_is_raised_as_far_as_granted_and_never_lowered(
     monkeypatch.setattr(resource, "setrlimit", set_)
     open_files.allow_many_open_files()
     assert now == [becomes, hard]
+
+
+URL = "http://127.0.0.1:9/"
+
+
+@pytest.mark.parametrize("files", [6, 10, 12, 14, 16, 20, 40])
+@pytest.mark.parametrize("words", [("replay", "SNAP", "--", "true"), ("record", "-o", "NEW", "--", "true")])
+def test_too_few_files_are_told_in_a_line(tmp_path: Path, words: tuple[str, ...], files: int) -> None:
+    """uvloop aborted the process, or a recording ended in a traceback, or hung."""
+    check_refused(tmp_path, words, files)
+
+
+@pytest.mark.parametrize(
+    "words", [("mcp", "SNAP"), ("ls", "SNAP"), ("seal", "SNAP"), ("record", "-o", "NEW", URL)]
+)
+def test_so_by_every_command(tmp_path: Path, words: tuple[str, ...]) -> None:
+    check_refused(tmp_path, words, 12)
+
+
+def test_a_browser_needs_more(tmp_path: Path) -> None:
+    """With these it began, and then hung."""
+    check_refused(tmp_path, ("record", "-o", "NEW", URL), 110)
+
+
+def check_refused(tmp_path: Path, words: tuple[str, ...], files: int) -> None:
+    paths = {"SNAP": make(tmp_path / "s"), "NEW": tmp_path / "new"}
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))}
+    done = stillweb(*(paths.get(word, word) for word in words), env={"STILLWEB_STATE": str(tmp_path)}, **few)
+    assert (done.code, done.out) == (4, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith("stillweb: error: too few files may be opened (")
+    assert line.endswith("Raise the limit of open files (ulimit -n)")

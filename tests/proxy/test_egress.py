@@ -1,0 +1,85 @@
+"""What leaves a browser by any protocol, in a network that sees every packet."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import stillweb.harness
+import stillweb.proxy
+from tests.proxy.frozen import Site
+from tests.proxy.small_internet import WAYS, Packet, sent_by, why_not
+
+in_small_internet = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+LAB = (sys.executable, "-m", "tests.proxy.small_internet")
+BY_WEBRTC = {
+    "STUN", "TURN by UDP", "data channel by UDP", "data channel by IPv6", "data channel to loopback", "multicast DNS",
+}  # fmt: skip
+
+
+def taken(sent: set[Packet]) -> set[str]:
+    """The ways out that were taken."""
+    return {way for way, packet in WAYS.items() if packet in sent}
+
+
+def replayed(folder: Path, *options: str) -> tuple[str, ...]:
+    """The command that runs a plain browser under `stillweb replay`."""
+    with Site(folder / "snapshot").open():
+        pass
+    stillweb = [sys.executable, "-c", "from stillweb.harness.cli import run; run()"]
+    return (*stillweb, "replay", str(folder / "snapshot"), *options, "--", *LAB, "plain")
+
+
+@in_small_internet
+def test_a_plain_browser_takes_every_way(tmp_path: Path) -> None:
+    """Each listener is reached by a browser that nothing holds, so that the tests below can fail."""
+    assert taken(sent_by(replayed(tmp_path), tmp_path)) == set(WAYS)
+
+
+@in_small_internet
+def test_our_browser_takes_none(tmp_path: Path) -> None:
+    assert sent_by((*LAB, "ours"), tmp_path) == set()
+
+
+@in_small_internet
+def test_without_its_switches_our_browser_sends_by_webrtc(tmp_path: Path) -> None:
+    """The same page, proxy and time: only the arguments are others."""
+    less = ("webrtc-ip-handling-policy", "WebRtcHideLocalIpsWithMdns")
+    assert taken(sent_by((*LAB, "ours", *less), tmp_path)) == BY_WEBRTC
+
+
+@in_small_internet
+def test_a_recorded_browser_sends_nothing_that_the_recorder_does_not_see(tmp_path: Path) -> None:
+    """What the recorder fetches leaves by TCP; nothing goes by UDP, or to a host that can't be asked by HTTP."""
+    sent = sent_by((*LAB, "record"), tmp_path)
+    assert {packet for packet in sent if packet[0] == "udp"} == set()
+    assert {"fetch", "picture"} <= taken(sent)
+
+
+@in_small_internet
+def test_an_isolated_program_has_no_way_out(tmp_path: Path) -> None:
+    """The plain browser of the first test, which heeds no proxy."""
+    assert sent_by(replayed(tmp_path, "--isolate"), tmp_path) == set()
+
+
+def test_one_module_starts_browsers() -> None:
+    """So that what is shown of one browser is so for record, replay, check, explore and runs."""
+    starters = ("launch", "launch_persistent_context", "launch_server", "connect_over_cdp")
+    found = set()
+    for package in (stillweb.proxy, stillweb.harness):
+        root = Path(package.__file__ or "").parent
+        for path in root.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Attribute) and node.attr in starters:
+                    value = node.value
+                    if not (
+                        isinstance(value, ast.Name) and value.id == "click"
+                    ):  # which opens a file for a person
+                        found.add(path.relative_to(root).as_posix())
+    assert found == {
+        "pages/browser.py",
+        "demo/make_pdfs.py",
+    }  # the second makes the demo's files, and is run by hand

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stillweb.harness._parsing import load_module, read_yaml
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.secrets.redact import mask_value
 
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
@@ -101,7 +102,7 @@ def identity_of(agent: Agent) -> dict[str, Any]:
     """What an agent says it is, as the run's files hold it: a tuple is a list there. UsageError for what is no JSON object.
 
     Of one's own it has the SHA-256 (hex) of the file of its class, by its name, where it names no `files` itself: one that
-    was edited is another agent, whether or not it says so.
+    was edited is another agent, whether or not it says so. Secrets, as among the words of a command, are masked.
     """
     said: Any = agent.identity()
     try:
@@ -110,7 +111,7 @@ def identity_of(agent: Agent) -> dict[str, Any]:
         raise UsageError(f"agent {agent.name}: its identity is no JSON: {error}") from error
     if not isinstance(kept, dict):
         raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(said).__name__}")
-    return {**_file_of(type(agent)), **kept}
+    return {**_file_of(type(agent)), **mask_value(kept)}
 
 
 def _file_of(kind: type) -> dict[str, Any]:

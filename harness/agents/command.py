@@ -37,6 +37,7 @@ from stillweb.proxy.clock import moment_of, with_clock
 from stillweb.proxy.direct import direct_hosts, let_in, let_past
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor
 
 # What a program needs of our own environment to start at all; nothing else, above all no key, is passed on.
 _PASSED = (
@@ -193,12 +194,22 @@ class CommandAgent:
             self._trace_requests(attempt)
         output, errors = bytes(program.written[1]), bytes(program.written[2])
         if code := transport.get_returncode():
-            tail = without_places(errors[-_MOST_ERRORS:].decode("utf-8", "replace").strip())
+            tail = self._without_secrets(
+                without_places(errors[-_MOST_ERRORS:].decode("utf-8", "replace").strip())
+            )
             raise UsageError(f"{_placeless(self.command[0])} ended with code {code}: {tail or 'no message'}")
         answer = output.decode("utf-8", "replace").strip()
         if self.answer == "last-line":
             answer = answer.splitlines()[-1] if answer else ""
         return answer or None
+
+    def _without_secrets(self, text: str) -> str:
+        """Return what the program wrote without the secrets that it was started with."""
+        given = Redactor(b"")
+        given.value([self.command, self.env])
+        for secret in given.secrets:
+            text = text.replace(secret, MASK) if len(secret) >= EVERYWHERE else text
+        return text
 
     async def _start(self, environment: dict[str, str]) -> tuple[asyncio.SubprocessTransport, _Program]:
         starting = asyncio.ensure_future(

@@ -32,6 +32,7 @@ from stillweb.harness.agents.tool_event import describe
 from stillweb.harness.trace import digest
 from stillweb.proxy.wire.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.secrets.redact import mask_value
 
 _OPENAI = "https://api.openai.com/v1"
 _PORTS = {"http": 80, "https": 443}
@@ -116,7 +117,7 @@ class OpenAIAgent:
             at = urlsplit(url)
             host, port = at.hostname or "", at.port or _PORTS.get(at.scheme, 80)
         except ValueError as error:
-            raise UsageError(f"base_url {url}: {error}") from error
+            raise UsageError(f"base_url {mask_value(url)}: {error}") from error
         return [(host, port)] if on_this_machine(host) else []
 
     def identity(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def command(
     from stillweb.harness.tools.queries import query_verdict
     from stillweb.proxy.wire.certificates import CERTIFICATE_FILE
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.secrets.redaction_key import state_dir
+    from stillweb.snapshots.secrets.keystore import state_dir
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")

@@ -30,6 +30,7 @@ from stillweb.harness.models.streams import chat_of, read_stream, response_of, t
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.secrets.redact import mask_value
 
 Prices = Mapping[str, Mapping[str, float]]
 _JUDGE_CLOSED = "the judge was asked while the run ended"
@@ -178,13 +179,13 @@ class ModelClient:
         except openai.APIConnectionError as error:
             if isinstance(error.__cause__, StillwebError):
                 raise error.__cause__ from None
-            raise ModelError(f"{self._sdk.base_url}: {error.__cause__ or error}") from error
+            raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error.__cause__ or error}") from error
         except openai.APIStatusError as error:
             raise ModelError(
-                f"{error.request.url}: status {error.status_code}: {error.message[:500]}"
+                f"{mask_value(str(error.request.url))}: status {error.status_code}: {error.message[:500]}"
             ) from error
         except openai.OpenAIError as error:
-            raise ModelError(f"{self._sdk.base_url}: {error}") from error
+            raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
         counted = reply.usage != Usage()  # else the endpoint says nothing of it, and no call is free

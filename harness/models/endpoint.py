@@ -25,6 +25,7 @@ from stillweb.harness.models.streams import is_last, read_stream
 from stillweb.harness.models.tape import FAILED, GIVEN_UP, ModelError, Tape
 from stillweb.proxy.isolation import isolated
 from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.secrets.redact import Redactor, mask_value
 from stillweb.snapshots.words import counted
 
 _AGAIN = {408, 409, 425, 429}  # and whatever a server or one before it says of itself
@@ -78,16 +79,17 @@ class TapeTransport(httpx.AsyncBaseTransport):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tape, self._key, self._key_variable = tape, key, key_variable
-        self._secret = key if len(key) >= _SECRET else ""
+        self._secrets = [key] if len(key) >= _SECRET else []
         self._retry, self._inner, self._is_answer, self._sleep = retry, inner, is_answer, sleep
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answers from the tape or the endpoint. TapeMiss, ModelError."""
         body = await request.aread()
+        self._learn(str(request.url))
         call = Call(
             unquote(request.headers.pop(SESSION_HEADER, "default")),
             request.method,
-            self._hide(str(request.url)),
+            self._hide(mask_value(str(request.url))),
             self._hide_bytes(body),
             kept_headers(list(request.headers.items())),
         )
@@ -150,11 +152,21 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 raise ModelError(f"{call.url}: {self._hide(problem)} (tried {counted(number, 'time')})")
             await self._sleep(self._retry.delay(number, call.key, asked))
 
+    def _learn(self, url: str) -> None:
+        """Remember the secrets of an endpoint's address, which it may tell again in an answer."""
+        found = Redactor(b"")
+        found.url(url)
+        for secret in found.secrets:
+            if len(secret) >= _SECRET and secret not in self._secrets:
+                self._secrets.append(secret)
+
     def _hide(self, text: str) -> str:
-        return text.replace(self._secret, "[key]") if self._secret else text
+        return self._hide_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def _hide_bytes(self, data: bytes) -> bytes:
-        return data.replace(self._secret.encode(), b"[key]") if self._secret else data
+        for secret in self._secrets:
+            data = data.replace(secret.encode(), b"[key]")
+        return data
 
     async def aclose(self) -> None:
         """Closes the real transport."""

@@ -29,6 +29,7 @@ from stillweb.harness.models.calls import Answer, Call, parsed
 from stillweb.harness.models.differing import difference
 from stillweb.harness.models.turns import Turn, Turns
 from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.secrets.redact import mask_value
 from stillweb.snapshots.words import counted
 
 Mode = Literal["record", "replay", "auto", "none"]
@@ -161,7 +162,7 @@ class Tape:
                 self._sessions[name] = _Session()
             if generation == self._generation[name]:
                 request = self._snapshot.read_request(capture)
-                call = Call(name, request.method, request.url, request.body)
+                call = Call(name, request.method, mask_value(request.url), request.body)
                 self._sessions[name].add(_taped(self._key(call), capture))
         for session in self._sessions.values():
             session.begin()
@@ -248,7 +249,8 @@ class Tape:
             for taped in old.calls:
                 if taped.status < 400 and not everything:
                     request = self._snapshot.read_request(taped.where)
-                    call = Call(name, request.method, request.url, request.body, request.headers)
+                    url = mask_value(request.url)
+                    call = Call(name, request.method, url, request.body, request.headers)
                     self._write(call, self._read(taped.where), taped.turn.begin, taped.turn.end)
                     turn = Turn(taped.turn.begin, taped.turn.end, due=True)
                     session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
@@ -336,8 +338,9 @@ class Tape:
         best: tuple[int, int, str] | None = None
         for number, taped in enumerate(session.calls, 1):
             request = self._snapshot.read_request(taped.where)
-            if request.url != call.url and not self._anywhere:
-                found = (-1, number, f"its URL is {request.url}, now {call.url}")
+            url = mask_value(request.url)
+            if url != call.url and not self._anywhere:
+                found = (-1, number, f"its URL is {url}, now {call.url}")
             else:
                 same, text = difference(parsed(request.body), now)
                 found = (same, number, text)

@@ -256,7 +256,9 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     tape = files.tape(settings)
     if not tape.exists():  # nobody answered, or nobody was asked: nor is anybody now
         make_empty(tape := again / "tape")
-    repeated = replace(settings, snapshots=snapshots, tape="replay", tape_path=str(tape.resolve()))
+    repeated = replace(
+        files.with_secrets(settings), snapshots=snapshots, tape="replay", tape_path=str(tape.resolve())
+    )
     began: dict[str, Any] = {
         name: stands_on[name] for name in ("tasks", "rubrics", "refused", "part_of") if name in stands_on
     }

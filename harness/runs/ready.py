@@ -16,6 +16,7 @@ from stillweb.harness.scoring import find_scorer, score
 from stillweb.harness.scoring.sgi.common import DEFAULTS
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.secrets.redact import mask_value
 
 # These read their options before anything else, and have nothing to do where nothing was answered.
 _OPTIONS_FIRST = ("exact", "judge", "page")
@@ -80,7 +81,7 @@ def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> N
                 else f"the judge that scores by {', '.join(sorted(_judged(scorers)))}"
             )
             raise MissingCapability(
-                f"{who}: the variable {key} holds no key for {endpoint['base_url']}; set it, or replay a tape"
+                f"{who}: the variable {key} holds no key for {mask_value(endpoint['base_url'])}; set it, or replay a tape"
             )
 
 

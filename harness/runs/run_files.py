@@ -1,6 +1,7 @@
 """The files of a run.
 
-run.json            settings and what the run stands on (no clock, no key)
+run.json            settings and what the run stands on (no clock, no key; pseudonyms for secrets among the settings)
+.secrets            those settings as they were given, encrypted with this user's key, for whoever goes on with the run
 tasks.jsonl         the tasks, as they were when the run began
 traces/NAME.jsonl   one finished attempt each (see stillweb.harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
@@ -31,6 +32,9 @@ from stillweb.harness.trace import Trace, read_json, read_trace
 from stillweb.snapshots.archives.appending import write_whole
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.machine.locking import lock_directory
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.keystore import Learned, snapshot_key, state_dir
+from stillweb.snapshots.secrets.redact import PREFIX, Redactor, mask_value
 
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
@@ -103,7 +107,7 @@ class Settings:
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
         if not self.uploads:  # as certificates were before there were any
             del value["uploads"]
-        return value
+        return {name: mask_value(member) for name, member in value.items()}
 
 
 _KINDS: dict[str, Any] = {
@@ -115,6 +119,20 @@ _KINDS: dict[str, Any] = {
     "tape_path": str | None,
     "directory": str | None,
 }
+
+
+_SECRETS = ".secrets"
+
+
+def _filled(value: Any, whole: Any) -> Any:
+    """Return a JSON value in which a text with a pseudonym is the one that stands in the same place of another value."""
+    if isinstance(value, str):
+        return whole if PREFIX in value and isinstance(whole, str) else value
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return {name: _filled(one, whole.get(name)) for name, one in value.items()}
+    if isinstance(value, list) and isinstance(whole, list) and len(value) == len(whole):
+        return [_filled(one, other) for one, other in zip(value, whole, strict=True)]
+    return value
 
 
 def trace_name(task_id: str, attempt: int) -> str:
@@ -205,10 +223,42 @@ class RunFiles:
         manifest = {
             "schema": "stillweb-run",
             "version": VERSION,
-            "settings": settings.to_json(),
+            "settings": self._without_secrets(settings.to_json()),
             "stands_on": dict(hashes),
         }
         _write(self.path / "run.json", _json(manifest, indent=1) + "\n")
+
+    def _without_secrets(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return settings with pseudonyms for secrets; the whole ones are kept aside, encrypted."""
+        probe = Redactor(b"")
+        probe.value(value)
+        if not probe.secrets:
+            return value
+        key = self._key()
+        redactor, kept = Redactor(key), Learned(self.path, key, _SECRETS)
+        shown: dict[str, Any] = redactor.value(value)
+        kept.forget()
+        kept.keep(json.dumps(value))
+        return shown
+
+    def with_secrets(self, settings: Settings) -> Settings:
+        """Return settings as they were given. UsageError where a secret of the agent's can't be read by this user."""
+        value = settings.to_json()
+        if PREFIX not in json.dumps(value):
+            return settings
+        kept = Learned(self.path, self._key(), _SECRETS).read()[0]
+        whole = Settings.from_json(
+            _filled(value, json.loads(kept[0]) if kept else None), str(self.path / "run.json")
+        )
+        if PSEUDONYM_TEXT.search(whole.agent):
+            raise UsageError(
+                f"{self.path}: a secret among the agent's arguments can't be read with this user's key; "
+                "go on where the run was begun, or hand it to the program in a variable (pass_env)"
+            )
+        return whole
+
+    def _key(self) -> bytes:
+        return snapshot_key("settings of a run", state_dir())
 
     def _same(self, settings: Settings, lines: list[str], hashes: Mapping[str, Any]) -> None:
         before, stood_on = self.manifest()
@@ -230,7 +280,7 @@ class RunFiles:
             )
 
     def manifest(self) -> tuple[Settings, dict[str, Any]]:
-        """The settings, and the hashes of what the run stands on."""
+        """Return the settings, without secrets (see `with_secrets`), and the hashes of what the run stands on."""
         path = self.path / "run.json"
         try:
             value = read_json(path.read_text(encoding="utf-8"))

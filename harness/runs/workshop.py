@@ -62,7 +62,7 @@ class Workshop:
         The embedder that a task needs is the packaged one where none is given; MissingCapability without it.
         """
         files = RunFiles(run_path)
-        settings, _ = files.manifest()
+        settings = files.with_secrets(files.manifest()[0])
         look_in(settings.directory)
         tasks = {task.id: task for task in files.tasks()}
         evaluator = Evaluator(

@@ -25,7 +25,7 @@ from stillweb.proxy.pages.patience import Calm, Patience
 from stillweb.proxy.pages.steps import TARGETS
 from stillweb.proxy.pages.traffic import Traffic
 from stillweb.proxy.pages.uploads import upload
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field
 from stillweb.snapshots.view import Step
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from stillweb.proxy.pages.patience import Calm, Patience
 from stillweb.proxy.pages.traffic import WORKER, Traffic
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.secrets.credentials import SECRET_NAMES
+from stillweb.snapshots.secrets.detect import SECRET_NAMES
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Request, Route

@@ -19,9 +19,10 @@ const addressed = () => {
 let address = addressed();
 renewals.push(() => { address = addressed(); });
 // A secret in it is no part of the seed: in replay a pseudonym stands there, another one in each snapshot.
-const [strong, weak, never] = config.secrets.map((pattern) => new RegExp(pattern, "i"));
-const isSecret = (name, value) => /^stillweb-secret-/.test(value) || (!never.test(name) && (strong.test(name) || /^(pass|otp)$/i.test(name) ||
-  (weak.test(name) && value.length > 7 && /\d/.test(value) && /[a-z]/i.test(value))));
+const [strong, weak, never] = config.secrets.map((pattern) => new RegExp(pattern));
+const plain = (name) => name.replace(/([a-z0-9])(?=[A-Z])|([A-Z])(?=[A-Z][a-z])/g, "$1$2_").replace(/[^\p{L}\p{N}]+/gu, "_").replace(/^_|_$/g, "").toLowerCase();
+const secretName = (name, value) => !never.test(name) && (strong.test(name) || (weak.test(name) && value.length > 7 && /\d/.test(value) && /[a-z]/i.test(value)));
+const isSecret = (name, value) => /^stillweb-secret-/.test(value) || secretName(plain(name), value);
 const withoutSecrets = (where) => where.replace(/([?&;])([^=&;]+)=([^&;]+)/g, (all, mark, name, value) => isSecret(name, value) ? `${mark}${name}=` : all);
 const stream = (seed) => {
   let h = 0x811c9dc5;

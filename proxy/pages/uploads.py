@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stillweb.proxy.pages.answered import answered
 from stillweb.proxy.pages.failures import Failed
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.secrets.credentials import known_formats
+from stillweb.snapshots.secrets.detect import known_formats
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:

@@ -43,14 +43,11 @@ class ExchangeRedactor:
             return exchange
         return replace(exchange, request=request, headers=headers, body=body)
 
-    def message(self, url: str, text: str, *, from_client: bool) -> str:
-        """The text of a web socket's message without its secrets."""
-        data = text.encode("utf-8", "surrogateescape")
+    def message(self, url: str, data: bytes, *, from_client: bool) -> bytes:
+        """Return a web socket's message, text or not, without its secrets."""
         if from_client:
-            data = self._redactor.request(Request("POST", url, JSON, data)).body
-        else:
-            data = self._redactor.response(Response(200, "OK", JSON, data)).body
-        return data.decode("utf-8", "surrogateescape")
+            return self._redactor.request(Request("POST", url, JSON, data)).body
+        return self._redactor.response(Response(200, "OK", JSON, data)).body
 
     def failure(self, failure: Failure) -> Failure:
         """What is kept of a request that came to no answer, without its secrets."""

@@ -43,7 +43,6 @@ class Talk:
     def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
         """Address and content of the record, without secrets. Runs on the writing thread, as what learns them does."""
         draft = self.draft
-        # first what the handshake names: messages that are no text are only looked through for what is known
         url = public(draft.url, secrets)
         protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there
         known = secrets.count if secrets is not None else 0
@@ -76,13 +75,12 @@ class Talk:
         said: list[dict[str, str]] = []
         for message in self.messages[:MOST_MESSAGES]:
             entry = {"from": "client" if message.from_client else "server"}
+            data = message.content
+            if secrets is not None:
+                data = secrets.message(self.draft.url, data, from_client=message.from_client)
             if message.is_text:
-                text = message.text
-                if secrets is not None:
-                    text = secrets.message(self.draft.url, text, from_client=message.from_client)
-                entry["text"] = text
+                entry["text"] = data.decode("utf-8", "surrogateescape")
             else:
-                data = secrets.told(message.content) if secrets is not None else message.content
                 entry["base64"] = base64.b64encode(data).decode("ascii")
             said.append(entry)
         return said

@@ -30,7 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stillweb.proxy.wire.told import told_files
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
-from stillweb.snapshots.secrets.redaction_key import state_dir
+from stillweb.snapshots.secrets.keystore import state_dir
 
 KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"

@@ -99,9 +99,10 @@ def same(url: str, one: Said, other: Said) -> bool | None:
     """
     if one == other:
         return True
-    if isinstance(one, bytes) or isinstance(other, bytes):
+    if isinstance(one, bytes) is not isinstance(other, bytes):
         return False
-    stored, asked = (Request("POST", url, _JSON, text.encode("utf-8", "replace")) for text in (one, other))
+    bodies = (said if isinstance(said, bytes) else said.encode("utf-8", "replace") for said in (one, other))
+    stored, asked = (Request("POST", url, _JSON, body) for body in bodies)
     if alike(stored, asked):
         return True
     if not alike(mask(stored), mask(asked)):

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from stillweb.proxy.wire.conversations import Conversation, Said, alike, conversations
 from stillweb.snapshots.matching.recognising import Recogniser, pseudonyms_in
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, surely_drawn
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:

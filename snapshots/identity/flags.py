@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stillweb.snapshots.http.bodies import Body
 from stillweb.snapshots.identity.keys import Parsed
-from stillweb.snapshots.secrets.credentials import drawn
+from stillweb.snapshots.secrets.detect import drawn
 
 # GrowthBook's remote evaluation: https://docs.growthbook.io/self-host/proxy
 _ASKED = re.compile(r"/api/eval/[^/?]+\Z")

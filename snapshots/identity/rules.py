@@ -20,7 +20,7 @@ from stillweb.snapshots.identity.model_calls import without_sender
 from stillweb.snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT, drawn
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, drawn
 from stillweb.snapshots.secrets.redact import MASK, mask
 
 PLACES = ("query", "form", "json", "part", "path")

@@ -22,7 +22,7 @@ from stillweb.snapshots.matching.preconditions import FIELDS, REFUSED, judge, pr
 from stillweb.snapshots.matching.recognising import other_secrets
 from stillweb.snapshots.matching.varying import Fields, asked_of, counted, other_value
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, secret_field, secret_header
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field, secret_header
 from stillweb.snapshots.states.conditions import UNSET, read, short
 from stillweb.snapshots.states.fitting import FAILS, fits
 from stillweb.snapshots.states.issued import named_values

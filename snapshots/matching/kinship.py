@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stillweb.snapshots.http.languages import EQUAL, OTHER, SAME, nearness, shown
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT
-from stillweb.snapshots.secrets.proofs import split
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.keystore import split
 from stillweb.snapshots.secrets.redact import MASK
 from stillweb.snapshots.states.acceptance import first_kind
 from stillweb.snapshots.states.header_fields import is_secret, own_name

@@ -1,7 +1,7 @@
 """A replayed request as the recorder would have stored it: the secrets it knows by their pseudonyms.
 
 So the recorded password finds the recorded answer, by the same key as any other request, and another one does not.
-No key is needed for it, only what the pseudonyms themselves prove (`stillweb.snapshots.secrets.proofs`).
+No key is needed for it, only what the pseudonyms themselves prove (`stillweb.snapshots.secrets.keystore`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.matching.varying import ANYTHING
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets import proofs
-from stillweb.snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets import keystore
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
 from stillweb.snapshots.states.header_fields import PRESENT, is_secret, own_of
 from stillweb.snapshots.states.issued import named_values
@@ -40,14 +40,14 @@ class Recogniser(Redactor):
         """Pseudonyms that the secrets of the next request may turn out to be, with the layers they are in."""
         self._near = dict(pseudonyms)
         for name in pseudonyms:
-            if (found := proofs.split(name)) is not None:
+            if (found := keystore.split(name)) is not None:
                 self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
 
     def learn(self, secret: str) -> str:
         """The pseudonym of a secret, `MASK` for one that was not recorded."""
         best: list[tuple[int, str]] = []
         for salt, by_proof in self._known.items():
-            found = by_proof.get(proofs.proof(secret, salt), set())
+            found = by_proof.get(keystore.proof_of(secret, salt), set())
             near = found & self._near.keys() or found
             if len(near) == 1:  # two of one snapshot that prove alike can't be told apart
                 name = next(iter(near))
@@ -67,7 +67,7 @@ def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
     if headers:
         for _, value in request.headers:
             found |= {m[0] for m in PSEUDONYM_TEXT.finditer(value)}
-    return {name for name in found if proofs.split(name) is not None}
+    return {name for name in found if keystore.split(name) is not None}
 
 
 def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
@@ -77,10 +77,10 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
     """
     mine = [(f"{where}:{name}", value) for where, name, value in named_values(parse(asked))]
     theirs = {(f"{where}:{name}", value) for where, name, value in named_values(parse(stored))}
-    names = {place for place, value in theirs if proofs.split(value) is not None}
+    names = {place for place, value in theirs if keystore.split(value) is not None}
     found = sorted({p for p, value in mine if p in names and "secret-" in value and (p, value) not in theirs})
     users = [PSEUDONYM_TEXT.search(r.url.partition("://")[2].partition("/")[0]) for r in (asked, stored)]
-    if users[0] and users[1] and users[0][0] != users[1][0] and proofs.split(users[1][0]):
+    if users[0] and users[1] and users[0][0] != users[1][0] and keystore.split(users[1][0]):
         return ["password of the URL", *(p.partition(":")[2] for p in found)], True
     plain = [place.partition(":")[2] for place in found]
     return plain, any(_TYPED.search(name) for name in plain)

@@ -13,7 +13,7 @@ from stillweb.snapshots.matching.peeking import Peek
 from stillweb.snapshots.matching.sessions import Followed, Session
 from stillweb.snapshots.matching.spoken import Spoken, Words
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK
 from stillweb.snapshots.states.answers import by_head, spoken_of
 from stillweb.snapshots.states.conditions import Asked, SiteState, read, short

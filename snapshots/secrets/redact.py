@@ -1,6 +1,6 @@
 """Secrets are replaced before anything is stored, each by a pseudonym that keeps its place.
 
-`stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof (`stillweb.snapshots.secrets.proofs`): the same
+`stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof (`stillweb.snapshots.secrets.keystore`): the same
 secret has the same pseudonym in `Set-Cookie`, `Cookie`, URLs, headers and bodies of a snapshot, also after it is
 reopened, so that replay fits together. It is a legal cookie value, header token and query value.
 
@@ -11,7 +11,8 @@ salt that the snapshot carries: two snapshots of one user share no pseudonym, an
 one is its proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
 others (`stillweb.snapshots.matching.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
-Nothing here does I/O but reading keys and keeping what was learned (`stillweb.snapshots.secrets.learned`). What has no secret in it is handed back as the same object.
+Nothing here does I/O but reading keys and keeping what was learned (`keystore.Learned`). What has no secret in it is handed back as the
+same object. Which names and formats are secrets says `stillweb.snapshots.secrets.detect`.
 """
 
 from __future__ import annotations
@@ -23,34 +24,33 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.secrets import credentials, proofs
-from stillweb.snapshots.secrets.redaction_key import salt_of, snapshot_key
-from stillweb.snapshots.secrets.sought import Sought
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.secrets.learned import Learned
+from stillweb.snapshots.secrets import detect
+from stillweb.snapshots.secrets.keystore import Learned, proof_tail, salt_of, snapshot_key
 
 PREFIX = "stillweb-secret-"
 MASK = PREFIX + "0" * 24
 EVERYWHERE = 8  # shorter secrets are replaced in their own field only: "1234" is in every page
 TEXTUAL = re.compile(r"text/|json|javascript|xml|x-www-form-urlencoded|graphql|x-ndjson", re.I)
+# No text, but texts may stand in it; pictures, fonts and films are looked through for known secrets alone.
+BINARY = re.compile(r"multipart/|octet-stream|msgpack|messagepack|cbor|protobuf|grpc", re.I)
 LIMIT = 1 << 24  # a larger body is redacted as a stream
 
 # ASCII: a no-break space in a raw value is none of its ends
 _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)", re.ASCII)
+_PACKED = re.compile(r"%3D|%22|%3A%2F%2F", re.I)  # a value that may hold names of its own
+_LONG_PATH = 28  # "http://a/hook/" and a secret in the path
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
-_JSON_STRING = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _PART_HEAD = rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n'
 PART = re.compile(_PART_HEAD + rb"(.*?)\r\n--", re.S)
 _SHORT_PART = re.compile(_PART_HEAD + rb"(.{0,4096}?)\r\n--", re.S)
@@ -77,12 +77,10 @@ class Redactor:
         """The redactor of an open snapshot directory; `state` is the user's state directory.
 
         With `keep` it knows what an earlier one learned that nobody looked for, and what it learns is kept, too: see
-        `stillweb.snapshots.secrets.learned`. Raises as `salt_of` and `snapshot_key`.
+        `keystore.Learned`. Raises as `salt_of` and `snapshot_key`.
         """
         redactor = cls(snapshot_key(salt_of(snapshot), state))
         if keep:
-            from stillweb.snapshots.secrets.learned import Learned
-
             learned = Learned(snapshot, redactor._key)
             for secret in learned.read()[0]:
                 redactor.learn(secret)
@@ -99,10 +97,15 @@ class Redactor:
         """How many secrets are known."""
         return len(self._names)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All secrets that are known, in the order in which they were learned."""
+        return tuple(self._names)
+
     def pseudonym(self, secret: str) -> str:
         """The name that stands for a secret; the same for the same secret, always."""
         digest = hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
-        return PREFIX + digest.hex()[:24] + proofs.tail(secret, self._key)
+        return PREFIX + digest.hex()[:24] + proof_tail(secret, self._key)
 
     def learn(self, secret: str) -> str:
         """Remembers a secret, so that it is replaced from now on; returns its pseudonym."""
@@ -121,6 +124,10 @@ class Redactor:
                 self._sought.add({form.encode(): name.encode() for form in _forms(secret)})
             self._names[secret] = name
         return name
+
+    def found(self, kind: str, secret: str) -> str:
+        """Learn a secret that a message gave away; returns what stands for it. `kind` says how, for who reports it."""
+        return self.learn(secret)
 
     # -- whole messages
 
@@ -166,8 +173,31 @@ class Redactor:
             at = next((i for i, c in enumerate(out) if c in "?#"), len(out))
             path = _PATH_PAIR.sub(self._pair, out[:at]) if ";" in out else out[:at]
             out = path + _PAIR.sub(self._pair, out[at:])
+        if len(out) >= _LONG_PATH:
+            out = self._path(out)
         out = self._text(out)
         return url if out == url else out
+
+    def text(self, text: str) -> str:
+        """Return an address, a command or any other text with its secrets replaced."""
+        data = (self.url(text) if "://" in text else text).encode("utf-8", "surrogatepass")
+        data = self._learn_text(data, sent=True)
+        for kind, secret in list(detect.known_formats(data)):
+            data = data.replace(secret, self.found(kind, secret.decode("latin-1")).encode())
+        return data.decode("utf-8", "surrogatepass")
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Return a JSON value, such as settings, with the secrets in its texts replaced; `name` is its member's."""
+        if isinstance(value, str):
+            return self.found(name, value) if detect.secret_field(name, value) else self.text(value)
+        if isinstance(value, Mapping):
+            return {member: self.value(one, member) for member, one in value.items()}
+        if not isinstance(value, list | tuple):
+            return value
+        out = [self.value(one) for one in value]
+        if out and all(isinstance(one, str) for one in out):  # a name's value may be the next word
+            return json.loads(self._learn_text(json.dumps(out).encode(), sent=True))
+        return out
 
     # -- bodies
 
@@ -205,7 +235,7 @@ class Redactor:
             return body, headers
         encoding = _get(headers, "content-encoding")
         media = _get(headers, "content-type") or ""
-        textual = TEXTUAL.search(media) is not None or media.startswith("multipart/") or not media
+        textual = not media or TEXTUAL.search(media) is not None or BINARY.search(media) is not None
         if not textual and (not self._sought.count or not encodings.codings(encoding)):
             changed = self._sought.replace(body)
             return (body, headers) if changed is body else (changed, altered(headers, len(changed)))
@@ -221,12 +251,12 @@ class Redactor:
         return packed, altered(headers, len(packed))
 
     def _learn_fields(self, body: bytes, media: str) -> bytes:
-        """What a client sends: named fields of forms, multipart and JSON, and well-known formats."""
+        """Replace the secrets that a client sends under their names, and learn those of well-known formats."""
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
             body = (PART if len(body) <= LIMIT else _SHORT_PART).sub(self._part, body)
-        elif "json" in kind or body[:1] in (b"{", b"["):
-            body = _JSON_STRING.sub(self._member, body)
+        elif body[:1] in (b"{", b"["):
+            pass  # forms don't begin so
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
             try:  # a secret in it is the one that others escape
                 text, charset = body.decode(), "utf-8"
@@ -234,25 +264,33 @@ class Redactor:
                 text, charset = body.decode("latin-1"), "latin-1"
             changed = _PAIR.sub(self._form_pair, text)
             body = body if changed == text else changed.encode(charset)
-        self._learn_formats(body)
-        return body
+        return self._learn_text(body, sent=True)
 
     def _learn_given(self, body: bytes, media: str) -> bytes:
-        """What a server hands out: tokens under a name that says so, in a form's hidden fields too, and well-known formats."""
-        for match in credentials.given(body):
-            value = match[2].decode("latin-1")
-            if credentials.looks_random(value) and credentials.PSEUDONYM.fullmatch(match[2]) is None:
-                self.learn(value)
-        for value in credentials.held_by_forms(body):
-            self.learn(value)
-        if opened := credentials.OPENED.match(body):
-            self.learn(opened[1].decode())
+        """Replace the secrets that a server hands out under their names, and learn those in forms and of known formats."""
+        for value in detect.held_by_forms(body):
+            self.found("hidden field", value)
+        if opened := detect.OPENED.match(body):
+            self.found("member sid", opened[1].decode())
+        return self._learn_text(body, sent=False)
+
+    def _learn_text(self, body: bytes, *, sent: bool) -> bytes:
         self._learn_formats(body)
-        return body
+        if sent and b"PRIVATE KEY-----" in body:  # what an answer shows of one is the gate's to report
+            for match in detect.PRIVATE_KEY.finditer(body):
+                self.found("private key", match[0].decode("latin-1"))
+        out, at = [], 0
+        for one in detect.named(body, sent=sent):
+            out += [body[at : one.start], self.found(f"member {one.name}", one.value).encode()]
+            at = one.end
+        return b"".join((*out, body[at:])) if out else body
 
     def _learn_formats(self, data: bytes) -> None:
-        for _, match in credentials.known_formats(data):
-            self.learn(match[0].decode("latin-1"))
+        for kind, text in detect.known_formats(data):
+            self.found(kind, text.decode("latin-1"))
+        for begin, end in detect.user_info(data):
+            if not detect.PSEUDONYM.search(data, begin, end):
+                self.found("password", unquote(data[begin:end].decode("utf-8", "replace")))
 
     # -- parts
 
@@ -264,61 +302,75 @@ class Redactor:
         if lower == "set-cookie":
             first, semicolon, rest = value.partition(";")
             return self._cookie(first) + semicolon + rest
-        if credentials.secret_header(lower, value):
+        if detect.secret_header(lower, value):
             return self._credential(lower, value)
         if ("=" in value or "@" in value) and "://" in value:
             return self.url(value)
         if "=" in value and ("?" in value or lower in ("location", "content-location", "link", "refresh")):
             return self.url(value)  # HX-Redirect and others name one without a host
+        if '"' in value:  # JSON
+            value = self._learn_text(value.encode("utf-8", "surrogateescape"), sent=True).decode(
+                "utf-8", "surrogateescape"
+            )
         return self._text(value)
 
     def _credential(self, name: str, value: str) -> str:
         scheme, space, rest = value.partition(" ")
         if not space or not name.endswith("authorization"):
-            return self.learn(value)
+            return self.found("credential", value)
         rest = rest.strip()
         if scheme.lower() == "basic" and (password := _basic_password(rest)):
-            self.learn(password)
-        return f"{scheme} {self.learn(rest)}"
+            self.found("password", password)
+        return f"{scheme} {self.found('credential', rest)}"
 
     def _cookie(self, pair: str) -> str:
         name, equals, value = pair.partition("=")
         bare = value.strip().strip('"')
-        if equals and credentials.secret_cookie(name.strip(), bare):
-            return f"{name}={self.learn(bare)}"
+        if equals and detect.secret_cookie(name.strip(), bare):
+            return f"{name}={self.found('session cookie', bare)}"
         return self._text(pair)
 
     def _userinfo(self, match: re.Match[str]) -> str:
         user, colon, password = match[1].partition(":")
-        if not colon or not password or PREFIX in password:
+        if PREFIX in match[1]:
             return match[0]
-        return f"{user}:{self.learn(unquote(password))}@"
+        if detect.looks_random(user) and "@" not in user:  # a token, as GitHub and Stripe take it
+            user = self.found("password", unquote(user))
+        return f"{user}:{self.found('password', unquote(password))}@" if password else f"{user}{colon}@"
+
+    def _path(self, url: str) -> str:
+        at = next((i for i, c in enumerate(url) if c in "?#"), len(url))
+        for begin, end in reversed(list(detect.in_path(url[:at]))):
+            url = url[:begin] + self.found("secret in the path", unquote(url[begin:end])) + url[end:]
+        return url
 
     def _pair(self, match: re.Match[str]) -> str:
-        return self._named(match, unquote)
+        return self._named(match, unquote, "value of")
 
     def _form_pair(self, match: re.Match[str]) -> str:
-        return self._named(match, unquote_plus)
+        return self._named(match, unquote_plus, "field")
 
-    def _named(self, match: re.Match[str], decode: Callable[[str], str]) -> str:
-        if not credentials.secret_field(match[1], match[2]):
+    def _named(self, match: re.Match[str], decode: Callable[[str], str], kind: str) -> str:
+        name, value = match[1], match[2]
+        if detect.secret_field(name, value):
+            return f"{name}={self.found(f'{kind} {name}', decode(value))}"
+        if "%" not in value or not _PACKED.search(value):
             return match[0]
-        return f"{match[1]}={self.learn(decode(match[2]))}"
-
-    def _member(self, match: re.Match[bytes]) -> bytes:
-        value = match[2].decode("utf-8", "replace")
-        if not credentials.secret_field(match[1].decode("utf-8", "replace"), value):
-            return match[0]
-        at = match.start(2) - match.start()
-        name = self.learn(_unescaped(value)).encode()
-        return match[0][:at] + name + b'"'
+        plain = decode(value)  # an address or JSON
+        if "://" in plain or plain[:1] == "/":
+            changed = self.url(plain)
+        else:
+            changed = self._learn_text(plain.encode("utf-8", "surrogateescape"), sent=True).decode(
+                "utf-8", "surrogateescape"
+            )
+        return match[0] if changed == plain else f"{name}={quote(changed, safe='')}"
 
     def _part(self, match: re.Match[bytes]) -> bytes:
-        value = match[2].decode("utf-8", "replace")
-        if len(value) > 4096 or not credentials.secret_field(match[1].decode("utf-8", "replace"), value):
+        name, value = match[1].decode("utf-8", "replace"), match[2].decode("utf-8", "replace")
+        if len(value) > 4096 or not detect.secret_field(name, value):
             return match[0]
         at = match.start(2) - match.start()
-        return match[0][:at] + self.learn(value).encode() + b"\r\n--"
+        return match[0][:at] + self.found(f"field {name}", value).encode() + b"\r\n--"
 
     def _text(self, text: str) -> str:
         """Header and URL text: known formats are learned, learned secrets replaced."""
@@ -350,7 +402,7 @@ class _Masker(Redactor):
         return MASK
 
     def _text(self, text: str) -> str:
-        return credentials.PSEUDONYM_TEXT.sub(MASK, text)
+        return detect.PSEUDONYM_TEXT.sub(MASK, text)
 
 
 def mask(request: Request) -> Request:
@@ -361,8 +413,13 @@ def mask(request: Request) -> Request:
     """
     masker = _Masker()
     masked = masker.request(request)
-    body = credentials.PSEUDONYM.sub(MASK.encode(), masked.body)
+    body = detect.PSEUDONYM.sub(MASK.encode(), masked.body)
     return masked if body == masked.body else replace(masked, body=body)
+
+
+def mask_value(value: Any) -> Any:
+    """Return a JSON value, such as an address or settings, with every secret in it and every pseudonym replaced by `MASK`."""
+    return _Masker().value(value)
 
 
 def _get(headers: Headers, name: str) -> str | None:
@@ -371,17 +428,10 @@ def _get(headers: Headers, name: str) -> str | None:
 
 def _forms(secret: str) -> set[str]:
     """The forms a secret takes in URLs, forms, JSON and HTML."""
-    json_text = secret.replace("\\", "\\\\").replace('"', '\\"')
+    json_text = json.dumps(secret, ensure_ascii=False)[1:-1]
     forms = {secret, quote(secret, safe=""), quote_plus(secret, safe=""), quote(secret), json_text}
     forms |= {json_text.replace("/", "\\/"), escape(secret), unquote(secret)}
     return {form for form in forms if len(form) >= EVERYWHERE}
-
-
-def _unescaped(text: str) -> str:
-    try:
-        return str(json.loads(f'"{text}"'))
-    except ValueError:
-        return text
 
 
 def _basic_password(encoded: str) -> str:
@@ -389,3 +439,127 @@ def _basic_password(encoded: str) -> str:
         return base64.b64decode(encoded, validate=True).decode("utf-8", "replace").partition(":")[2]
     except (binascii.Error, ValueError):
         return ""
+
+
+# -- many strings at once
+
+FEW = 24
+
+
+class Sought:
+    """A growing set of byte strings and what each becomes. Reading never waits for adding."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: dict[bytes, bytes] = {}
+        self._longest = 0
+        # swapped whole: (strings sought one by one, the trie of the others or None)
+        self._state: tuple[tuple[bytes, ...], re.Pattern[bytes] | None] = ((), None)
+
+    @property
+    def count(self) -> int:
+        """How many strings are sought."""
+        return len(self._all)
+
+    def add(self, names: dict[bytes, bytes]) -> None:
+        """Adds strings with their replacements; known ones are left alone."""
+        with self._lock:
+            new = {k: v for k, v in names.items() if k not in self._all}
+            if not new:
+                return
+            self._all = self._all | new
+            self._longest = max(self._longest, *map(len, new))
+            few, trie = self._state
+            few = tuple(sorted((*few, *new), key=lambda s: (-len(s), s)))
+            if len(few) > FEW:
+                few, trie = (), re.compile(_alternation(self._all))
+            self._state = (few, trie)
+
+    def replace(self, data: bytes) -> bytes:
+        """The data with every string replaced, the longest first; the same object when none occurs."""
+        few, trie = self._state
+        if trie is not None and trie.search(data) is not None:
+            # all together, so that a longer one added lately wins over a shorter one in the trie
+            return (
+                re.compile(_alternation(self._all)).sub(self._name, data)
+                if few
+                else trie.sub(self._name, data)
+            )
+        present = [s for s in few if s in data]
+        if not present:
+            return data
+        if len(present) == 1:
+            return data.replace(present[0], self._all[present[0]])
+        return re.compile(b"|".join(map(re.escape, present))).sub(self._name, data)
+
+    def _name(self, match: re.Match[bytes]) -> bytes:
+        return self._all[match[0]]
+
+    def replace_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """As `replace` on the joined pieces, holding back only as much as a string can be long."""
+        kept = b""
+        hold = self._longest - 1
+        for piece in pieces:
+            kept += piece
+            if len(kept) <= 2 * hold:
+                continue
+            # a string that begins before the cut may end after it: cut only where none lies across
+            cut = self._free_cut(kept, len(kept) - hold)
+            yield self.replace(kept[:cut])
+            kept = kept[cut:]
+        if kept:
+            yield self.replace(kept)
+
+    def _free_cut(self, data: bytes, cut: int) -> int:
+        start = max(0, cut - self._longest)
+        window = data[start : cut + self._longest]
+        few, trie = self._state
+        found = [m.span() for m in trie.finditer(window)] if trie is not None else []
+        for string in few:
+            at = window.find(string)
+            while at >= 0:
+                found.append((at, at + len(string)))
+                at = window.find(string, at + 1)
+        for begin, end in sorted(found, reverse=True):
+            if start + begin < cut < start + end:
+                cut = start + begin
+        return cut
+
+    def occurs_in(self, pieces: Iterable[bytes]) -> bool:
+        """Whether any string occurs in the joined pieces."""
+        kept = b""
+        for piece in pieces:
+            kept += piece
+            few, trie = self._state
+            if any(s in kept for s in few) or (trie is not None and trie.search(kept)):
+                return True
+            kept = kept[-(self._longest - 1) :] if self._longest > 1 else b""
+        return False
+
+
+def _alternation(strings: Iterable[bytes]) -> bytes:
+    """A pattern that matches the longest of the strings at a place, branching byte by byte."""
+    root: dict[int | None, Any] = {}
+    for string in sorted(strings):
+        node = root
+        for byte in string:
+            node = node.setdefault(byte, {})
+        node[None] = True
+    return _pattern(root)
+
+
+def _pattern(node: dict[int | None, Any]) -> bytes:
+    run = b""
+    children = _children(node)
+    while len(children) == 1 and None not in node:  # a chain without branches, taken without recursion
+        byte, node = children[0]
+        run += re.escape(bytes((byte,)))
+        children = _children(node)
+    if not children:
+        return run
+    tail = b"|".join(re.escape(bytes((byte,))) + _pattern(child) for byte, child in children)
+    return run + b"(?:" + tail + b")" + (b"?" if None in node else b"")
+
+
+def _children(node: dict[int | None, Any]) -> list[tuple[int, dict[int | None, Any]]]:
+    return sorted(((b, child) for b, child in node.items() if b is not None), key=lambda item: item[0])

@@ -19,7 +19,7 @@ from stillweb.snapshots.identity.keys import Parsed, digest, parse
 from stillweb.snapshots.identity.rules import Rule, applied, builtin, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import CONDITIONAL, Request
-from stillweb.snapshots.secrets.credentials import secret_field
+from stillweb.snapshots.secrets.detect import secret_field
 from stillweb.snapshots.states.answers import Answers, said_by
 from stillweb.snapshots.states.conditions import short
 from stillweb.snapshots.states.issued import SHORTEST, find_issued, named_values

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random, secret_header
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_header
 from stillweb.snapshots.states.acceptance import first_kind, special
 from stillweb.snapshots.states.slots import SAFE_METHODS
 

@@ -22,7 +22,7 @@ from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.rules import DECIDING, path_of
-from stillweb.snapshots.secrets.credentials import looks_random
+from stillweb.snapshots.secrets.detect import looks_random
 from stillweb.snapshots.secrets.redact import TEXTUAL
 from stillweb.snapshots.states import plain
 from stillweb.snapshots.states.answers import LIMIT, said

@@ -22,7 +22,7 @@ from stillweb.snapshots.identity.keys import METHODS, Parsed
 from stillweb.snapshots.identity.model_calls import draws
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.secrets.credentials import looks_random, secret_cookie
+from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
 from stillweb.snapshots.states.operations import Operation, operations_of
 
 # How sure it is, before any evidence, that an exchange changes what is answered later.

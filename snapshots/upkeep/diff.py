@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.secrets.credentials import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK
 from stillweb.snapshots.texts.freezing import text_address
 from stillweb.snapshots.upkeep.failing_apart import FailureChange, failures_apart

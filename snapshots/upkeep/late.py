@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from stillweb.snapshots.errors import DamagedInput, GateFailed
 from stillweb.snapshots.machine.locking import lock_directory
-from stillweb.snapshots.secrets import learned
-from stillweb.snapshots.secrets.redaction_key import state_dir
+from stillweb.snapshots.secrets.keystore import LEARNED, state_dir
 from stillweb.snapshots.upkeep.leaks import VIEWED, body_pieces, said, shown
 from stillweb.snapshots.words import counted
 
@@ -120,7 +119,7 @@ def refuse(path: str | os.PathLike[str], state: Path | None = None) -> None:
 def _catch_up(path: Path, state: Path) -> None:
     from stillweb.snapshots.secrets.redact import Redactor
 
-    if not (path / learned.FILE).exists():
+    if not (path / LEARNED).exists():
         return
     guard = lock_directory(path, "is being recorded into by another process")
     try:
@@ -128,10 +127,10 @@ def _catch_up(path: Path, state: Path) -> None:
     finally:
         if guard >= 0:
             os.close(guard)
-    if (path / learned.FILE).exists():
+    if (path / LEARNED).exists():
         raise GateFailed(
             f"{path}: its recording ended before it was looked through for late secrets, and what it knew "
-            f"({path / learned.FILE}) can't be read with this user's key; {WAY}"
+            f"({path / LEARNED}) can't be read with this user's key; {WAY}"
         )
 
 

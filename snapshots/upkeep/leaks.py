@@ -1,13 +1,12 @@
 """The redaction gate: looks through a whole snapshot for what still looks like a secret.
 
-The recorder replaces secrets as it learns them; this looks at the result with fresh eyes, also at archives that
-others made. It reports, and changes nothing.
+The recorder replaces secrets as it learns them; this looks at the result with fresh eyes and by the same rules, also at
+archives that others made. It reports, and changes nothing.
 """
 
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from urllib.parse import urlsplit
 
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.secrets import credentials
-from stillweb.snapshots.secrets.redact import COOKIES, PART, TEXTUAL
+from stillweb.snapshots.secrets import detect
+from stillweb.snapshots.secrets.redact import BINARY, TEXTUAL, Redactor
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20
 VIEWED = ("dom", "aria", "text", "pageinfo", "files")  # resources of a view that hold text
+_JSON: Headers = (("Content-Type", "application/json"),)
+_SHAPE = ("content-type", "content-encoding")  # fields that say what a body is
 OVERLAP = 1 << 13  # longer than any format but a private key, which is told by its beginning
-_PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)")
-_MEMBER = re.compile(rb'"([^"\\]{1,100})"\s*:\s*"((?:[^"\\]|\\.){1,4096})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,20 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                         sample(value),
                     )
                 )
+    finder = _Finder()
     for address, conversation in snapshot.conversations():
+        where = shown(address)
         for number, (mine, data) in enumerate(said(conversation), 1):
-            named = in_fields(data, "application/json") if mine else ()
-            for what, secret in [*named, *in_bytes([data])]:
-                place = f"metadata of {shown(address)}"
+            held = finder.in_body(Request("POST", "", _JSON, data)) if mine else in_bytes([data])
+            for kind, value in held:
                 found.append(
-                    Leak(what, shown(address), place, 0, f"web socket message {number}", sample(secret))
+                    Leak(
+                        kind, where, f"metadata of {where}", 0, f"web socket message {number}", sample(value)
+                    )
                 )
     for failure in snapshot.failures():
         where, given = shown(failure.request.url), failure.given
-        for part, kind, value in _in_request(failure.request):
+        for part, kind, value in finder.in_request(failure.request):
             found.append(Leak(kind, where, f"metadata of {where}", 0, part, sample(value)))
         for kind, value in in_bytes([f"{failure.told}\n{given.body if given else ''}".encode()]):
             found.append(Leak(kind, where, f"metadata of {where}", 0, "reason of its failure", sample(value)))
@@ -97,26 +99,53 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
     request = Request(capture.method, capture.url)
     if capture.request_offset >= 0:
         request = replace(snapshot.read_request(capture), url=capture.url)
-    for part, kind, value in _in_request(request):
+    finder = _Finder()
+    for part, kind, value in finder.in_request(request):
         yield leak(kind, part, value)
-    response_headers = snapshot.head(capture).headers
-    for name, kind, value in in_headers(response_headers):
-        yield leak(kind, f"response header {name}", value)
-    if TEXTUAL.search(capture.mime or "text/"):
-        for kind, value in in_bytes(body_pieces(snapshot, capture, response_headers)):
+    headers = snapshot.head(capture).headers
+    for part, kind, value in finder.in_headers("response", headers):
+        yield leak(kind, part, value)
+    mime = capture.mime or "text/"
+    if TEXTUAL.search(mime) or BINARY.search(mime):
+        for kind, value in in_bytes(body_pieces(snapshot, capture, headers)):
             yield leak(kind, "response body", value)
 
 
-def _in_request(request: Request) -> Iterator[tuple[str, str, str]]:
-    """Part, kind and value of what looks secret in a request."""
-    for kind, value in in_url(request.url):
-        yield "url", kind, value
-    for name, kind, value in in_headers(request.headers):
-        yield f"request header {name}", kind, value
-    for kind, value in in_fields(request.body, request.header("content-type") or ""):
-        yield "request body", kind, value
-    for kind, value in in_bytes([request.body]):
-        yield "request body", kind, value
+class _Finder(Redactor):
+    """Says what the recorder would have replaced, and replaces nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self._found: list[tuple[str, str]] = []
+
+    def found(self, kind: str, secret: str) -> str:
+        """Note a secret; it stays as it is."""
+        self._found.append((kind, secret))
+        return secret
+
+    def _taken(self) -> list[tuple[str, str]]:
+        found, self._found = self._found, []
+        return found
+
+    def in_request(self, request: Request) -> Iterator[tuple[str, str, str]]:
+        """Yield part, kind and value of what looks secret in a request."""
+        self.url(request.url)
+        yield from (("url", *one) for one in self._taken())
+        yield from self.in_headers("request", request.headers)
+        yield from (("request body", *one) for one in self.in_body(request))
+
+    def in_headers(self, side: str, headers: Headers) -> Iterator[tuple[str, str, str]]:
+        """Yield part, kind and value of what looks secret in header fields."""
+        for field in headers:
+            self.headers((field,))
+            yield from ((f"{side} header {field[0]}", *one) for one in self._taken())
+
+    def in_body(self, request: Request) -> list[tuple[str, str]]:
+        """Return kind and value of what looks secret in the body that a client sent."""
+        self.request(
+            replace(request, url="", headers=tuple(h for h in request.headers if h[0].lower() in _SHAPE))
+        )
+        return [*self._taken(), *_private_keys(request.body)]
 
 
 def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Iterator[bytes]:
@@ -150,75 +179,26 @@ def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
         yield False, str(close[1]).encode("utf-8", "surrogatepass")
 
 
-def in_url(url: str) -> Iterator[tuple[str, str]]:
-    """Kind and value of what looks secret in a URL."""
-    try:
-        password = urlsplit(url).password
-    except ValueError:  # brackets that hold no address
-        password = None
-    if password and not _is_name(password):
-        yield "password", password
-    for match in _PAIR.finditer(url):
-        if credentials.secret_field(match[1], match[2]):
-            yield f"value of {match[1]}", match[2]
-    for kind, found in credentials.known_formats(url.encode("utf-8", "replace")):
-        yield kind, found[0].decode("latin-1")
-
-
-def in_headers(headers: Headers) -> Iterator[tuple[str, str, str]]:
-    """Header name, kind and value of what looks secret in header fields."""
-    for name, value in headers:
-        lower = name.lower()
-        if lower in ("cookie", "set-cookie"):
-            parts = COOKIES.split(value)[::2] if lower == "cookie" else [value.partition(";")[0]]
-            for part in parts:
-                cookie, equals, content = part.partition("=")
-                bare = content.strip().strip('"')
-                if equals and credentials.secret_cookie(cookie.strip(), bare) and not _is_name(bare):
-                    yield name, "session cookie", bare
-        elif credentials.secret_header(lower, value):
-            yield name, "credential", value.rpartition(" ")[2]
-        elif "://" in value or lower in ("location", "referer", "content-location", "link", "refresh"):
-            yield from ((name, kind, found) for kind, found in in_url(value))
-        else:
-            for kind, match in credentials.known_formats(value.encode("utf-8", "replace")):
-                yield name, kind, match[0].decode("latin-1")
-
-
-def in_fields(body: bytes, media: str) -> Iterator[tuple[str, str]]:
-    """Kind and value of named form and JSON fields that hold a secret."""
-    kind = media.partition(";")[0].strip().lower()
-    if kind.startswith("multipart/"):
-        for part in PART.finditer(body):
-            name, value = part[1].decode("utf-8", "replace"), part[2].decode("utf-8", "replace")
-            if len(value) <= 4096 and credentials.secret_field(name, value):
-                yield f"field {name}", value
-    elif kind.endswith("urlencoded"):
-        for match in _PAIR.finditer(body.decode("latin-1")):
-            if credentials.secret_field(match[1], match[2]):
-                yield f"field {match[1]}", match[2]
-    elif "json" in kind or body[:1] in (b"{", b"["):
-        for field in _MEMBER.finditer(body):
-            name, value = field[1].decode("utf-8", "replace"), field[2].decode("utf-8", "replace")
-            if credentials.secret_field(name, value):
-                yield f"member {name}", value
-
-
 def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
-    """Kind and value of private keys and well-known formats in a text, read piece by piece."""
+    """Yield kind and value of private keys, well-known formats and named secrets in an answer, read piece by piece."""
     kept = b""
     for piece in pieces:
         data = kept + piece
         # what may go on in the next piece is looked at again there; `scan` counts it once
-        for kind, found in credentials.known_formats(data):
-            yield kind, found[0].decode("latin-1")
-        if b"PRIVATE KEY-----" in data and (key := credentials.PRIVATE_KEY.search(data)):
-            yield "private key", key[0][:40].decode("latin-1")
+        for kind, found in detect.known_formats(data):
+            yield kind, found.decode("latin-1")
+        for begin, end in detect.user_info(data):
+            if not detect.PSEUDONYM.search(data, begin, end):
+                yield "password", data[begin:end].decode("utf-8", "replace")
+        for one in detect.named(data, sent=False):
+            yield f"member {one.name}", one.value
+        yield from _private_keys(data)
         kept = data[-OVERLAP:]
 
 
-def _is_name(value: str) -> bool:
-    return credentials.PSEUDONYM_TEXT.search(value) is not None
+def _private_keys(data: bytes) -> Iterator[tuple[str, str]]:
+    if b"PRIVATE KEY-----" in data and (key := detect.PRIVATE_KEY.search(data)):
+        yield "private key", key[0][:40].decode("latin-1")
 
 
 def sample(value: str) -> str:

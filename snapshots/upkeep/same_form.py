@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stillweb.snapshots.http.bodies import FORM, typed_body
-from stillweb.snapshots.secrets.credentials import PSEUDONYM_TEXT, looks_random
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random
 from stillweb.snapshots.secrets.redact import MASK
 
 if TYPE_CHECKING:

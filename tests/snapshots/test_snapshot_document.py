@@ -10,7 +10,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from stillweb.snapshots.contents.package import snapshot_id
 from stillweb.snapshots.index.cdxj import parse_line
-from stillweb.snapshots.secrets import learned
+from stillweb.snapshots.secrets.keystore import LEARNED
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.upkeep import late
@@ -63,8 +63,8 @@ def test_what_is_beside_an_open_snapshot_is_described_and_only_what_is_told_is_s
         re.findall(r"^\| `(stillweb/[^`]+)`", TEXT, re.M)
     )
     with zipfile.ZipFile(seal(path, keep_secrets=True).path) as listing:
-        assert learned.FILE not in listing.namelist()
-    assert (path / learned.FILE).exists()
+        assert LEARNED not in listing.namelist()
+    assert (path / LEARNED).exists()
 
 
 def test_the_id_is_made_as_described(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from itertools import count, islice
 from urllib.parse import quote, urlencode
 
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.secrets.credentials import drawn, secret_field
+from stillweb.snapshots.secrets.detect import drawn, secret_field
 from tests.support.drawing import document, fields, text, url, word
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -11,9 +11,9 @@ import pytest
 from stillweb.proxy.recording.recorder import Recorder
 from stillweb.snapshots import seal
 from stillweb.snapshots.errors import GateFailed
-from stillweb.snapshots.secrets.learned import FILE
+from stillweb.snapshots.secrets.keystore import LEARNED as FILE
+from stillweb.snapshots.secrets.keystore import state_dir
 from stillweb.snapshots.secrets.redact import Redactor
-from stillweb.snapshots.secrets.redaction_key import state_dir
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.upkeep import late
 from stillweb.snapshots.upkeep.cut import Needs, cut

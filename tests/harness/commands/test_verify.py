@@ -37,14 +37,14 @@ def test_what_looks_secret_is_named_and_ends_with_1(
     code, out = call(capsys, "verify", path, "--secrets")
     assert code == 1
     assert f"JSON web token in response body of {PAGE}" in out
-    assert f"AWS access key in view's dom of {PAGE}" in out
+    assert f"AWS access token in view's dom of {PAGE}" in out
     assert f"{path}: 2 secrets" in out
     assert JWT[:12] not in out
     assert call(capsys, "verify", path)[0] == 0
     code, out = call(capsys, "verify", path, "--secrets", "--json")
     assert (code, [leak["kind"] for leak in json.loads(out)["secrets"]]) == (
         1,
-        ["JSON web token", "AWS access key"],
+        ["JSON web token", "AWS access token"],
     )
 
 

@@ -83,3 +83,19 @@ def test_a_secret_of_the_address_is_in_no_message_of_bytes(lab: Lab, tmp_path: P
     name = record["url"].partition("session_id=")[2]
     assert name.startswith("stillweb-secret-")
     assert base64.b64decode(record["messages"][0]["base64"]) == f"for {name}".encode()
+
+
+def serve_named_bytes(peer: socket.socket) -> None:
+    for connection, event in heard(peer):
+        if isinstance(event, Request):
+            said = json.dumps({"access_token": SECRET}).encode()
+            for one in (AcceptConnection(), BytesMessage(said), CloseConnection(1000, "")):
+                peer.sendall(connection.send(one))
+
+
+def test_a_secret_that_a_message_of_bytes_names_is_nowhere_in_the_record(lab: Lab, tmp_path: Path) -> None:
+    """Programs send JSON as bytes, too."""
+    _, record = talked(lab, tmp_path / "s", "/", serve_named_bytes)
+    told = json.loads(base64.b64decode(record["messages"][0]["base64"]))
+    assert told["access_token"].startswith("stillweb-secret-")
+    assert SECRET.encode() not in raw_bytes(tmp_path / "s")

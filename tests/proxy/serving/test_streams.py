@@ -227,15 +227,33 @@ def test_several_conversations_are_told_apart_by_what_is_said() -> None:
         ({"api_key": "Zk3qP9xT2vLm8Rw1Zk3q"}, {"api_key": "Aw1Zk3qP9xT2vLm8Rw1Z"}, None),
     ],
 )
+@pytest.mark.parametrize("text", [True, False], ids=["text", "bytes"])
 def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
-    told: object, sent: object, found: bool | None
+    told: object, sent: object, found: bool | None, text: bool
 ) -> None:
-    stored = ExchangeRedactor(Redactor(b"key"), None).message("http://h/", json.dumps(told), from_client=True)
-    assert same("http://h/", stored, json.dumps(sent)) is found
-    player = Player([said(f">{stored}", "welcome")], 0)
-    assert player.opened() == []
-    assert player.client("http://h/", json.dumps(sent)) == (None if found is False else ["welcome"])
-    assert player.ambiguous is (found is None)
+    secrets = ExchangeRedactor(Redactor(b"key"), None)
+    kept = secrets.message("http://h/", json.dumps(told).encode(), from_client=True)
+    asked = json.dumps(sent).encode()
+    stored, now = (kept.decode(), asked.decode()) if text else (kept, asked)
+    assert same("http://h/", stored, now) is found
+    assert same("http://h/", stored, asked if text else asked.decode()) is False
+    if text:
+        player = Player([said(f">{stored!s}", "welcome")], 0)
+        assert player.opened() == []
+        assert player.client("http://h/", now) == (None if found is False else ["welcome"])
+        assert player.ambiguous is (found is None)
+
+
+@pytest.mark.parametrize(("word", "found"), [("correct horse 7", True), ("another horse 7", None)])
+def test_a_password_in_a_message_with_lengths_is_known_again(word: str, found: bool | None) -> None:
+    def message(password: str) -> bytes:
+        return b"\x82\xa2op\xa5login\xa8password" + bytes((0xA0 + len(password),)) + password.encode()
+
+    stored = ExchangeRedactor(Redactor(b"key"), None).message(
+        "http://h/", message("correct horse 7"), from_client=True
+    )
+    assert b"correct" not in stored
+    assert same("http://h/", stored, message(word)) is found
 
 
 def test_a_doubt_is_in_the_ledger_and_can_be_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from stillweb.proxy.wire.certificates import (
     normal_host,
 )
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
-from stillweb.snapshots.secrets.redaction_key import state_dir
+from stillweb.snapshots.secrets.keystore import state_dir
 from tests.support.waiting import HANG
 
 

@@ -11,7 +11,7 @@ from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.matching.ladder import Matcher
 from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets import proofs
+from stillweb.snapshots.secrets import keystore
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, post
 
@@ -178,12 +178,12 @@ def test_what_a_session_has_proven_is_known_wherever_it_sends_it() -> None:
 def test_proofs_depend_on_the_secret_and_on_the_snapshot() -> None:
     one, two = Redactor(b"1" * 32), Redactor(b"2" * 32)
     assert one.pseudonym("apple") == one.pseudonym("apple") != one.pseudonym("apples")
-    first, second = proofs.split(one.pseudonym("apple")), proofs.split(two.pseudonym("apple"))
+    first, second = keystore.split(one.pseudonym("apple")), keystore.split(two.pseudonym("apple"))
     assert first is not None
     assert second is not None
     assert first[0] != second[0]
-    assert proofs.proof("apple", first[0]) == first[1]
-    assert proofs.split(MASK) is None
+    assert keystore.proof_of("apple", first[0]) == first[1]
+    assert keystore.split(MASK) is None
     x, y, z = (one.pseudonym(word) for word in "xyz")
     request = post(f"{A}/in?token={x}", f"password={y}&otp={MASK}", cookie=f"sid={z}")
     assert pseudonyms_in(request, headers=False) == {x, y}

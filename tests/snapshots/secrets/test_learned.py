@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.secrets.learned import FILE, Learned
+from stillweb.snapshots.secrets.keystore import LEARNED as FILE
+from stillweb.snapshots.secrets.keystore import Learned
 from stillweb.snapshots.secrets.redact import Redactor
 from tests.support.room import room_for
 

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets import credentials
-from stillweb.snapshots.secrets.credentials import looks_random, secret_cookie
-from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, altered, mask
-from stillweb.snapshots.secrets.sought import Sought
+from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, Sought, altered, mask
 
 SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
 TOKEN = "tok_9aB3xK7mQ2wE5rT8yU1i"
@@ -42,7 +40,7 @@ def answer(body: bytes, *headers: tuple[str, str]) -> Response:
         ),
         ("X-API-KEY", "0123456789abcdef", "0123456789abcdef"),
         ("x-auth-token", TOKEN, TOKEN),
-        ("Ocp-Apim-Subscription-Key", "abc", None),
+        ("Ocp-Apim-Subscription-Key", "abc", "abc"),
         ("api-key", TOKEN, TOKEN),
         ("Accept", "text/html", None),
         ("X-CSRF-Token", TOKEN, None),
@@ -416,17 +414,6 @@ def test_gzip_is_deterministic() -> None:
 def test_words_are_no_secrets(text: str) -> None:
     assert not looks_random(text)
     assert not secret_cookie("choice", text)
-
-
-_PARTS = (b"access", b"Refresh", b"api", b"client", b"_", b"-", b"token", b"ToKen", b"SECRET", b"key", b'"', b"'", b":", b"=", b" ", b"\n", b">", b"</")  # fmt: skip
-_VALUES = (b"abcdefghijklmnop1234", b"api_key:abcdefghijk", b"x")
-
-
-@given(st.lists(st.sampled_from((*_PARTS, *_VALUES)), max_size=24).map(b"".join))
-def test_what_is_handed_out_is_found_as_by_looking_everywhere(data: bytes) -> None:
-    for text in (data, b'{"api-Token": "' + data, b"clientSECRET='abcdefghijklmnop1234'" + data):
-        found = [match.span() for match in credentials.given(text)]
-        assert found == [match.span() for match in credentials.GIVEN.finditer(text)]
 
 
 def test_cookies_are_told_apart_without_a_space_between_them(redactor: Redactor) -> None:

@@ -54,7 +54,7 @@ FORM: Headers = (("Content-Type", "application/x-www-form-urlencoded"),)
 CASES: list[tuple[str, Request, Headers, bytes]] = [
     ("private key in response body", Request("GET", "https://a.test/"), HTML, KEY.encode()),
     ("JSON web token in response body", Request("GET", "https://a.test/"), HTML, f"<script>t='{JWT}'</script>".encode()),
-    ("AWS access key in response body", Request("GET", "https://a.test/"), (*HTML, ("Content-Encoding", "br")), encodings.encode(AWS.encode(), "br")),
+    ("AWS access token in response body", Request("GET", "https://a.test/"), (*HTML, ("Content-Encoding", "br")), encodings.encode(AWS.encode(), "br")),
     ("session cookie in response header Set-Cookie", Request("GET", "https://a.test/"), (*HTML, ("Set-Cookie", "sid=a8Kf93kLw02mXq; Path=/")), b"x"),
     ("session cookie in request header Cookie", Request("GET", "https://a.test/", (("Cookie", "lang=en; sid=a8Kf93kLw02mXq"),)), HTML, b"x"),
     ("credential in request header Authorization", Request("GET", "https://a.test/", (("Authorization", "Bearer abcdefgh12345"),)), HTML, b"x"),
@@ -64,7 +64,7 @@ CASES: list[tuple[str, Request, Headers, bytes]] = [
     ("session cookie in request header Cookie", Request("GET", "https://a.test/", (("Cookie", "lang=en;sid=a8Kf93kLw02mXq"),)), HTML, b"x"),
     ("value of access_token in response header Location", Request("GET", "https://a.test/"), (*HTML, ("Location", "/in#access_token=abcdefgh12345")), b"x"),
     ("password in request header Referer", Request("GET", "https://a.test/", (("Referer", "https://me:letmein99@a.test/"),)), HTML, b"x"),
-    ("AWS access key in response body", Request("GET", "https://a.test/"), (*HTML, ("Content-Encoding", "gzip")), AWS.encode()),
+    ("AWS access token in response body", Request("GET", "https://a.test/"), (*HTML, ("Content-Encoding", "gzip")), AWS.encode()),
     ("field password in request body", Request("POST", "https://a.test/", (("Content-Type", "multipart/form-data; boundary=b"),), b'--b\r\nContent-Disposition: form-data; name="password"\r\n\r\nletmein99\r\n--b--\r\n'), HTML, b"x"),
     ("member password in request body", Request("POST", "https://a.test/", (("Content-Type", "text/plain"),), b'{"password": "letmein99"}'), HTML, b"x"),
     ("member password in request body", Request("POST", "https://a.test/", (("Content-Type", "application/json"),), b'{"password": "letmein99"}'), HTML, b"x"),
@@ -110,7 +110,7 @@ def test_pieces_hide_nothing(size: int) -> None:
         if size > 1
         else [data[:6010], data[6010:6011], data[6011:]]
     )
-    assert {kind for kind, _ in in_bytes(pieces)} == {"JSON web token", "AWS access key"}
+    assert {kind for kind, _ in in_bytes(pieces)} == {"JSON web token", "AWS access token"}
 
 
 def test_what_web_sockets_said_is_looked_through(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_web_sockets_said_is_looked_through(tmp_path: Path) -> None:
         found = scan(snapshot)
     assert [(leak.kind, leak.part) for leak in found] == [
         ("member password", "web socket message 1"),
-        ("AWS access key", "web socket message 3"),
+        ("AWS access token", "web socket message 3"),
         ("JSON web token", "web socket message 5"),  # the reason for which it was closed
     ]
     assert {leak.url for leak in found} == {"http://a.test/ws"}

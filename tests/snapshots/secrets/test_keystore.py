@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.secrets.keystore import snapshot_key
 from stillweb.snapshots.secrets.redact import Redactor
-from stillweb.snapshots.secrets.redaction_key import snapshot_key
 
 SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
 

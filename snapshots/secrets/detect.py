@@ -1,0 +1,671 @@
+"""What a secret is: formats that are one, names whose values are one, and where in a message such a name stands.
+
+One decision for every place (`field`), and one search for every syntax (`named`): a JSON member at any depth, also in a
+string of JSON, an element or attribute of XML, a literal of GraphQL, a list of names and values, an argument of a command,
+a line of a header, a MessagePack or CBOR string. The recorder replaces what is found here; the gate reports it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import ahocorasick_rs
+
+# The end, a proof, is missing in older snapshots.
+PSEUDONYM = re.compile(rb"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
+PSEUDONYM_TEXT = re.compile(r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
+
+# -- strings of which many are sought at once
+
+# Few strings that begin with few letters are sought by their first letters, which are everywhere in a page. With a
+# string of other bytes among them (it is UTF-8 nowhere, and in no text harmful) many bytes are compared at once.
+_NOWHERE = b"\xff\xfe\xfd\xfc"
+_AT_ONCE = 48
+_MANY = 64  # places around which it is cheaper to go through the whole text
+
+
+class Literals:
+    """A fixed set of byte strings, sought together in one pass.
+
+    The matcher is Aho and Corasick's automaton ("Efficient string matching", CACM 18 (1975)), compiled, by
+    `ahocorasick_rs`. Most bodies have none of the strings, and for that question it compares many bytes at once. So they
+    are sought without overlaps first, then with overlaps around each that was found.
+    """
+
+    def __init__(self, strings: Iterable[bytes]) -> None:
+        self._strings = tuple(dict.fromkeys(strings))
+        self._longest = max(map(len, self._strings), default=0)
+        self._automaton = ahocorasick_rs.BytesAhoCorasick(self._strings)
+        # from so many on, bytes are no longer compared at once, and a whole table of states is the quickest
+        many = ahocorasick_rs.Implementation.DFA if len(self._strings) > _AT_ONCE else None
+        self._quick = ahocorasick_rs.BytesAhoCorasick(
+            (*self._strings, _NOWHERE), ahocorasick_rs.MatchKind.LeftmostFirst, many
+        )
+
+    def places(self, data: bytes) -> list[tuple[bytes, int]]:
+        """Return every occurrence, overlapping ones too: the string and where it begins, in the order of their ends."""
+        return [(self._strings[which], start) for which, start, _ in self._all(data)]
+
+    def apart(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where occurrences begin and end, of those that overlap the first."""
+        return ((start, end) for _, start, end in self._quick.find_matches_as_indexes(data))
+
+    def _all(self, data: bytes) -> list[tuple[int, int, int]]:
+        apart = self._quick.find_matches_as_indexes(data)
+        if not apart:
+            return []
+        if len(apart) > _MANY:
+            return self._automaton.find_matches_as_indexes(data, overlapping=True)
+        # what was not found so overlaps something that was
+        windows: list[list[int]] = []
+        for _, start, end in apart:
+            begin = max(0, start - self._longest)
+            if windows and begin <= windows[-1][1]:
+                windows[-1][1] = end + self._longest
+            else:
+                windows.append([begin, end + self._longest])
+        return [
+            (which, begin + start, begin + stop)
+            for begin, end in windows
+            for which, start, stop in self._automaton.find_matches_as_indexes(
+                data[begin:end], overlapping=True
+            )
+        ]
+
+
+# -- names
+
+# All three are sought in a name's words (`plain`), and by pages' own script, too (proxy/pages/freeze_chance.js).
+# A value under one of these names is a secret whatever it looks like.
+_PASSWORD = (
+    r"pass_?(?:word|wd|phrase|code)|pwd|passwort|kennwort|wachtwoord|contrase[nñ]a|senha|mot_?de_?passe|пароль|密码"
+    r"|(?:^|(?:^|_)(?:user|db|login|smtp|imap|ftp|auth|mysql|email|mail|admin|root|my|new|old|confirm)_?)pass\d?$"
+    r"|(?:^|_)(?:otp|mdp|pin_?code)$"
+)
+_STRONG = (
+    rf"{_PASSWORD}|(?:client|app|application|api|consumer|shared|webhook|signing|oauth|user|master|totp|hmac)_?secret"
+    r"|secret_?(?:access_?)?key(?![a-z])|(?:api|access|private|subscription|auth|master|signing|encryption|rapid)_?key(?![a-z])"
+    r"|(?:access|refresh|id|auth|session|bearer|security|oauth2?|login|user|api|personal|private|bot|deploy)_?token"
+    r"|authorization|amz_signature|amz_credential|connection_?string"
+)
+# Under one of these it is one when it looks random; "token=1" or "sid=3" is not.
+_WEAK = (
+    r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication)(?:_?\d{1,3})?$"
+    r"|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
+)
+# Form tokens come from the page that the client was just given: replacing them would part page and request. Keys of
+# caches, sorting and pages are public, and so is what only tells of a secret.
+_NEVER = (
+    r"csrf|xsrf|authenticity|verification_?token|captcha|nonce|forgot|public_?key|publishable|vapid|site_?key|vapid"
+    r"|(?:page|next|previous|continuation|cursor|sync|resume|pagination|delta|start)_?token"
+    r"|(?:cache|surrogate|sort|primary|foreign|partition|idempotency|object|route|query|dedup\w*|hash|shard|translation|i18n"
+    r"|message|lookup|index|order|group|row|state|socket|correlation|config|feature|flag|event|react)_?key"
+    r"|_(?:ur[il]|href|link|path|type|kind|name|expir\w*|ttl|lifetime|hint|polic(?:y|ies)|length|min|max|size|required|label"
+    r"|placeholder|count|errors?|messages?|help|title|description|enabled|disabled|status|reset|changed?|updated|created|at|in"
+    r"|date|time|age|scopes?|format|regex|pattern|rules?|strength|visible|method|version|usage|limit|endpoint|algorithm)$"
+)
+SECRET_NAMES = (_STRONG, _WEAK, _NEVER)
+_strong, _weak, _never = (re.compile(pattern) for pattern in SECRET_NAMES)
+_password = re.compile(_PASSWORD)
+_HEADER = re.compile(
+    r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key)$|authorization$"
+)
+_HANDED_OUT = re.compile(r"(?:token|secret|jwt|(?:session|account)_?key)\d?$")  # of the weak names
+_HEAD = re.compile(rf"(?:{_STRONG})\d?$")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BETWEEN = re.compile(r"[\W_]+")
+
+_TRIVIAL = frozenset(
+    {"", "0", "1", "true", "false", "on", "off", "yes", "no", "null", "none", "undefined", "deleted"}
+)
+# What stands for a value in a template or an example.
+_PLACEHOLDER = re.compile(
+    r"[*•.]+|x{3,}|<.*>|\{.*\}|\$[{(]?\w*[})]?|%\w*%?|\[.*\]|(?:your|my|insert|enter)[-_ ].*|demo[-_]?key",
+    re.I | re.S,
+)
+
+
+@lru_cache(maxsize=4096)
+def plain(name: str) -> str:
+    """Return a name as lower-case words joined by `_`: `X-RapidAPI-Key`, `clientSecret` and `user[apiKey]` alike."""
+    if "%" in name:
+        name = unquote(name)
+    return _BETWEEN.sub("_", _HUMP.sub("_", name)).strip("_").lower()
+
+
+@lru_cache(maxsize=4096)
+def _strength(name: str) -> int:
+    """Return 2 for a name whose values are secrets, 1 for one whose random values are, else 0."""
+    words = plain(name)
+    if _never.search(words):
+        return 0
+    return 2 if _strong.search(words) else int(_weak.search(words) is not None)
+
+
+def secret_field(name: str, value: str) -> bool:
+    """Return True if a query, form or JSON member of this name, sent by a client, holds a secret."""
+    strength = _strength(name)
+    if not strength or _says_nothing(value):
+        return False
+    return strength == 2 or looks_drawn(value)
+
+
+def given_field(name: str, value: str) -> bool:
+    """Return True if a member of this name in an answer holds a secret: a server also tells of secrets in words."""
+    strength = _strength(name)
+    if not strength or len(value) < 6 or _says_nothing(value):
+        return False
+    if "PRIVATE KEY-----" in value:
+        return True
+    if len(value) > 4096 or any(map(str.isspace, value)) or "://" in value:
+        return False
+    words = plain(name)
+    if _password.search(words):
+        return _HEAD.search(words) is not None and _chosen(value)
+    known = _HEAD if strength == 2 else _HANDED_OUT
+    if known.search(words) is None or len(value) < 16 or not looks_drawn(value) or value[:2] == "0x":
+        return False
+    return any(map(str.isdigit, value)) or surely_drawn(value)  # a name in a program has humps, too
+
+
+def secret_header(name: str, value: str) -> bool:
+    """Return True if a header field holds a secret (cookies are judged one by one, see `secret_cookie`)."""
+    strength = _strength(name)
+    if not strength or _says_nothing(value) or PSEUDONYM_TEXT.search(value):
+        return False
+    if name.lower().startswith(("sec-", "access-control-")):
+        return False
+    if strength == 2 or _HEADER.search(plain(name)):
+        return True
+    return " " not in value and looks_drawn(value)
+
+
+def _says_nothing(value: str) -> bool:
+    return (
+        value.lower() in _TRIVIAL
+        or _PLACEHOLDER.fullmatch(value) is not None
+        or PSEUDONYM_TEXT.fullmatch(value) is not None
+    )
+
+
+def _chosen(value: str) -> bool:
+    """Return True if a value may be somebody's password, and not a word or a path."""
+    return value[0] not in "/.#" and bool(
+        re.search(r"[A-Za-z]", value) and re.search(r"[0-9!@#$%^&*?+~]", value)
+    )
+
+
+# -- values
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_RUN = re.compile(r"[A-Za-z0-9]{8,}")
+_CHANGES = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])")
+_HEX = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
+_UNSPEAKABLE = re.compile(r"[a-z]*[bcdfghjklmnpqrstvwxz]{6}[a-z]*|[A-Z]*[BCDFGHJKLMNPQRSTVWXZ]{6}[A-Z]*")
+_GROUPS = re.compile(r"(?=[^\d]*\d)(?=\d*[A-Za-z])[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){3,}")
+
+_SESSION_COOKIE = re.compile(
+    r"sess|(?:^|[-_.])(?:sid|ssid|auth|jwt|token|login|remember|ticket|key)(?:$|[-_.\d])|token|authcookie|identity"
+    r"|csrf|xsrf|aspxauth|cfduid|cf_bm|cf_clearance",
+    re.I,
+)
+_CHOICE_COOKIE = re.compile(
+    r"(?:^|[-_.])(?:lang|language|locale|i18n|theme|mode|dark|currency|country|region|tz|timezone|consent|cookieconsent"
+    r"|euconsent|view|sort|order|filters?|columns?|pagesize|page_size|perpage|layout|tab|units?|font|zoom|gdpr|banner)"
+    r"(?:$|[-_.\d])",
+    re.I,
+)
+
+
+def looks_random(value: str) -> bool:
+    """Return True if a value is more likely drawn than chosen: a UUID, long hex, a mix of letters and digits."""
+    if "%" in value:
+        value = unquote(value)
+    if _UUID.search(value):
+        return True
+    for run in _RUN.findall(value):
+        size = len(run)
+        if run.isdigit():
+            if size >= 18:
+                return True
+            continue
+        changes = len(_CHANGES.findall(run))
+        if size >= 12 and changes >= 2 and _HEX.match(run):
+            return True
+        if size >= 16 and changes >= size // 6:
+            return True
+        if changes >= 3 and changes >= size // 5:
+            return True
+    return False
+
+
+def looks_drawn(value: str) -> bool:
+    """Return True if a value looks random, or is made of letters that nobody could speak, or of groups as a licence is."""
+    if looks_random(value) or _GROUPS.fullmatch(value):
+        return True
+    return any(len(run) >= 16 and _UNSPEAKABLE.fullmatch(run) for run in _RUN.findall(value))
+
+
+def surely_drawn(value: str) -> bool:
+    """Return True if a value was drawn beyond doubt: no number, and no words or years as in "AnnualReport2019Final"."""
+    if not looks_random(value):
+        return False
+    alone = re.sub(r"[^A-Za-z0-9]", "", value)
+    return _UUID.fullmatch(value) is not None or 5 * len(_CHANGES.findall(alone)) >= len(alone)
+
+
+def drawn(value: str) -> bool:
+    """Return True if a value was surely drawn, or stands for a secret."""
+    return surely_drawn(value) or PSEUDONYM_TEXT.fullmatch(value) is not None
+
+
+def secret_cookie(name: str, value: str) -> bool:
+    """Return True if a cookie is a credential or an identity, and not just a choice (`lang=en`, `filter=abc`).
+
+    A pure function of name and value, so that `Set-Cookie` and `Cookie` are always judged alike.
+    """
+    if value.lower() in _TRIVIAL or PSEUDONYM_TEXT.fullmatch(value):
+        return False
+    if _CHOICE_COOKIE.search(name) and not _SESSION_COOKIE.search(name):
+        return any(literal in value.encode() for literal in (b"eyJ",)) and has_format(value.encode())
+    if _SESSION_COOKIE.search(name):
+        return not (value.isdigit() and len(value) < 3)
+    return looks_random(value)
+
+
+# -- formats
+
+PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----\s*[A-Za-z0-9+/=\r\n\\]{40,}")
+# What an escape ends in is no part of what comes after it: `\n`, `\u003d`, `%3D`. A bot's token follows its path's "bot".
+_EDGE = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
+_MOST = 4096  # bytes of a value
+_USER_INFO = re.compile(rb"[a-z]://[^\s/?#@:\"'<>\\]{0,64}:([^\s/?#@:\"'<>\\{}$*]{4,80})\Z")
+
+
+@cache
+def _formats() -> tuple[Literals, dict[bytes, tuple[tuple[str, str, int], ...]]]:
+    """Return the literals of all formats of formats.json, and the formats (name, pattern, bytes before) of each."""
+    by_literal: dict[bytes, list[tuple[str, str, int]]] = {}
+    told = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
+    for source in ("gitleaks", "providers"):
+        for name, literals, pattern, before in told[source]["formats"]:
+            for literal in literals:
+                by_literal.setdefault(literal.encode(), []).append((name, pattern, before))
+    return Literals(by_literal), {literal: tuple(found) for literal, found in by_literal.items()}
+
+
+@cache  # one is compiled when its literal is found: all of them take a tenth of a second
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(_EDGE + b"(?:" + pattern.encode() + b")")
+
+
+def known_formats(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the text of every occurrence of a well-known format."""
+    literals, by_literal = _formats()
+    done = 0
+    for literal, start in literals.places(data):
+        if start < done:
+            continue
+        for name, pattern, before in by_literal[literal]:
+            begins = range(max(done, start - before), start + 1)
+            match = next(filter(None, map(partial(_compiled(pattern).match, data), begins)), None)
+            if match is None:
+                continue
+            done = match.end()
+            yield name, match[match.lastindex or 0]
+            break
+
+
+def user_info(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where the password of an address stands in a text."""
+    at = data.find(b"@")
+    while at >= 0:
+        if match := _USER_INFO.search(data, max(0, at - 160), at):
+            text = match[1].decode("utf-8", "replace")
+            if any(map(str.isdigit, text)) and _chosen(text):  # and no example's "user:password"
+                yield match.span(1)
+        at = data.find(b"@", at + 1)
+
+
+def has_format(data: bytes) -> bool:
+    """Return True if a well-known secret format occurs."""
+    return next(known_formats(data), None) is not None
+
+
+# -- names and their values in a text
+
+# Engine.IO's first packet (https://socket.io/docs/v4/engine-io-protocol): the client names itself so in each address after it.
+OPENED = re.compile(rb'0\{"sid":"([A-Za-z0-9_-]{16,64})"')
+
+_COMPOUND = tuple(
+    what + dash + b"key"
+    for what in (
+        b"api",
+        b"secret",
+        b"access",
+        b"private",
+        b"subscription",
+        b"auth",
+        b"master",
+        b"signing",
+        b"encryption",
+    )
+    for dash in (b"", b"-", b"_")
+)
+_WORDS = tuple(
+    word.encode()
+    for word in (
+        "password",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "passwort",
+        "mypass",
+        "userpass",
+        "pwd",
+        "token",
+        "secret",
+        "jwt",
+        "authorization",
+        "kennwort",
+        "wachtwoord",
+        "contrase",
+        "senha",
+    )
+)
+# In lower case, one in every name that may hold a secret: of an answer, of what a client sends.
+_GIVEN = Literals(
+    (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
+)
+_SENT = Literals(
+    (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
+     b"appid", b"amz", b"connection", "пароль".encode(), "密码".encode())
+)  # fmt: skip
+_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-[]@") | frozenset(
+    range(128, 256)
+)
+_LONGEST_NAME = 100
+# The rest of a name, and what may come after one: a value, or the end of a tag or of an option.
+_LETTERS = rb"(?:[A-Za-z0-9_$.\-\[\]\x80-\xff]+|%5[BDbd]){0,100}+"
+_REST = re.compile(_LETTERS + rb"(?=[\"'`\\:=>&%<]|\s{1,8}[:=])")
+_REST_IN_TAG = re.compile(_LETTERS + rb"(?=\s[^<>]{0,300}>| +[^\s-])")
+_Q = rb"(?:\\*[\"'`]|&quot;|&#34;|%22)"
+_S = rb"(?:\s|%20|\+){0,40}"
+_QUOTE = re.compile(_Q)
+_QUOTED = re.compile(
+    rb"(?P<close>" + _Q + rb")?" + _S + rb"(?::=?|=>?|%3[Aa])" + _S + rb"(?P<open>" + _Q + rb")"
+)
+_SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
+# Without quotes: of a pair, of a line of a header or of settings, of an option, of an element.
+_BARE = re.compile(rb"=(?P<value>[^&;\s\"'`<>,(){}\\]{1,4096})")
+_LINE = re.compile(
+    rb"[ \t]{0,4}[:=][ \t]{0,4}(?P<scheme>[A-Za-z-]{3,20}[ ]+)?(?P<value>[^\s\"'`<>,;\\{}()\[\]]{6,4096})(?=[\s\"'`,;\\]|\Z)"
+)
+_ARGUMENT = re.compile(rb" +(?P<value>[^\s\"'`<>&|;-][^\s\"'`<>&|;]{0,4096})")
+_ELEMENT = re.compile(
+    rb"(?:\s[^<>]{0,300})?(?<!/)>\s*(?:<!\[CDATA\[)?(?P<value>[^<\]\s][^<\]]{0,4096}?)\s*(?:\]\]>)?\s*</"
+)
+_TAG = re.compile(rb"<(?:[\w.-]{1,40}:)?\Z")
+_IN_ELEMENT = re.compile(
+    rb"\s*</[\w:.-]+>\s*<(?:[\w.-]+:)?(?:value|string|val)\b[^<>]*>\s*(?:<[\w:.-]+>)?(?P<value>[^<\s][^<]{0,4096}?)\s*</",
+    re.I,
+)
+# A list of names and values: {"name": "password", "value": "…"}, <param name="password" value="…"/>
+_NAMED_SO = re.compile(
+    rb"\b(?:name|key|field|id|type|param|parameter|label|header|variable)"
+    + _Q
+    + rb"?"
+    + _S
+    + rb"(?:[:=]|%3[Aa])"
+    + _S
+    + rb"\Z",
+    re.I,
+)
+_ITS_VALUE = (
+    rb"(?:"
+    + _Q
+    + rb"|\s)(?:value|val|content|text)"
+    + _Q
+    + rb"?"
+    + _S
+    + rb"(?:[:=]|%3[Aa])"
+    + _S
+    + rb"(?P<open>"
+    + _Q
+    + rb")"
+)
+_AFTER = re.compile(_Q + rb"[^<>{}\[\]]{0,300}?" + _ITS_VALUE, re.I)
+_BEFORE = re.compile(_ITS_VALUE, re.I)
+_SCHEME = re.compile(r"(?:basic|bearer|token|bot|apikey|api-key|digest|negotiate|sso-key|key)\s+(?=\S)", re.I)
+_BINARY = re.compile(rb"[\x00-\x08\x80-\xbf\xdc-\xdf]")  # MessagePack and CBOR begin so, and texts don't
+_FIELD_LINE = re.compile(rb"(?:^|[\"'`\n\r]|\\n)[ \t]{0,8}(?:export[ \t]+|-[ \t]+)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A secret that its name gives away: both as their program has them, and where in the text the value stands."""
+
+    name: str
+    value: str
+    start: int
+    end: int
+
+
+def named(data: bytes, *, sent: bool) -> Iterator[Named]:
+    """Yield the secrets that a name gives away, in their order, of what a client sent (`sent`) or a server answered."""
+    done = 0
+    judge = secret_field if sent else given_field
+    binary = _BINARY.match(data) is not None
+    for at, after in (_SENT if sent else _GIVEN).apart(data.lower()):
+        if at < done:
+            continue
+        if binary and (told := _prefixed(data, at, after)) and judge(told.name, told.value):
+            done = told.end
+            yield told
+            continue
+        rest = _REST.match(data, after)
+        if rest is None and (sent or b"<" in data[max(0, at - 40) : at]):
+            rest = _REST_IN_TAG.match(data, after)
+        if rest is None:
+            continue
+        begin, end = at, rest.end()
+        while begin > done and data[begin - 1] in _NAME and at - begin < _LONGEST_NAME:
+            begin -= 1
+        if data[begin - 1 : begin + 2] == b"%22":
+            begin += 2
+        name = data[begin:end].decode("utf-8", "replace")
+        if not _strength(name):
+            continue
+        for found in _values(data, begin, end, done, name, sent=sent):
+            scheme = _SCHEME.match(found.value)
+            if scheme is not None and found.start + scheme.end() < found.end:
+                found = Named(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
+            if (secret_header if name[0] == "-" else judge)(found.name, found.value):
+                done = max(end, found.end)
+                yield found
+                break
+
+
+def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:
+    """Yield what may be the value of the name at `begin`: one for each syntax that the text around it could be."""
+    if match := _QUOTED.match(data, end):
+        if found := _quoted(data, match.end(), match["open"]):
+            yield Named(name, *found)
+        return
+    after = data[end : end + 1]
+    if after == b"=" and (match := _BARE.match(data, end)):
+        value = unquote(match["value"].decode("utf-8", "replace"))
+        if looks_drawn(value) or (sent and (name[0] == "-" or _chosen(value))):
+            yield Named(name, value, *match.span("value"))
+        return
+    if (
+        after in b": \t="
+        and (match := _LINE.match(data, end))
+        and _FIELD_LINE.search(data, max(0, begin - 18), begin)
+    ):
+        value = match["value"].decode("utf-8", "replace")
+        if looks_drawn(value) or (
+            sent and _password.search(plain(name)) and _chosen(value) and re.search(r"\d", value)
+        ):
+            yield Named(name, value, *match.span("value"))
+            return
+    if (after == b">" or after.isspace()) and _TAG.search(data, max(0, begin - 42), begin):
+        if match := _ELEMENT.match(data, end):
+            yield Named(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))
+        return
+    if after == b" " and data[begin : begin + 1] == b"-" and (match := _ARGUMENT.match(data, end)):
+        value = match["value"].decode("utf-8", "replace")
+        if sent or looks_drawn(value):
+            yield Named(name, value, *match.span("value"))
+        return
+    if after == b"<" and data[begin - 1 : begin] == b">" and (match := _IN_ELEMENT.match(data, end)):
+        yield Named(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))
+        return
+    if match := _QUOTE.match(data, end):
+        yield from _in_list(data, begin, end, done, name, match[0], sent=sent)
+
+
+def _in_list(
+    data: bytes, begin: int, end: int, done: int, name: str, quote: bytes, *, sent: bool
+) -> Iterator[Named]:
+    """Yield the value of a quoted name in a list of names and values, in one of two texts, or in one of arguments."""
+    opened = begin - len(quote)
+    if data[max(0, opened) : begin] != quote:
+        return
+    if _NAMED_SO.search(data, max(0, opened - 40), opened):
+        if not sent and _strength(name) < 2:  # fields of forms: `held_by_forms` knows which of them count
+            return
+        if (match := _AFTER.match(data, end)) and (found := _quoted(data, match.end(), match["open"])):
+            yield Named(name, *found)
+        start = max(done, opened - 600, *(data.rfind(mark, 0, opened) for mark in (b"{", b"<")))
+        for match in _BEFORE.finditer(data, start, opened):
+            if found := _quoted(data, match.end(), match["open"]):
+                yield Named(name, *found)
+    elif (match := _SECOND.match(data, end)) and (found := _quoted(data, match.end(), match["open"])):
+        pair = data[:opened].rstrip()[-1:] in (b"[", b"(") and data[found[2] + len(quote) :].lstrip()[:1] in (
+            b"]",
+            b")",
+        )
+        if name.startswith("-") or pair:
+            yield Named(name, *found)
+
+
+def _quoted(data: bytes, start: int, quote: bytes) -> tuple[str, int, int] | None:
+    """Return the text after an opening quote without its escapes, and where it begins and ends.
+
+    A quote of a string of JSON in a string of JSON has a backslash before it, the next three, then seven: the text ends at a
+    quote that has as many as the first one, beside those of escaped backslashes.
+    """
+    mark, slashes = quote[-1:], quote.count(b"\\")
+    if quote in (b"&quot;", b"&#34;", b"%22"):
+        end = data.find(quote, start, start + _MOST)
+        if end <= start:
+            return None
+        text = data[start:end].decode("utf-8", "replace")
+        return (unquote(text) if quote == b"%22" else unescape(text)), start, end
+    at = start
+    while True:
+        at = data.find(mark, at, start + 4 * _MOST)
+        if at < 0:
+            return None
+        run = at
+        while run > start and data[run - 1 : run] == b"\\":
+            run -= 1
+        if (at - run) % (2 * slashes + 2) == slashes:
+            break
+        if at - run < slashes:
+            return None
+        at += 1
+    end = at - slashes
+    if end <= start or (mark != b'"' and b"\n" in data[start:end]):
+        return None
+    text = data[start:end].decode("utf-8", "replace")
+    for _ in range((slashes + 1).bit_length()):
+        text = unescaped(text)
+    return text, start, end
+
+
+def unescaped(text: str) -> str:
+    """Return the text of a JSON string's inside; as it is where it is none."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text
+
+
+def _prefixed(data: bytes, at: int, after: int) -> Named | None:
+    """Return the text after the name around `at` where both have their lengths before them, as in MessagePack and CBOR."""
+    for start in range(max(1, at - 31), at + 1):
+        for short, long, most in ((0xA0, 0xD9, 31), (0x60, 0x78, 23)):  # of each the marks of its texts
+            end = start + data[start - 1] - short
+            if not after <= end <= min(start + most, len(data) - 2):
+                continue
+            head = 2 if data[end] == long else 1
+            if PSEUDONYM.match(data, end + head):  # the length is still that of the secret
+                return None
+            length = data[end + 1] if head == 2 else data[end] - short
+            name, value = data[start:end], data[end + head : end + head + length]
+            if (head == 1 and length > most) or length < 1 or len(value) < length or not name.isascii():
+                continue
+            try:
+                return Named(name.decode(), value.decode(), end + head, end + head + length)
+            except UnicodeDecodeError:
+                continue
+    return None
+
+
+_HIDDEN = Literals((b"hidden", b"HIDDEN"))
+MOST_BEFORE = 4096  # bytes of a field's tag before it says that it is hidden
+_INPUT = re.compile(rb"<[iI](?:nput|NPUT)\b(?:[^>\"']|\"[^\"]*\"|'[^']*'){1,4096}>")
+_ATTRIBUTE = re.compile(rb"([a-zA-Z]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+
+
+def held_by_forms(page: bytes) -> Iterator[str]:
+    """Yield the secrets in hidden fields of a page's forms, which its client will send: known then, they come too late."""
+    done = 0
+    for _, at in _HIDDEN.places(page):
+        tag = _INPUT.match(page, max(done, page.rfind(b"<", max(done, at - MOST_BEFORE), at)))
+        if tag is None or tag.end() < at:
+            continue
+        done = tag.end()
+        said = {m[1].lower(): _attribute(m) for m in _ATTRIBUTE.finditer(tag[0])}
+        name, value = said.get(b"name", ""), said.get(b"value", "")
+        if said.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
+            yield value
+
+
+def _attribute(found: re.Match[bytes]) -> str:
+    return unescape(found[found.lastindex or 0].decode("utf-8", "replace"))
+
+
+# -- paths
+
+_HOOKS = re.compile(r"(?:web)?hooks?\b|incomingwebhook|webhookb2", re.I)
+
+
+def in_path(path: str) -> Iterator[tuple[int, int]]:
+    """Yield where in a URL's text, without its query, a segment is a secret: after a name of one, or of a web hook."""
+    scheme = path.find("://")
+    at = path.find("/", scheme + 3 if scheme >= 0 else 0)
+    hooked, before = scheme >= 0 and _HOOKS.match(path, scheme + 3) is not None, ""
+    while at >= 0:
+        end = path.find("/", at + 1)
+        segment = path[at + 1 : end if end >= 0 else len(path)]
+        if (
+            len(segment) >= 16
+            and (hooked or _strength(before))
+            and looks_drawn(segment)
+            and not _says_nothing(segment)
+        ):
+            yield at + 1, at + 1 + len(segment)
+        hooked = hooked or _HOOKS.fullmatch(segment) is not None
+        before, at = segment, end

@@ -1,0 +1,178 @@
+"""Secrets are found by their name in every syntax, and what only looks like one stays; many strings are sought at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets import detect
+from stillweb.snapshots.secrets.detect import Literals
+from stillweb.snapshots.secrets.redact import PREFIX, Redactor
+
+LETTERS = st.binary(min_size=1, max_size=4).map(lambda b: bytes(97 + c % 3 for c in b))
+
+
+@hypothesis.given(st.lists(LETTERS, min_size=1, max_size=12), st.lists(LETTERS, max_size=40).map(b"".join))
+def test_same_as_searching(strings: list[bytes], text: bytes) -> None:
+    sought = Literals(strings)
+    expected = {(s, at) for s in strings for at in range(len(text)) if text.startswith(s, at)}
+    assert set(sought.places(text)) == expected
+
+
+def test_strings_that_overlap_are_all_found() -> None:
+    found = Literals([b"API_KEY", b"PI_K", b"KEYS"]).places(b"my API_KEYS")
+    assert sorted(found) == [(b"API_KEY", 3), (b"KEYS", 7), (b"PI_K", 4)]
+
+
+def test_order_and_places_in_long_texts_with_few_and_with_many() -> None:
+    strings = [b"key", b"eyes", b"token", b"\xff\xfe\xfd\xfc!", b"AKIA", b"AIza"]
+    for count in (1, 3, 200):
+        text = b"".join(b"x" * (7 * n) + b"a keyes \xff\xfe\xfd\xfc! AKIAIza token" for n in range(count))
+        expected = sorted((at + len(s), -len(s), s, at) for s in strings for at in _all(text, s))
+        assert Literals(strings).places(text) == [(s, at) for _, _, s, at in expected]
+
+
+def _all(text: bytes, string: bytes) -> list[int]:
+    found, at = [], text.find(string)
+    while at >= 0:
+        found.append(at)
+        at = text.find(string, at + 1)
+    return found
+
+
+def sent(body: bytes, media: str = "application/json", url: str = "http://a.test/") -> bytes:
+    """What the recorder would store of a request."""
+    headers = (("Content-Type", media),)
+    clean = Redactor(b"k" * 32).request(Request("POST", url, headers, body))
+    return clean.url.encode() + b" " + clean.body
+
+
+def given(body: bytes, media: str = "application/json") -> bytes:
+    """What the recorder would store of an answer's body."""
+    return Redactor(b"k" * 32).response(Response(200, "OK", (("Content-Type", media),), body)).body
+
+
+WORD = "violin-Tiger42"
+DRAWN = "q7Xf29LmZ4tRb81KcW0vYd6N"  # in no known format
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_a_password_in_strings_of_json_keeps_them_readable(depth: int) -> None:
+    text = json.dumps({"user": 'b"o\\b', "password": WORD + '"\\', "n": 1})
+    for _ in range(depth):
+        text = json.dumps({"arguments": text})
+    stored = json.loads(sent(text.encode()).partition(b" ")[2])
+    for _ in range(depth):
+        stored = json.loads(stored["arguments"])
+    assert stored["password"].startswith(PREFIX)
+    assert (stored["user"], stored["n"]) == ('b"o\\b', 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<s:Body><l:Login><l:Password xsi:type="xsd:string">{}</l:Password></l:Login></s:Body>',
+        '<Login Password="{}"/>',
+        "<member><name>password</name><value><string>{}</string></value></member>",
+        '<param name="password" value="{}"/>',
+        'mutation {{ login(user: "bob", password: "{}") {{ id }} }}',
+        '{{"query": "mutation {{ login(password: \\"{}\\") {{ id }} }}"}}',
+        '[{{"name": "password", "value": "{}"}}]',
+        '[{{"value": "{}", "type": "text", "name": "password"}}]',
+        '[["user", "bob"], ["password", "{}"]]',
+        '{{"argv": ["agent", "--password", "{}", "-v"]}}',
+        '{{"argv": ["agent", "--password={}"]}}',
+        '{{"html": "<i data-props=\'&quot;password&quot;:&quot;{}&quot;\'>"}}',
+        "payload=%7B%22password%22%3A%22{}%22%7D",
+        "Kennwort={}",
+        "user%5Bpassword%5D={}",
+    ],
+)
+@pytest.mark.parametrize("media", ["application/json", "text/plain"])
+def test_a_password_is_found_in_every_syntax(body: str, media: str) -> None:
+    stored = sent(body.format(WORD).encode(), media)
+    assert WORD.encode() not in stored
+    assert stored.count(PREFIX.encode()) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "secret"),
+    [
+        ("http://a.test/x?key={}", True),
+        ("http://a.test/x?appid={}", True),
+        ("http://a.test/x?next=%2Fin%3Ftoken%3D{}", True),
+        ("http://a.test/bot1234567890:AA{}abcdefghijk/getMe", True),
+        ("https://hooks.slack.com/services/T01ABCDEF/B01ABCDEF/{}", True),
+        ("http://a.test/api/webhooks/123456789012345678/{}", True),
+        ("http://{}@a.test/", True),
+        ("http://a.test/static/{}/main.js", False),
+        ("http://a.test/x?id={}&sort_key={}", False),
+        ("http://a.test/x?pageToken={}", False),
+        ("http://a.test/x?cacheKey={}", False),
+    ],
+)
+def test_keys_in_addresses(url: str, secret: bool) -> None:
+    stored = Redactor(b"k" * 32).url(url.replace("{}", DRAWN))
+    assert (DRAWN not in stored) is secret
+    assert (PREFIX in stored) is secret
+
+
+@pytest.mark.parametrize(
+    ("body", "secret"),
+    [
+        ('{{"token": "{}"}}', True),
+        ('{{"session": {{"client_secret": "{}"}}}}', True),
+        ("<Credentials><SecretAccessKey>{}</SecretAccessKey></Credentials>", True),
+        ('{{"nextPageToken": "{}"}}', False),
+        ('{{"publicKey": "{}"}}', False),
+        ('{{"key": "{}"}}', False),  # what a record is called
+        ('{{"csrf_token": "{}"}}', False),
+    ],
+)
+def test_what_a_server_hands_out(body: str, secret: bool) -> None:
+    assert (DRAWN.encode() not in given(body.format(DRAWN).encode())) is secret
+
+
+@pytest.mark.parametrize(
+    "said", ["must be longer", "Passwort", "/reset", "********", "{{password}}", "string"]
+)
+def test_what_a_server_says_of_passwords_is_none(said: str) -> None:
+    body = json.dumps({"error": {"password": said}}).encode()
+    assert given(body) == body
+
+
+@pytest.mark.parametrize("name", ["msgpack", "cbor"])
+@pytest.mark.parametrize("word", [WORD, "a-word-of-more-than-31-letters-" + WORD])
+def test_a_password_is_found_in_a_message_with_lengths(name: str, word: str) -> None:
+    size = len(word)
+    if name == "msgpack":
+        before = b"\x82\xa8password" + (bytes((0xA0 + size,)) if size < 32 else bytes((0xD9, size)))
+        after = b"\xa1n\x01"
+    else:
+        before = b"\xa2hpassword" + (bytes((0x60 + size,)) if size < 24 else bytes((0x78, size)))
+        after = b"an\x01"
+    stored = sent(before + word.encode() + after, "application/octet-stream").partition(b" ")[2]
+    assert stored.startswith(before + PREFIX.encode())
+    assert stored.endswith(after)
+
+
+def test_every_format_has_its_literal_and_no_word_in_it() -> None:
+    """A format whose literal a match need not hold would never be found."""
+    told = json.loads(Path(detect.__file__).with_name("formats.json").read_text())
+    assert "MIT" in told["gitleaks"]["licence"]
+    formats = told["gitleaks"]["formats"] + told["providers"]["formats"]
+    assert len(formats) > 130
+    for name, literals, pattern, before in formats:
+        assert name
+        assert before >= 0
+        assert all(len(literal) >= 2 for literal in literals)
+        re.compile(pattern.encode())
+    prose = b"The settings of a component, with tokens and keys: see the section on passwords. " * 50
+    assert not detect.has_format(prose)

@@ -29,7 +29,7 @@ from stillweb.proxy.explore.graph import Graph, graph_uri
 from stillweb.proxy.explore.moves import Choices, Noise, shown
 from stillweb.proxy.pages.browser import BrowserHost, complete
 from stillweb.proxy.pages.patience import Patience
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile

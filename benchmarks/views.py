@@ -25,7 +25,7 @@ from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.check.check import check_all
 from stillweb.proxy.pages.browser import BrowserHost, complete, find_browser
 from stillweb.proxy.pages.views import Fetcher
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import MissingCapability

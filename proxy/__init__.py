@@ -4,9 +4,9 @@ From the top down, each folder imports only those below it:
 explore/     find the states of a page by itself
 check/       replay every view and compare it with the recording
 pages/       Fetcher: views by steps, in a browser whose time is held still
-recording/   Recorder: mitmproxy in this process, from its flows to the archive
+record/      Recorder: mitmproxy in this process, from its flows to the archive
 serving/     Gateway: replay, which has no way out; MadeHosts: hosts that it answers for; Ledger
-wire/        what recording and serving share; Authority: certificates
+wire/        what record and serving share; Authority: certificates
 
 clients.py (client_environment: a command's traffic through a proxy of ours), isolation.py (no packet gets out)
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stillweb.proxy.clients import client_environment
     from stillweb.proxy.pages.views import Fetcher
-    from stillweb.proxy.recording.recorder import Recorder, record_command
+    from stillweb.proxy.record.recorder import Recorder, record_command
     from stillweb.proxy.serving.gateway import Gateway
     from stillweb.proxy.serving.hosting import MadeHosts
     from stillweb.proxy.serving.ledger import Ledger
@@ -33,8 +33,8 @@ _HOME = {
     "Gateway": "serving.gateway",
     "Ledger": "serving.ledger",
     "MadeHosts": "serving.hosting",
-    "Recorder": "recording.recorder",
-    "record_command": "recording.recorder",
+    "Recorder": "record.recorder",
+    "record_command": "record.recorder",
     "Fetcher": "pages.views",
 }
 

@@ -14,7 +14,7 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.proxy.explore.explorer import Limits
     from stillweb.proxy.explore.moves import Choices
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 

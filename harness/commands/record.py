@@ -24,7 +24,7 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.harness.task import Task
     from stillweb.proxy.pages.steps import Flow
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Place, Writer
 
@@ -159,7 +159,7 @@ def command(
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
     from stillweb.proxy.direct import direct_hosts
-    from stillweb.proxy.recording.recorder import Recorder, record_command
+    from stillweb.proxy.record.recorder import Recorder, record_command
     from stillweb.snapshots.identity.sites import host_of
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer

@@ -16,7 +16,7 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.secrets.redact import MASK
 
 if TYPE_CHECKING:
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
 
 TIMEOUT = 60.0  # seconds without a byte
 REFUSED = "refused: "  # how the ledger's `why` of such a request begins

@@ -65,7 +65,7 @@ def _record(site: Path, work: Path) -> None:
     from stillweb.proxy.pages.browser import complete
     from stillweb.proxy.pages.steps import load_flows
     from stillweb.proxy.pages.views import Fetcher
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 

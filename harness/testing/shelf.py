@@ -52,7 +52,7 @@ class Shelf:
         if self._recorder is None:
             with warnings.catch_warnings():  # what old packages say on import is not the test's affair
                 warnings.simplefilter("ignore", DeprecationWarning)
-                from stillweb.proxy.recording.recorder import Recorder
+                from stillweb.proxy.record.recorder import Recorder
 
             if self._work.exists():
                 shutil.rmtree(self._work)

@@ -27,7 +27,7 @@ from stillweb.snapshots.texts.text import FrozenText, extract
 if TYPE_CHECKING:
     import httpx
 
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.texts.search import SearchIndex
 
 T = TypeVar("T")
@@ -218,7 +218,7 @@ def recording_toolset(
     A model chooses what is asked, so addresses that are not public are refused unless `private`.
     Late secrets are looked for when it is sealed: who closes an MCP server waits for nothing.
     """
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.writer import Writer
 
     with Writer.open(Path(path)) as writer, Recorder(writer, private=private) as recorder:

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer

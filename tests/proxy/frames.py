@@ -12,7 +12,7 @@ import h2.connection
 from hpack import Decoder, Encoder
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from tests.proxy.connections import served
 from tests.support.waiting import HANG
 

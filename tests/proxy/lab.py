@@ -19,7 +19,7 @@ import zstandard
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import Event
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

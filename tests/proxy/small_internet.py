@@ -248,7 +248,7 @@ def _plain() -> None:
 async def _ours(kind: str, less: Sequence[str], state: Path) -> None:
     """Our browser, through a gateway that has the page, or a recorder that fetches it."""
     from stillweb.proxy.pages import browser
-    from stillweb.proxy.recording.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.proxy.serving.gateway import Gateway
     from stillweb.proxy.wire.certificates import Authority
     from stillweb.snapshots.profile import Profile

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.snapshots.contents.failures import MEDIA, START, Failure
 from stillweb.snapshots.snapshot import Snapshot
@@ -207,7 +207,7 @@ def test_of_what_was_not_sent_to_its_end_or_is_too_long_no_request_is_known(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are kept; an origin breaks off within the one."""
-    monkeypatch.setattr("stillweb.proxy.recording.unanswered.MOST", 10_000)
+    monkeypatch.setattr("stillweb.proxy.record.unanswered.MOST", 10_000)
     broken = threading.Event()
 
     def part() -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from stillweb.proxy.isolated import run_isolated
 from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.recording.recorder import Recorder, record_command
+from stillweb.proxy.record.recorder import Recorder, record_command
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.writer import Writer

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots import seal
 from stillweb.snapshots.errors import GateFailed
 from stillweb.snapshots.secrets.keystore import LEARNED as FILE

@@ -13,7 +13,7 @@ from stillweb.harness.task import Task
 from stillweb.harness.tools import Toolset
 from stillweb.harness.tools.recording import RecordingToolset
 from stillweb.proxy import Authority
-from stillweb.proxy.recording.recorder import Recorder as RealRecorder
+from stillweb.proxy.record.recorder import Recorder as RealRecorder
 from stillweb.snapshots.contents.failures import TUNNEL, Failure
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot

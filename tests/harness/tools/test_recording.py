@@ -20,7 +20,7 @@ from stillweb.harness.servers.mcp_words import prompt
 from stillweb.harness.tools import Toolset
 from stillweb.harness.tools.recording import RecordingToolset
 from stillweb.proxy import Authority
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -18,7 +18,7 @@ from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.steps import parse_steps, to_yaml
 from stillweb.proxy.pages.views import Fetcher
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot

@@ -18,7 +18,7 @@ from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import FILE, Choices
 from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile
@@ -165,7 +165,7 @@ from pathlib import Path
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.proxy.explore.explorer import Explorer, Limits
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer
 

@@ -12,7 +12,7 @@ import pytest
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph
 from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from stillweb.proxy.explore.politeness import Manners
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

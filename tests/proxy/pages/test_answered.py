@@ -11,7 +11,7 @@ from stillweb.proxy.pages import answered
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.views import Fetcher, FetchResult
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import serve

@@ -8,7 +8,7 @@ from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.steps import Flow, parse_steps
 from stillweb.proxy.pages.views import Fetcher
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile

@@ -13,7 +13,7 @@ from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.steps import parse_steps
 from stillweb.proxy.pages.views import Fetcher, FetchResult
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.silence import Silence
 from stillweb.snapshots.profile import Profile

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.pages.views import Fetcher
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 

@@ -19,7 +19,7 @@ from stillweb.proxy.pages.sight import look_at
 from stillweb.proxy.pages.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
 from stillweb.proxy.pages.uploads import Files
 from stillweb.proxy.pages.views import Fetcher, FetchResult
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import UsageError

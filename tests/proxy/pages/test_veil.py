@@ -17,7 +17,7 @@ from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.steps import Flow, parse_steps
 from stillweb.proxy.pages.views import Fetcher, FetchResult
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile

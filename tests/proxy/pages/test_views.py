@@ -20,7 +20,7 @@ from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.sight import look_at
 from stillweb.proxy.pages.steps import Flow, parse_steps
 from stillweb.proxy.pages.views import Fetcher, FetchResult, plan
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot

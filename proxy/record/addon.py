@@ -1,0 +1,418 @@
+"""The mitmproxy add-on that turns flows into exchanges. All of it runs on the recorder's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mitmproxy import http, tcp, tls
+from mitmproxy.connection import Client
+from mitmproxy.proxy import server_hooks
+
+from stillweb.proxy.record.archiving import SPOOL_BYTES, Archivist, Draft, Spool
+from stillweb.proxy.record.flows import (
+    REFUSED,
+    challenge,
+    client_left,
+    fill,
+    for_a_picture,
+    gone,
+    is_event_stream,
+    leads_on,
+    length_of,
+    never_whole,
+    path_of,
+    site_of,
+)
+from stillweb.proxy.record.held import hold
+from stillweb.proxy.record.outliving import SECONDS, outlive
+from stillweb.proxy.record.places import Places
+from stillweb.proxy.record.redacting import ExchangeRedactor
+from stillweb.proxy.record.talks import MOST_MESSAGES, Talk
+from stillweb.proxy.record.unanswered import Unanswered, waited
+from stillweb.proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
+from stillweb.proxy.wire.silence import Said
+
+POLL_SECONDS = 0.05
+BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
+
+
+class RecordingAddon:
+    """Watches flows, keeps their bodies and hands complete exchanges to the archivist.
+
+    `event` gives the next event number of a session; `failed(url, reason)` is told of everything that did
+    not become a capture, `given_up(url)` where it was the client's doing; `unanswered` keeps what came to no answer, and
+    `metadata(uri, object)` what a web socket said.
+    """
+
+    def __init__(
+        self,
+        archivist: Archivist,
+        *,
+        event: Callable[[str], int],
+        failed: Callable[[str, str], None],
+        given_up: Callable[[str], None],
+        unanswered: Unanswered,
+        metadata: Callable[[str, dict[str, object]], object] | None,
+        secrets: ExchangeRedactor | None,
+        spool_directory: Path | None,
+        authority_pem: bytes,
+        status: Callable[[], dict[str, object]],
+    ) -> None:
+        self.nameless = DEFAULT_SESSION  # the session of clients that give no name
+        self.challenge = False  # whether clients without a user name are asked for one
+        self.requests = 0
+        self._archivist = archivist
+        self._next_event = event
+        self._latest: dict[str, int] = {}  # each session's last event
+        self._failed = failed
+        self._given_up = given_up
+        self._unanswered = unanswered
+        self._metadata = metadata
+        self._secrets = secrets
+        self._spool_directory = spool_directory
+        self._authority_pem = authority_pem
+        self._status = status
+        self._drafts: dict[str, Draft] = {}  # by flow id
+        self._flows: dict[str, http.HTTPFlow] = {}  # of these
+        self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
+        self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
+        self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
+        self._tunnels: dict[str, http.HTTPFlow] = {}  # by client's connection
+        self._places = Places()
+
+    def _event(self, session: str) -> int:
+        number = self._latest[session] = self._next_event(session)
+        return number
+
+    @property
+    def under_way(self) -> int:
+        """Exchanges whose answer is not complete yet."""
+        return len(self._drafts)
+
+    def session_of(self, client: str) -> str:
+        """The session of a client's connection, by its id."""
+        return self._names.get(client, self.nameless)
+
+    # Connections
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """A tunnel is asked for: its credentials name the session of everything inside."""
+        client = flow.client_conn.id
+        name = session_name(flow.request.headers.get("Proxy-Authorization"))
+        if name is None and self.challenge:
+            flow.response = challenge()
+            return
+        self._tunnels[client] = flow
+        if name is not None:
+            self._names[client] = name
+        if flow.request.host == OWN_HOST:
+            flow.response = http.Response.make(400, f"{OWN_HOST} speaks http only\n")
+
+    def http_connect_error(self, flow: http.HTTPFlow) -> None:
+        """The origin of a tunnel can't be reached; the client gets a 502 from mitmproxy."""
+        if flow.response is not None and flow.response.status_code == 502:
+            host, port = flow.request.host, flow.request.port
+            place = host_port(host, port).removesuffix(":443")
+            reason = flow.server_conn.error or "can't connect"
+            self._failed(f"https://{place}/", reason)
+            left = client_left(flow, reason)
+            seconds = waited(flow) if left else 0
+            if not left or seconds:
+                session = self.session_of(flow.client_conn.id)
+                self._archivist.put(self._unanswered.tunnel(flow, session, reason, seconds))
+
+    def tls_failed_server(self, data: tls.TlsData) -> None:
+        """TLS with an origin came to nothing. Where its client has left, that was all that could be asked in the tunnel."""
+        client = data.context.client
+        tunnel = self._tunnels.get(client.id)
+        if tunnel is None or tunnel.server_conn is not data.conn or not gone(client):
+            return
+        host, port = tunnel.request.host, tunnel.request.port
+        self._given_up(f"https://{host_port(host, port).removesuffix(':443')}/")
+        if seconds := waited(tunnel):
+            session = self.session_of(client.id)
+            self._archivist.put(self._unanswered.tunnel(tunnel, session, "", seconds))
+
+    def client_disconnected(self, client: Client) -> Awaitable[None] | None:
+        """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
+        lasting = [one for one in self._drafts.values() if one.client == client.id and one.outlasts]
+        for draft in lasting:
+            # between its goodbye and the next look at whether it is there (half_closed) nobody told of its leaving
+            self._leave(draft)
+        if lasting:
+            return self._outlive(client)
+        self._forget(client)
+        return None
+
+    async def _outlive(self, client: Client | None) -> None:
+        """Waits for answers whose client (None: each client) has left."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and any(
+            draft.left for draft in self._drafts.values() if client is None or draft.client == client.id
+        ):
+            await asyncio.sleep(POLL_SECONDS)
+        if client is not None:
+            self._forget(client)
+
+    def _forget(self, client: Client) -> None:
+        self._names.pop(client.id, None)
+        self._tunnels.pop(client.id, None)
+        for key in [key for key, (draft, _) in self._early.items() if draft.client == client.id]:
+            self._keep_early(*self._early.pop(key))
+        for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
+            if (flow := self._sockets.pop(key, None)) is not None:
+                self._keep_conversation(self._drafts[key], flow)
+                continue
+            self._left(self._drafts[key], "the client closed the connection")
+
+    def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
+        """Keeps our own pages from being looked for in the network."""
+        if data.server.address and data.server.address[0] == OWN_HOST:
+            data.server.error = f"{OWN_HOST} is the recorder itself"
+
+    def tcp_start(self, flow: tcp.TCPFlow) -> None:
+        """Something that is not HTTP goes through a tunnel: passed on, but there is no replaying it."""
+        host, port = (flow.server_conn.address or ("?", 0))[:2]
+        self._failed(f"tcp://{host_port(host, port)}/", "not HTTP: passed on, not recorded")
+
+    # Exchanges
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """A request begins: its session, place in the order, and where its body will go."""
+        request, client = flow.request, flow.client_conn.id
+        name = session_name(request.headers.get("Proxy-Authorization")) or self._names.get(client)
+        for own in ("Proxy-Authorization", "Proxy-Connection"):
+            if own in request.headers:
+                del request.headers[own]
+        if name is None and self.challenge:
+            flow.response = challenge()
+            return
+        if request.host == OWN_HOST:
+            flow.response = self._own_page(request.path)
+            return
+        if self._archivist.error is not None:
+            flow.response = http.Response.make(
+                503, f"stillweb: recording has stopped: {self._archivist.error}\n"
+            )
+            return
+        session = name or self.nameless
+        site = site_of(request, tunnelled=client in self._tunnels)
+        if (doubt := self._places.doubt(site, (request.host, request.port))) is not None:
+            self._failed(f"{site}{path_of(request)}", doubt)
+        draft = Draft(
+            session=session,
+            begin=self._event(session),
+            method=request.data.method.decode("ascii", "replace"),  # `request.method` is upper case
+            url=f"{site}{path_of(request)}",
+            authority=site.partition("://")[2],
+            started=datetime.fromtimestamp(request.timestamp_start, UTC),
+            client=client,
+            flow=flow.id,
+        )
+        self.requests += 1
+        self._drafts[flow.id], self._flows[flow.id] = draft, flow
+        log = self._archivist.session(session)
+        log.open += 1
+        log.changed = time.monotonic()
+        length = length_of(request.headers)
+        if (length is None and request.method not in ("GET", "HEAD")) or (length or 0) > SPOOL_BYTES:
+            draft.request_spool = Spool(self._spool_directory)
+            request.stream = draft.request_spool.tee
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        """A request is whole: one that was answered before that can be kept now."""
+        if (early := self._early.pop(flow.id, None)) is not None:
+            self._complete(*early)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """An answer begins: long ones, ones of unknown length and event streams go on as they come."""
+        draft, response = self._drafts.get(flow.id), flow.response
+        if draft is None or response is None or response.status_code == 101:
+            return
+        if is_event_stream(response):
+            self._uncount(draft)
+        length = length_of(response.headers)
+        # which a client leaves at its head or its first bytes
+        left_early = length is None and (for_a_picture(flow.request) or leads_on(response))
+
+        def stream() -> None:
+            spool = draft.response_spool = Spool(self._spool_directory)
+            response.stream = spool.tee
+            # it may never end, and is kept as far as it came when nobody reads it any more
+            if left_early or not draft.counted:
+                fill(draft, flow)
+
+        if left_early and draft.counted and not never_whole(response):
+            hold(flow, stream)
+        elif length is None or length > BUFFERED_BYTES or not draft.counted:
+            stream()
+            draft.outlasts = outlive(flow, length, lambda: self._leave(draft))
+
+    def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        """An answer is complete. What is returned is awaited before its last bytes go to the client."""
+        draft = self._drafts.get(flow.id)
+        if draft is None or flow.response is None:
+            return None
+        if flow.websocket is not None:
+            self._uncount(draft)
+            self._sockets[flow.id] = flow
+            return None
+        if flow.request.timestamp_end is None:
+            self._uncount(self._drafts.pop(flow.id))
+            self._early[flow.id] = draft, flow
+            return None
+        self._complete(draft, flow)
+        return self._archivist.room()
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """An exchange broke: never archived, except for the part of an event stream that was delivered."""
+        draft = self._drafts.get(flow.id)
+        reason = flow.error.msg if flow.error else "unknown error"
+        if draft is None:
+            if not client_left(flow, reason):  # else it has been given up already
+                self._failed(flow.request.pretty_url, reason)
+            return
+        if flow.response is not None and is_event_stream(flow.response) and draft.response_spool:
+            draft.break_off()
+            self._complete(draft, flow)
+            return
+        if client_left(flow, reason):
+            self._left(draft, reason)
+        else:
+            self._give_up(draft, reason, flow)
+
+    def websocket_message(self, flow: http.HTTPFlow) -> None:
+        """A message of a web socket: where in the order of its session it stands."""
+        if (draft := self._drafts.get(flow.id)) is not None and len(draft.heard) < MOST_MESSAGES:
+            draft.heard.append(self._latest[draft.session])
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        """A web socket is closed: what was said is kept, to be said again."""
+        self._sockets.pop(flow.id, None)
+        if (draft := self._drafts.get(flow.id)) is not None:
+            self._keep_conversation(draft, flow)
+
+    def looked(self, session: str, steps: int) -> None:
+        """A view of the session has been seen: what streams bring by themselves from now on is no part of it."""
+        for key, draft in self._drafts.items():
+            if draft.session != session:
+                continue
+            if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
+                draft.looks.setdefault(steps, len(flow.websocket.messages))
+            elif not draft.counted and draft.response_spool is not None:
+                draft.response_spool.enough = True
+
+    def said(self, session: str) -> Said:
+        """What the open streams of a session have said so far. May be called from any thread."""
+        mine = theirs = streamed = 0
+        for key, draft in list(self._drafts.items()):
+            if draft.session != session:
+                continue
+            if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
+                messages = list(flow.websocket.messages)
+                sent = sum(message.from_client for message in messages)
+                mine, theirs = mine + sent, theirs + len(messages) - sent
+            elif not draft.counted and draft.response_spool is not None:
+                streamed += draft.response_spool.size
+        return Said(mine, theirs, streamed)
+
+    def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        talk = Talk.of(flow, draft, self._event(draft.session))
+        if len(talk.messages) > MOST_MESSAGES:
+            self._failed(draft.url, f"web socket: {len(talk.messages)} messages are too many to be replayed")
+        if (metadata := self._metadata) is not None:
+
+            def write() -> None:
+                metadata(*talk.record(self._secrets))
+
+            self._archivist.put(write)
+        self._touch(draft)
+
+    async def finish(self) -> None:
+        """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
+        await self._outlive(None)
+        for early in self._early.values():
+            self._keep_early(*early)
+        for key, draft in list(self._drafts.items()):
+            if (flow := self._sockets.pop(key, None)) is not None:
+                self._keep_conversation(draft, flow)
+            elif draft.status:
+                self._keep_part(draft)
+            else:
+                self._give_up(draft, "the recorder was stopped before the answer was complete")
+
+    def _complete(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        fill(draft, flow)
+        if draft.response_spool is not None and draft.response_spool.cut:
+            draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
+        draft.end = self._event(draft.session)
+        self._archivist.put(draft)
+        self._touch(draft)
+
+    def _keep_early(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        """A request that was answered, and then not sent to its end: nobody will ask for just this part of it."""
+        sent = draft.request_spool.size if draft.request_spool is not None else 0
+        self._failed(
+            draft.url, f"answered before its body was whole: kept with the {sent} bytes that were sent"
+        )
+        self._complete(draft, flow)
+
+    def _leave(self, draft: Draft) -> None:
+        """The client has left within an answer that goes on: no page waits for it."""
+        draft.left = True
+        self._uncount(draft)
+
+    def _left(self, draft: Draft, reason: str) -> None:
+        """The client broke off: of what may have no end it has seen what there was to see."""
+        if draft.status:
+            self._keep_part(draft)
+        else:
+            self._give_up(draft, reason, self._flows.get(draft.flow), by_client=True)
+
+    def _keep_part(self, draft: Draft) -> None:
+        draft.break_off()
+        draft.end = self._event(draft.session)
+        self._archivist.put(draft)
+        self._touch(draft)
+
+    def _give_up(
+        self, draft: Draft, reason: str, failed: http.HTTPFlow | None = None, *, by_client: bool = False
+    ) -> None:
+        """There will be no answer; `failed` is the flow of a request that the origin left without one."""
+        left = waited(failed) if failed is not None and by_client else 0
+        if failed is not None and not reason.startswith(REFUSED) and (left or not by_client):
+            self._archivist.put(self._unanswered.request(draft, failed, reason, left))
+        else:
+            draft.discard()
+        if by_client:
+            self._given_up(draft.url)
+        else:
+            self._failed(draft.url, reason)
+        self._touch(draft)
+
+    def _touch(self, draft: Draft) -> None:
+        """The last of a draft: other threads must find it under way, queued or told of at every moment."""
+        self._drafts.pop(draft.flow, None)
+        self._flows.pop(draft.flow, None)
+        log = self._archivist.session(draft.session)
+        log.changed = time.monotonic()
+        self._uncount(draft)
+
+    def _uncount(self, draft: Draft) -> None:
+        if draft.counted:
+            draft.counted = False
+            self._archivist.session(draft.session).open -= 1
+
+    def _own_page(self, path: str) -> http.Response:
+        if path == "/ca.pem":
+            return http.Response.make(200, self._authority_pem, {"Content-Type": "application/x-pem-file"})
+        if path == "/":
+            return http.Response.make(
+                200, json.dumps(self._status(), indent=1) + "\n", {"Content-Type": "application/json"}
+            )
+        return http.Response.make(404, f"{OWN_HOST} has / (status) and /ca.pem\n")

@@ -1,0 +1,86 @@
+"""What was said over a web socket, as its record keeps it (docs/snapshot.md)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mitmproxy import http
+from mitmproxy.websocket import WebSocketMessage
+
+from stillweb.proxy.record.archiving import Draft
+from stillweb.proxy.record.redacting import ExchangeRedactor
+from stillweb.proxy.wire.addresses import public
+
+MOST_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A web socket as it came. `end` is an event number, `close` the server's (code, reason) if it was the one that closed."""
+
+    draft: Draft
+    end: int
+    messages: Sequence[WebSocketMessage]
+    close: tuple[int, str] | None
+    protocol: str | None
+
+    @classmethod
+    def of(cls, flow: http.HTTPFlow, draft: Draft, end: int) -> Talk:
+        """What a flow's web socket has said until now."""
+        socket, answer = flow.websocket, flow.response
+        assert socket is not None
+        closed = socket.closed_by_client is False and socket.close_code is not None
+        return cls(
+            draft,
+            end,
+            list(socket.messages),
+            (int(socket.close_code or 0), socket.close_reason or "") if closed else None,
+            answer.headers.get("Sec-WebSocket-Protocol") if answer is not None else None,
+        )
+
+    def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
+        """Address and content of the record, without secrets. Runs on the writing thread, as what learns them does."""
+        draft = self.draft
+        url = public(draft.url, secrets)
+        protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there
+        known = secrets.count if secrets is not None else 0
+        said = self._said(secrets)
+        if secrets is not None and secrets.count > known:  # it may have come up before it was told to be one
+            said = self._said(secrets)
+        content: dict[str, object] = {
+            "url": url,
+            "session": draft.session,
+            "begin": draft.begin,
+            "end": self.end,
+            "replayable": len(self.messages) <= MOST_MESSAGES,
+            "messages": said,
+            "events": draft.heard[: len(said)],
+            "times": [round(message.timestamp * 1000) for message in self.messages[: len(said)]],
+            "left_out": max(0, len(self.messages) - MOST_MESSAGES),
+        }
+        if self.close is not None:
+            code, reason = self.close
+            told = secrets.told(reason.encode()).decode() if secrets is not None else reason
+            content["close"] = [code, told]
+        if draft.looks:
+            content["looked"] = next(iter(draft.looks.values()))
+            content["looks"] = [list(one) for one in draft.looks.items()]
+        if protocol is not None:
+            content["protocol"] = protocol
+        return url, content
+
+    def _said(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:
+        said: list[dict[str, str]] = []
+        for message in self.messages[:MOST_MESSAGES]:
+            entry = {"from": "client" if message.from_client else "server"}
+            data = message.content
+            if secrets is not None:
+                data = secrets.message(self.draft.url, data, from_client=message.from_client)
+            if message.is_text:
+                entry["text"] = data.decode("utf-8", "surrogateescape")
+            else:
+                entry["base64"] = base64.b64encode(data).decode("ascii")
+            said.append(entry)
+        return said

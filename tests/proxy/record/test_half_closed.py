@@ -1,0 +1,92 @@
+"""A client that shuts its side behind its request is answered; one that has gone is not waited for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from mitmproxy.connection import Client
+
+from stillweb.proxy.record import half_closed
+from stillweb.snapshots.writer import Writer
+from tests.proxy.gateways import drained
+from tests.proxy.lab import Lab, gate
+from tests.proxy.recordings import recorded
+from tests.support.waiting import HANG, until
+
+ASK = b"GET http://plain.example%b HTTP/1.1\r\nHost: plain.example\r\n\r\n"
+
+
+def test_it_gets_all_its_answers_and_then_the_end(lab: Lab, tmp_path: Path) -> None:
+    gate.open.clear()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(ASK % b"/slow" + ASK % b"/next")
+            assert until(lambda: recorder.stats.under_way)
+            peer.shutdown(socket.SHUT_WR)
+            assert not until(lambda: recorder.stats.aborted, 3 * half_closed.SECONDS)
+            gate.open.set()
+            answer = drained(peer)
+        assert recorder.wait_quiet(seconds=0, timeout=HANG)
+        assert (recorder.stats.aborted, recorder.failures) == (0, [])
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert answer.endswith(b"you asked for /next")
+    assert [len(r.body) for r in recorded(tmp_path / "s")] == [4, 19]
+
+
+def test_so_it_does_over_tls(lab: Lab, tmp_path: Path) -> None:
+    gate.open.clear()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(b"CONNECT demo.example:443 HTTP/1.1\r\n\r\n")
+            while not peer.recv(1 << 16).endswith(b"\r\n\r\n"):
+                pass
+            context = ssl.create_default_context(cafile=recorder.ca_path)
+            with context.wrap_socket(peer, server_hostname="demo.example") as safe:
+                safe.sendall(b"GET /slow HTTP/1.1\r\nHost: demo.example\r\n\r\n")
+                assert until(lambda: recorder.stats.under_way)
+                with socket.socket(fileno=os.dup(safe.fileno())) as under:
+                    under.shutdown(socket.SHUT_WR)
+                gate.open.set()
+                assert drained(safe).endswith(b"late\r\n0\r\n\r\n")
+        assert recorder.failures == []
+
+
+def test_one_that_leaves_after_that_is_counted(lab: Lab, tmp_path: Path) -> None:
+    gate.open.clear()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(ASK % b"/slow")
+            assert until(lambda: recorder.stats.under_way)
+            peer.shutdown(socket.SHUT_WR)
+        assert until(lambda: recorder.stats.aborted == 1)
+        gate.open.set()
+        assert (recorder.stats.under_way, recorder.failures) == (0, [])
+    assert recorded(tmp_path / "s") == []
+
+
+def test_an_origin_that_fails_it_is_told(lab: Lab, tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            peer.sendall(ASK % b"/cut-short")
+            peer.shutdown(socket.SHUT_WR)
+            assert drained(peer).startswith(b"HTTP/1.1 502 ")
+        assert until(lambda: recorder.failures)
+        assert recorder.stats.aborted == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_what_the_system_knows(host: str) -> None:
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
+        peer = socket.create_connection(server.getsockname()[:2])
+        own, name = server.accept()
+        with own:
+            client = Client(peername=name, sockname=own.getsockname(), timestamp_start=0)
+            assert half_closed.still_there(client)
+            peer.shutdown(socket.SHUT_WR)
+            assert half_closed.still_there(client)
+            peer.close()
+            assert not half_closed.still_there(client)

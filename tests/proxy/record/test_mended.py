@@ -1,0 +1,263 @@
+"""Interim answers are passed over and trailers go on, both ways; what is archived is the answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mitmproxy.connection import Client
+from mitmproxy.http import Headers, Request, Response
+from mitmproxy.options import Options
+from mitmproxy.proxy.commands import SendData
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import _events, _http1
+
+from stillweb.proxy import Authority, Gateway, Recorder
+from stillweb.proxy.record.mended import mended, own_form
+from stillweb.snapshots import Snapshot, Writer
+from tests.support.waiting import HANG, until
+
+END = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"
+ANSWERS = {
+    "/early": [b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n", END],
+    "/both": [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n" + END],
+    "/split": [b"HTTP/1.1 103 Early Hints\r\nLink: ", b"</a.css>\r\n\r\nHTTP/1.1 200", END[12:]],
+    "/odd": [b"HTTP/1.1 200OK\nno colon\r\nX(Y): 1\r\nContent-Length: 5\r\n", b"Content-Length : 5\r\n\r\nfinal"],
+    "/odd-chunks": [b"HTTP/1.1 103 E\n\nHTTP/2 200 OK\nContent-Length: 9\nTransfer-Encoding: chunked\n\n05;x\nfin", b"al\n0\n?\n\n"],
+    "/trailers": [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfinal\r\n0\r\nX-T: 1\r\n\r\n"],
+}  # fmt: skip
+WORDS = {f"/{n}": [END.replace(b" OK", said)] for n, said in enumerate((b"", b" ", b" Fine by me"))}
+
+
+def talk(port: int, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.fixture
+def origin() -> Iterator[tuple[int, list[bytes]]]:
+    """An origin of one request at a time, byte by byte as told; what it was sent."""
+    got: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                data = b""
+                while b"\r\n\r\n" not in data or (
+                    b"chunked" in data and not data.endswith((b"0\r\n\r\n", b"1\r\n\r\n"))
+                ):
+                    data += connection.recv(65536)
+                got.append(data)
+                for piece in (ANSWERS | WORDS).get(data.split()[1].decode(), [END]):
+                    connection.sendall(piece)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1], got
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_what_is_archived_is_the_answer(origin: tuple[int, list[bytes]], tmp_path: Path) -> None:
+    port, got = origin
+    ask = "GET http://x.test{} HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n\r\n"
+    post = (
+        b"POST http://x.test/post HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n"
+    )
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(
+            writer,
+            resolve={"x.test": ("127.0.0.1", port)},
+            authority=Authority.load_or_create(tmp_path / "state"),
+        ) as recorder,
+    ):
+        for path in ANSWERS:
+            answer = talk(recorder.port, ask.format(path).encode())
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n"), path
+            ends = {"/trailers": b"0\r\nX-T: 1\r\n\r\n", "/odd-chunks": b"\r\n0\r\n\r\n"}
+            assert answer.endswith(ends.get(path, b"\r\n\r\nfinal"))
+        assert talk(recorder.port, post).endswith(b"final")
+        assert got[-1].endswith(b"3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n")
+        recorder.wait_quiet(seconds=0)
+        assert recorder.failures == []
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        found = {c.url.rpartition("/")[2]: (c.status, snapshot.read(c).body) for c in snapshot.captures()}
+    assert found == {p.strip("/"): (200, b"final") for p in (*ANSWERS, "/post")}
+
+
+def test_a_status_without_words_has_none_in_replay(origin: tuple[int, list[bytes]], tmp_path: Path) -> None:
+    said = [b" ", b" ", b" Fine by me"]
+    own = Authority.load_or_create(tmp_path / "state")
+    ask = "GET http://x.test/{} HTTP/1.1\r\nHost: x.test\r\nConnection: close\r\n\r\n"
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, resolve={"x.test": ("127.0.0.1", origin[0])}, authority=own) as recorder,
+    ):
+        for number in range(len(said)):
+            assert talk(recorder.port, ask.format(number).encode()).endswith(b"final")
+    with Snapshot.open(tmp_path / "site") as snapshot, Gateway(snapshot, authority=own) as gateway:
+        lines = [
+            talk(gateway.port, ask.format(number).encode()).partition(b"\r\n")[0]
+            for number in range(len(said))
+        ]
+    assert lines == [b"HTTP/1.1 200" + words for words in said]
+
+
+def test_what_is_no_answer_is_refused_in_words_that_quote_none_of_it(
+    origin: tuple[int, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = {
+        "/two": (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nhush", "several lengths"),
+        "/cut": (b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=hush", "breaks off after"),
+        "/none": (b"hush, this is no answer", "begins with no status line"),
+        "/chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhush\r\n", "how long it is"),
+    }
+    for path, (data, _) in refused.items():
+        monkeypatch.setitem(ANSWERS, path, [data])
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(
+            writer,
+            resolve={"x.test": ("127.0.0.1", origin[0])},
+            authority=Authority.load_or_create(tmp_path / "state"),
+        ) as recorder,
+    ):
+        for path in refused:
+            talk(recorder.port, f"GET http://x.test{path} HTTP/1.1\r\nHost: x.test\r\n\r\n".encode())
+        recorder.wait_quiet(seconds=0)
+        told = {url.removeprefix("http://x.test"): why for url, why in recorder.failures}
+    assert told.keys() == refused.keys()
+    assert all(why in told[path] and "hush" not in told[path] for path, (_, why) in refused.items())
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        assert list(snapshot.captures()) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    ["Content-Length: 0\r\nContent-Length: 0\r\n", "Content-Length: x\r\n", "Transfer-Encoding: y\r\n"],
+)
+def test_a_request_that_is_refused_is_a_failure(
+    origin: tuple[int, list[bytes]], fields: str, tmp_path: Path
+) -> None:
+    """It was counted as left by its client."""
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        ask = f"POST http://x.test/ HTTP/1.1\r\nHost: x.test\r\n{fields}\r\n"
+        assert talk(recorder.port, ask.encode()).startswith(b"HTTP/1.1 400 ")
+        assert until(lambda: recorder.stats.under_way == 0)
+        assert [url for url, _ in recorder.failures] == ["http://x.test/"]
+        assert recorder.stats.aborted == 0
+    assert origin[1] == []
+
+
+def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
+    client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0)
+    with mended(lambda _: None):
+        server = _http1.Http1Server(Context(client, Options()))
+        sent = b""
+        for number, field in enumerate(((b"content-length", b"2"), (b"transfer-encoding", b"chunked"))):
+            server.stream_id = number
+            server.request = Request.make("GET", "http://x.test/")
+            head = Response.make(200, b"", Headers([field]))
+            events = [_events.ResponseHeaders(number, head), _events.ResponseData(number, b"ok")]
+            if number == 0:
+                events.append(_events.ResponseTrailers(number, Headers([(b"x-of", b"the first")])))
+            for event in [*events, _events.ResponseEndOfMessage(number)]:
+                for command in server.send(event):
+                    sent += command.data if isinstance(command, SendData) else b""
+    assert sent.endswith(b"\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1", "GET /\u00fc?q=\u00f6 HTTP/1.1"),
+        ("GET http://x.test?q=1#there HTTP/1.1", "GET /?q=1 HTTP/1.1"),
+        ("POST HTTP://x.test HTTP/1.0", "POST / HTTP/1.0"),
+        ("GET http://u:p@x.test/a@b HTTP/1.1", "GET /a@b HTTP/1.1"),
+        ("GET WS://x.test/a HTTP/1.1", "GET /a HTTP/1.1"),
+    ],
+)
+def test_addresses_that_mitmproxy_can_not_read(line: str, own: str) -> None:
+    rest = b"\r\nHost: other.test\r\nA: 1\r\n\r\nbody"
+    assert own_form(line.encode() + rest) == own.encode() + b"\r\nHost: x.test\r\nA: 1\r\n\r\nbody"
+    assert own_form(line.encode() + rest[:20]) is None
+
+
+def test_a_tunnel_to_an_address_of_version_6_without_brackets() -> None:
+    rest = b" HTTP/1.1\r\nHost: ::1:443\r\n\r\n"
+    assert own_form(b"CONNECT ::1:443" + rest) == b"CONNECT [::1]:443" + rest
+    assert own_form(b"CONNECT ::1:443") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET http://x.test/a|b HTTP/1.1",
+        "GET /\u00fc HTTP/1.1",
+        "CONNECT x.test:443 HTTP/1.1",
+        "CONNECT [::1]:443 HTTP/1.1",
+        "nonsense",
+        "",
+    ],
+)
+def test_others_are_left_alone(line: str) -> None:
+    assert own_form(line.encode() + b"\r\nHost: x.test\r\n\r\n") is None
+
+
+ODD = {
+    "unescaped": ("GET http://x.test/\u00fc?q=\u00f6 HTTP/1.1\r\n", "GET /\u00fc?q=\u00f6 HTTP/1.1\r\n"),
+    "user": ("GET http://u:p@x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # wget, urllib
+    "lines": ("\r\n\n\r\nGET http://x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),
+    "socket": ("GET ws://x.test/a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # aiohttp
+    "path": ("GET /a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\n"),  # Java, for a web socket
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_requests_are_asked_recorded_and_answered(
+    origin: tuple[int, list[bytes]], name: str, tmp_path: Path
+) -> None:
+    sent, plain = ODD[name]
+    ask = f"{sent}Host: x.test\r\nConnection: close\r\n\r\n".encode()
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(
+            writer,
+            resolve={"x.test": ("127.0.0.1", origin[0])},
+            authority=Authority.load_or_create(tmp_path / "state"),
+        ) as recorder,
+    ):
+        assert talk(recorder.port, ask).endswith(b"final")
+        assert origin[1][0].startswith(plain.encode())
+        recorder.wait_quiet(seconds=0)
+        assert recorder.failures == []
+    with (
+        Snapshot.open(tmp_path / "site") as snapshot,
+        Gateway(snapshot, authority=Authority.load_or_create(tmp_path / "state")) as gateway,
+    ):
+        assert talk(gateway.port, ask).endswith(b"final")
+        assert [entry["verdict"] for entry in gateway.ledger] == ["exact"]
+
+
+def test_a_request_that_does_not_say_where_it_goes_is_told(tmp_path: Path) -> None:
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+    ):
+        assert talk(recorder.port, b"GET /a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+        assert [url for url, _ in recorder.failures] == ["client"]

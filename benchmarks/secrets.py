@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import click
 
-from stillweb.proxy.record.redacting import ExchangeRedactor
+from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.redact import Redactor, mask_value

@@ -26,9 +26,10 @@ def replay(path: str, port: str, workers: str) -> None:
 
 def record(path: str, port: str, ca: str) -> None:
     """As `stillweb record` does, with redaction."""
-    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder, tune_process
     from stillweb.snapshots.writer import Writer
 
+    tune_process()
     with Writer.open(path) as writer, Recorder(writer, port=int(port), upstream_ca=Path(ca), challenge=False):
         sys.stdin.readline()
 

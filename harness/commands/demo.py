@@ -25,7 +25,9 @@ def command(out: Path, show: bool) -> None:
     stillweb demo -o /tmp/demo --open
     """
     from stillweb.harness.demo.walk import walk
+    from stillweb.proxy.record.recorder import tune_process
 
+    tune_process()
     report = walk(out)
     if show:
         click.launch(report.as_uri())

@@ -90,11 +90,13 @@ def command(
         raise click.UsageError("--private goes with --record: a replay connects to nothing")
     if record:
         from stillweb.harness.tools.recording import recording_toolset
+        from stillweb.proxy.record.recorder import tune_process
 
         if uploads is not None:
             raise click.UsageError("--uploads goes without --record: no tool that records reads files")
         if len(snapshots) != 1:
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
+        tune_process()
         with recording_toolset(snapshots[0], contracts, limits=limits, private=private) as recorded:
             serve(recorded, transport, port or 0, ready=ready)
             say_failures(recorded.recorder.failures)

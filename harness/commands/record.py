@@ -159,11 +159,12 @@ def command(
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
     from stillweb.proxy.direct import direct_hosts
-    from stillweb.proxy.record.recorder import Recorder, record_command
+    from stillweb.proxy.record.recorder import Recorder, record_command, tune_process
     from stillweb.snapshots.identity.sites import host_of
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 
+    tune_process()
     program = program_of(ctx)
     past = direct_hosts(direct)
     only_with_program(program, {"--direct": past, "--isolate": isolate})

@@ -13,27 +13,26 @@ from mitmproxy import http, tcp, tls
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 
-from stillweb.proxy.record.archiving import SPOOL_BYTES, Archivist, Draft, Spool
+from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, Spool
 from stillweb.proxy.record.flows import (
-    REFUSED,
+    FailedRequests,
+    HostPlaces,
     challenge,
     client_left,
     fill,
-    for_a_picture,
-    gone,
     is_event_stream,
-    leads_on,
+    is_picture_stream,
+    is_redirect,
     length_of,
-    never_whole,
     path_of,
     site_of,
+    waited,
+    wants_picture,
 )
-from stillweb.proxy.record.held import hold
-from stillweb.proxy.record.outliving import SECONDS, outlive
-from stillweb.proxy.record.places import Places
-from stillweb.proxy.record.redacting import ExchangeRedactor
-from stillweb.proxy.record.talks import MOST_MESSAGES, Talk
-from stillweb.proxy.record.unanswered import Unanswered, waited
+from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
+from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has_left, hold, outlive_client
+from stillweb.proxy.record.redaction import ExchangeRedactor
+from stillweb.proxy.record.websockets import MOST_MESSAGES, WebSocketRecord
 from stillweb.proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from stillweb.proxy.wire.silence import Said
 
@@ -42,7 +41,7 @@ BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unkno
 
 
 class RecordingAddon:
-    """Watches flows, keeps their bodies and hands complete exchanges to the archivist.
+    """Watches flows, keeps their bodies and hands complete exchanges to the archive.
 
     `event` gives the next event number of a session; `failed(url, reason)` is told of everything that did
     not become a capture, `given_up(url)` where it was the client's doing; `unanswered` keeps what came to no answer, and
@@ -51,12 +50,12 @@ class RecordingAddon:
 
     def __init__(
         self,
-        archivist: Archivist,
+        archive: ArchiveWriter,
         *,
         event: Callable[[str], int],
         failed: Callable[[str, str], None],
         given_up: Callable[[str], None],
-        unanswered: Unanswered,
+        unanswered: FailedRequests,
         metadata: Callable[[str, dict[str, object]], object] | None,
         secrets: ExchangeRedactor | None,
         spool_directory: Path | None,
@@ -66,7 +65,7 @@ class RecordingAddon:
         self.nameless = DEFAULT_SESSION  # the session of clients that give no name
         self.challenge = False  # whether clients without a user name are asked for one
         self.requests = 0
-        self._archivist = archivist
+        self._archive = archive
         self._next_event = event
         self._latest: dict[str, int] = {}  # each session's last event
         self._failed = failed
@@ -83,7 +82,7 @@ class RecordingAddon:
         self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: dict[str, http.HTTPFlow] = {}  # by client's connection
-        self._places = Places()
+        self._places = HostPlaces()
 
     def _event(self, session: str) -> int:
         number = self._latest[session] = self._next_event(session)
@@ -124,19 +123,19 @@ class RecordingAddon:
             seconds = waited(flow) if left else 0
             if not left or seconds:
                 session = self.session_of(flow.client_conn.id)
-                self._archivist.put(self._unanswered.tunnel(flow, session, reason, seconds))
+                self._archive.put(self._unanswered.tunnel(flow, session, reason, seconds))
 
     def tls_failed_server(self, data: tls.TlsData) -> None:
         """TLS with an origin came to nothing. Where its client has left, that was all that could be asked in the tunnel."""
         client = data.context.client
         tunnel = self._tunnels.get(client.id)
-        if tunnel is None or tunnel.server_conn is not data.conn or not gone(client):
+        if tunnel is None or tunnel.server_conn is not data.conn or not has_left(client):
             return
         host, port = tunnel.request.host, tunnel.request.port
         self._given_up(f"https://{host_port(host, port).removesuffix(':443')}/")
         if seconds := waited(tunnel):
             session = self.session_of(client.id)
-            self._archivist.put(self._unanswered.tunnel(tunnel, session, "", seconds))
+            self._archive.put(self._unanswered.tunnel(tunnel, session, "", seconds))
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
         """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
@@ -151,7 +150,7 @@ class RecordingAddon:
 
     async def _outlive(self, client: Client | None) -> None:
         """Waits for answers whose client (None: each client) has left."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + OUTLIVE_SECONDS
         while time.monotonic() < end and any(
             draft.left for draft in self._drafts.values() if client is None or draft.client == client.id
         ):
@@ -195,9 +194,9 @@ class RecordingAddon:
         if request.host == OWN_HOST:
             flow.response = self._own_page(request.path)
             return
-        if self._archivist.error is not None:
+        if self._archive.error is not None:
             flow.response = http.Response.make(
-                503, f"stillweb: recording has stopped: {self._archivist.error}\n"
+                503, f"stillweb: recording has stopped: {self._archive.error}\n"
             )
             return
         session = name or self.nameless
@@ -216,7 +215,7 @@ class RecordingAddon:
         )
         self.requests += 1
         self._drafts[flow.id], self._flows[flow.id] = draft, flow
-        log = self._archivist.session(session)
+        log = self._archive.session(session)
         log.open += 1
         log.changed = time.monotonic()
         length = length_of(request.headers)
@@ -238,7 +237,7 @@ class RecordingAddon:
             self._uncount(draft)
         length = length_of(response.headers)
         # which a client leaves at its head or its first bytes
-        left_early = length is None and (for_a_picture(flow.request) or leads_on(response))
+        left_early = length is None and (wants_picture(flow.request) or is_redirect(response))
 
         def stream() -> None:
             spool = draft.response_spool = Spool(self._spool_directory)
@@ -247,11 +246,11 @@ class RecordingAddon:
             if left_early or not draft.counted:
                 fill(draft, flow)
 
-        if left_early and draft.counted and not never_whole(response):
+        if left_early and draft.counted and not is_picture_stream(response):
             hold(flow, stream)
         elif length is None or length > BUFFERED_BYTES or not draft.counted:
             stream()
-            draft.outlasts = outlive(flow, length, lambda: self._leave(draft))
+            draft.outlasts = outlive_client(flow, length, lambda: self._leave(draft))
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """An answer is complete. What is returned is awaited before its last bytes go to the client."""
@@ -267,7 +266,7 @@ class RecordingAddon:
             self._early[flow.id] = draft, flow
             return None
         self._complete(draft, flow)
-        return self._archivist.room()
+        return self._archive.room()
 
     def error(self, flow: http.HTTPFlow) -> None:
         """An exchange broke: never archived, except for the part of an event stream that was delivered."""
@@ -322,7 +321,7 @@ class RecordingAddon:
         return Said(mine, theirs, streamed)
 
     def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
-        talk = Talk.of(flow, draft, self._event(draft.session))
+        talk = WebSocketRecord.of(flow, draft, self._event(draft.session))
         if len(talk.messages) > MOST_MESSAGES:
             self._failed(draft.url, f"web socket: {len(talk.messages)} messages are too many to be replayed")
         if (metadata := self._metadata) is not None:
@@ -330,7 +329,7 @@ class RecordingAddon:
             def write() -> None:
                 metadata(*talk.record(self._secrets))
 
-            self._archivist.put(write)
+            self._archive.put(write)
         self._touch(draft)
 
     async def finish(self) -> None:
@@ -351,7 +350,7 @@ class RecordingAddon:
         if draft.response_spool is not None and draft.response_spool.cut:
             draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
         draft.end = self._event(draft.session)
-        self._archivist.put(draft)
+        self._archive.put(draft)
         self._touch(draft)
 
     def _keep_early(self, draft: Draft, flow: http.HTTPFlow) -> None:
@@ -377,7 +376,7 @@ class RecordingAddon:
     def _keep_part(self, draft: Draft) -> None:
         draft.break_off()
         draft.end = self._event(draft.session)
-        self._archivist.put(draft)
+        self._archive.put(draft)
         self._touch(draft)
 
     def _give_up(
@@ -386,7 +385,7 @@ class RecordingAddon:
         """There will be no answer; `failed` is the flow of a request that the origin left without one."""
         left = waited(failed) if failed is not None and by_client else 0
         if failed is not None and not reason.startswith(REFUSED) and (left or not by_client):
-            self._archivist.put(self._unanswered.request(draft, failed, reason, left))
+            self._archive.put(self._unanswered.request(draft, failed, reason, left))
         else:
             draft.discard()
         if by_client:
@@ -399,14 +398,14 @@ class RecordingAddon:
         """The last of a draft: other threads must find it under way, queued or told of at every moment."""
         self._drafts.pop(draft.flow, None)
         self._flows.pop(draft.flow, None)
-        log = self._archivist.session(draft.session)
+        log = self._archive.session(draft.session)
         log.changed = time.monotonic()
         self._uncount(draft)
 
     def _uncount(self, draft: Draft) -> None:
         if draft.counted:
             draft.counted = False
-            self._archivist.session(draft.session).open -= 1
+            self._archive.session(draft.session).open -= 1
 
     def _own_page(self, path: str) -> http.Response:
         if path == "/ca.pem":

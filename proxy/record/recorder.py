@@ -7,16 +7,19 @@ import atexit
 import contextlib
 import errno
 import gc
+import ipaddress
+import re
+import socket
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 from mitmproxy import exceptions, options
 
@@ -24,26 +27,11 @@ from stillweb.proxy.clients import client_environment, run_command
 from stillweb.proxy.direct import let_in, let_past
 from stillweb.proxy.isolated import run_isolated
 from stillweb.proxy.record.addon import RecordingAddon
-from stillweb.proxy.record.archiving import Archivist, Writes
-from stillweb.proxy.record.backlog import backlogs
-from stillweb.proxy.record.breaking import BreakingAddon
-from stillweb.proxy.record.early import early_ends
-from stillweb.proxy.record.endings import endings
-from stillweb.proxy.record.half_closed import half_closed
-from stillweb.proxy.record.held import held
-from stillweb.proxy.record.hooking import hooks_at_once
-from stillweb.proxy.record.lost import Lost
-from stillweb.proxy.record.master import RecordingMaster, complaints_to, without_self_checks
-from stillweb.proxy.record.mended import mended
-from stillweb.proxy.record.mended_h2 import mended_h2
-from stillweb.proxy.record.mended_ws import mended_ws
-from stillweb.proxy.record.muted import muted
-from stillweb.proxy.record.outliving import outliving
-from stillweb.proxy.record.redacting import ExchangeRedactor
-from stillweb.proxy.record.resolving import Place, cancel_all, new_loop
-from stillweb.proxy.record.retrying import retrying
-from stillweb.proxy.record.stats import RecorderStats
-from stillweb.proxy.record.unanswered import Unanswered
+from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
+from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
+from stillweb.proxy.record.mitmproxy_compat._patch import Classes, check_versions, in_place
+from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, logged_errors
+from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.wire.addresses import DEFAULT_SESSION
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.proxy.wire.open_files import allow_many_open_files
@@ -56,22 +44,54 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import Redactor
 
 QUIET_POLL_SECONDS = 0.02
-SWITCH = 0.0005  # seconds that a thread may keep the interpreter while another one waits for it
-GARBAGE = 10_000  # new objects between collections: some exchanges
 
-# mitmproxy keeps its running master in module globals, so that a process can hold only one at a time.
-_one_at_a_time = threading.Lock()
+
+Place = tuple[str, int]
+
+
+def tune_process() -> None:
+    """Set up this whole process for recording: threads switch sooner, garbage is looked for less often.
+
+    For a program that does little else, such as the command line; a recorder changes nothing for its process.
+    """
+    sys.setswitchinterval(min(sys.getswitchinterval(), 0.0005))
+    objects, *older = gc.get_threshold()
+    gc.set_threshold(max(objects, 10_000), *older)  # new objects between collections: some exchanges
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderStats:
+    """Counts since the start. `bytes` are those of response records as archived (compressed)."""
+
+    requests: int
+    under_way: int
+    queued: int  # complete, not yet on disk
+    captures: int
+    failures: int
+    aborted: int  # given up by the client
+    bytes: int
+
+    def line(self) -> str:
+        """Return the counts as a status line."""
+        size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
+        parts = [f"{self.captures} captured", size, f"{self.under_way} under way", f"{self.queued} queued"]
+        if self.failures:
+            parts.append(f"{self.failures} failed")
+        if self.aborted:
+            parts.append(f"{self.aborted} given up by the client")
+        return ", ".join(parts)
 
 
 class Recorder(Proxied):
-    """Records all that passes into `writer`. A context manager; only one may run in a process at a time.
+    """A proxy that records all that passes into `writer`. A context manager; several may run in a process.
 
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
     `insecure` accepts any certificate of an origin. `resolve` maps "name" or "name:port" to (host, port) to
     connect to in its place. Unless `private`, no other address is connected to that is not public (loopback, private
-    networks, metadata of clouds); such requests fail, and are recorded as failed. Secrets are replaced by `redactor` (default: the one of the writer's snapshot, which keeps
-    what it learns until somebody has looked through for it, as sealing does) unless `redact` is False. `on_status`
-    is called with RecorderStats about twice a second, on the writing thread.
+    networks, metadata of clouds); such requests fail, and are recorded as failed. Secrets are replaced by `redactor`
+    unless `redact` is False (default: the redactor of the writer's snapshot, which keeps what it learns until the
+    snapshot is looked through for it, as sealing does). `on_status` is called with RecorderStats about twice a
+    second, on the writing thread.
 
     Sessions are proxy user names. Browsers give theirs only when asked, so `challenge` makes the proxy ask
     (407); None means: as soon as `proxy_url` has been called with a name other than "default".
@@ -120,19 +140,21 @@ class Recorder(Proxied):
             secrets = ExchangeRedactor(redactor, directory)
         # What else goes into the snapshot (a view's DOM and text) must pass it too: `redactor.body(data)`.
         self.redactor = redactor if redact else None
-        self._lost = Lost(self.redactor)
+        self._lost = FailureLog(self.redactor)
         self.failures = self._lost.failures  # (URL, reason), without secrets
         self.errands = self._lost.errands  # the same of what a browser asked for of its own accord
         self.given_up = self._lost.given_up  # URLs of what clients left, without secrets
-        self._archivist = Archivist(
+        self._archive = ArchiveWriter(
             writer,
             redact=secrets.exchange if secrets else None,
             failed=self._failed,
             on_status=(lambda: on_status(self.stats)) if on_status else None,
         )
-        self._unanswered = Unanswered(cast(Keeps, writer) if hasattr(writer, "metadata") else None, secrets)
+        self._unanswered = FailedRequests(
+            cast(Keeps, writer) if hasattr(writer, "metadata") else None, secrets
+        )
         self._addon = RecordingAddon(
-            self._archivist,
+            self._archive,
             event=writer.event,
             failed=self._failed,
             given_up=self._lost.leave,
@@ -144,18 +166,14 @@ class Recorder(Proxied):
             status=lambda: {"recording": True, **asdict(self.stats)},
         )
         self._addon.challenge = bool(challenge)
-        self._breaking = BreakingAddon(self._lost.add, self._lost.settle, self._addon.session_of)
+        self._breaking = TlsFailures(self._lost.add, self._lost.settle, self._addon.session_of)
 
     # Life
 
     def start(self) -> Recorder:
-        """Listens, or raises: MissingCapability (port in use, too few files), UsageError (bad file, second recorder)."""
+        """Listen, or raise MissingCapability (port in use, too few files, an unknown mitmproxy), UsageError (bad file)."""
         allow_many_open_files()
-        if not _one_at_a_time.acquire(blocking=False):
-            raise UsageError("another recorder is running in this process; close it first")
-        self._before = sys.getswitchinterval(), gc.get_threshold()
-        sys.setswitchinterval(min(self._before[0], SWITCH))
-        gc.set_threshold(max(self._before[1][0], GARBAGE), *self._before[1][1:])
+        check_versions()
         self._thread = threading.Thread(target=self._run, name="stillweb-recorder", daemon=True)
         self._thread.start()
         self._started.wait()
@@ -167,25 +185,22 @@ class Recorder(Proxied):
         return self
 
     def close(self) -> None:
-        """Stops listening, writes all that was delivered, and raises what kept it from being written."""
+        """Stop listening and write all that was delivered. Raises what kept it from being written."""
         if self._closed:
             return
         if self._master is not None and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop ended by itself
                 self._loop.call_soon_threadsafe(self._master.should_exit.set)
         self._end()
-        if self._archivist.error is not None:
-            raise self._archivist.error
+        if self._archive.error is not None:
+            raise self._archive.error
 
     def _end(self) -> None:
         self._closed = True
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            sys.setswitchinterval(self._before[0])
-            gc.set_threshold(*self._before[1])
-            _one_at_a_time.release()
-        self._archivist.close()
+        self._archive.close()
         self._scratch.cleanup()
         atexit.unregister(self.close)
 
@@ -212,15 +227,15 @@ class Recorder(Proxied):
     def environment(
         self, session: str = DEFAULT_SESSION, base: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """The environment that sends a command through this recorder; see `clients.client_environment`."""
+        """Return the environment that sends a command through this recorder (see `clients.client_environment`)."""
         return client_environment(self.proxy_url(session), self.ca_path, base)
 
     # What has been recorded
 
     @property
     def error(self) -> Exception | None:
-        """What ended the recording, None while all is well."""
-        return self._archivist.error
+        """The exception that ended the recording; None while all is well."""
+        return self._archive.error
 
     @property
     def stats(self) -> RecorderStats:
@@ -228,27 +243,27 @@ class Recorder(Proxied):
         return RecorderStats(
             requests=self._addon.requests,
             under_way=self._addon.under_way,
-            queued=self._archivist.queued,
-            captures=self._archivist.written,
+            queued=self._archive.queued,
+            captures=self._archive.written,
             failures=len(self.failures),
             aborted=len(self.given_up),
-            bytes=self._archivist.bytes,
+            bytes=self._archive.bytes,
         )
 
     @property
     def unanswered(self) -> int:
-        """How many requests are in the snapshot as having come to no answer."""
+        """The number of requests in the snapshot that came to no answer."""
         return self._unanswered.count
 
     def wait_quiet(
         self, session: str = DEFAULT_SESSION, seconds: float = 0.5, timeout: float = 30.0, hanging: int = 0
     ) -> bool:
-        """Waits until nothing has been under way for `seconds` in a session and all of it is written.
+        """Wait until nothing has been under way for `seconds` in a session and all of it is written.
 
-        Event streams and web sockets don't count, nor do as many requests as the caller knows to be `hanging`. False
-        when `timeout` seconds passed before that. Blocks; call it through `asyncio.to_thread` from a coroutine.
+        Event streams and web sockets don't count, nor do as many requests as the caller knows to be `hanging`. Return
+        False if `timeout` seconds passed before that. Blocks; call it through `asyncio.to_thread` from a coroutine.
         """
-        log = self._archivist.session(session)
+        log = self._archive.session(session)
         began = time.monotonic()
         while True:
             now = time.monotonic()
@@ -259,7 +274,7 @@ class Recorder(Proxied):
             time.sleep(QUIET_POLL_SECONDS)
 
     def looked(self, session: str = DEFAULT_SESSION, steps: int = 0) -> None:
-        """Tells that the view after so many steps of the session has been seen: it holds of open streams what has come until now."""
+        """Note that a session's view after so many steps was captured: it holds what open streams have sent until now."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             done = threading.Event()
@@ -273,12 +288,12 @@ class Recorder(Proxied):
                 done.wait(60.0)
 
     def said(self, session: str = DEFAULT_SESSION) -> Said:
-        """What the open web sockets and event streams of a session have said so far."""
+        """Return what the open web sockets and event streams of a session have said so far."""
         return self._addon.said(session)
 
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:
-        """What has been written for a session, in written order: exchanges that began at event `since` or later."""
-        captures = self._archivist.session(session).captures
+        """Return a session's captures in written order: those that began at event `since` or later."""
+        captures = self._archive.session(session).captures
         return [capture for capture in list(captures) if capture.begin >= since]
 
     # The thread
@@ -287,8 +302,8 @@ class Recorder(Proxied):
         self._lost.add(url, reason)
 
     def _broke(self, error: Exception) -> None:
-        """An add-on raised: no exchange may pass unrecorded after that."""
-        self._archivist.error = self._archivist.error or error
+        """Stop recording, since an add-on raised: no exchange may pass unrecorded after that."""
+        self._archive.error = self._archive.error or error
         self._failed("recorder", repr(error))
 
     def _run(self) -> None:
@@ -296,28 +311,11 @@ class Recorder(Proxied):
         asyncio.set_event_loop(loop)
         self._loop = loop
         try:
-            complaints = complaints_to(partial(self._failed, "mitmproxy"))
-            heard = partial(self._failed, "client")
-            with (
-                without_self_checks(),
-                hooks_at_once(),
-                held(),
-                backlogs(self._directory),
-                endings(),
-                early_ends(),
-                half_closed(),
-                outliving(),
-                muted(),
-                mended(heard),
-                mended_h2(heard),
-                mended_ws(),
-                retrying(),
-                complaints,
-            ):
+            with in_place(), logged_errors(partial(self._failed, "mitmproxy")):
                 loop.run_until_complete(self._serve())
         except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
             self._start_error = _explain(e, self._host, self._port)
-            self._archivist.error = self._archivist.error or self._start_error
+            self._archive.error = self._archive.error or self._start_error
         finally:
             cancel_all(loop)
             loop.close()
@@ -333,7 +331,14 @@ class Recorder(Proxied):
         )
         trusted = Path(self._scratch.name) / "trusted.pem"
         trusted.write_bytes(usual_authorities(self._upstream_ca))
-        master = RecordingMaster(settings, asyncio.get_running_loop(), self._broke)
+        master = RecordingMaster(
+            settings,
+            asyncio.get_running_loop(),
+            Classes(),
+            failed=self._broke,
+            refused=partial(self._failed, "client"),
+            directory=self._directory,
+        )
         master.begin([self._addon, self._breaking, _Ready(self)])
         settings.update(  # type: ignore[no-untyped-call]
             connection_strategy="eager",  # the origin chooses the protocol that the client then speaks
@@ -359,7 +364,7 @@ class Recorder(Proxied):
 
 
 class _Ready:
-    """Tells the recorder that mitmproxy has tried to listen. Comes last, after all others' `running`."""
+    """An add-on that tells the recorder that mitmproxy has tried to listen. The last one, behind all others' `running`."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -376,7 +381,7 @@ def record_command(
     direct: Sequence[str] = (),
     isolate: bool = False,
 ) -> int:
-    """Runs a command through a started recorder; its exit code. Whatever it fetched is written when this returns.
+    """Run a command through a started recorder and return its exit code. All that it fetched is written then.
 
     `direct` are hosts that it asks itself, of which nothing is recorded; `isolate` leaves it no way past the recorder.
     """
@@ -403,3 +408,129 @@ def _explain(error: Exception, host: str, port: int) -> Exception:
     if isinstance(error, exceptions.OptionsError):
         return UsageError(f"mitmproxy refuses its settings: {error}")
     return error
+
+
+try:
+    import uvloop
+
+    class FastLoop(uvloop.Loop):
+        """uvloop's event loop, for task factories of every Python.
+
+        uvloop 0.23 hands `eager_start=None` to them from Python 3.13 on; asyncio's own eager one, which mitmproxy 12
+        sets, takes that argument only since 3.13.3.
+        """
+
+        def set_task_factory(self, factory: Any) -> None:
+            super().set_task_factory(factory and _without_none(factory))
+
+except ImportError:
+
+    class FastLoop(asyncio.SelectorEventLoop):  # type: ignore[no-redef]
+        """asyncio's own event loop."""
+
+
+def _without_none(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a task factory that passes no argument on that is None."""
+
+    def make(loop: Any, coro: Any, **options: Any) -> Any:
+        return factory(loop, coro, **{name: value for name, value in options.items() if value is not None})
+
+    return make
+
+
+def new_loop(
+    resolve: Mapping[str, Place] | None = None, *, private: bool = True
+) -> asyncio.AbstractEventLoop:
+    """Make an event loop (uvloop where installed).
+
+    `resolve` maps "name" or "name:port" to the address to connect to instead; names without an entry are
+    resolved as ever. Unless `private`, only public addresses and the places in `resolve` are connected to.
+    `create_connection` is the one door through which mitmproxy reaches an origin.
+    """
+    places = {name.lower(): place for name, place in (resolve or {}).items()}
+    if private and not places:
+        return FastLoop()
+
+    class ResolvingLoop(FastLoop):
+        async def create_connection(
+            self, protocol_factory: Any, host: str | None = None, port: int | None = None, **options: Any
+        ) -> Any:
+            name = (host or "").lower()
+            target = places.get(f"{name}:{port}") or places.get(name)
+            if target is not None:
+                host, port = target
+            hosts = [host] if private or target is not None else await _public_addresses(self, name, port)
+            connect = super().create_connection
+            for place in hosts[:-1]:
+                with contextlib.suppress(OSError):  # the next one may answer
+                    return await connect(protocol_factory, place, port, **options)  # type: ignore[arg-type]  # as below
+            return await connect(protocol_factory, hosts[-1], port, **options)  # type: ignore[arg-type]  # its stub knows no connection over a given socket
+
+    return ResolvingLoop()
+
+
+# Names that stand for no host of the Internet: RFC 6761, 6762 and 8375, and ICANN's of 2024 for private use, which
+# clouds give to their metadata servers (metadata.google.internal).
+_OWN_NAMES = re.compile(r"(?:.*\.)?(?:localhost|local|internal|home\.arpa)")
+# Networks that are not public: IANA's registries of special-purpose addresses (RFC 6890) and multicast. Not `is_global`
+# of Python, which says otherwise from release to release.
+_SPECIAL = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+            "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+            "224.0.0.0/3",
+            "168.63.129.16/32",  # Azure's metadata server, which only its own machines reach
+            "2001::/23", "2001:db8::/32", "3fff::/20",
+        ),
+    )
+)  # fmt: skip
+_UNICAST = ipaddress.ip_network("2000::/3")  # the part of IPv6 outside which no address is public
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: an address of IPv4 in the last 32 bits
+
+
+def is_public(address: str) -> bool:
+    """Return True if an IP address can be a host of the Internet, and is no metadata server of a cloud.
+
+    An address of IPv6 that holds one of IPv4 (mapped, NAT64, 6to4) is what that is.
+    """
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ipaddress.IPv4Address(ip.packed[-4:]) if ip in _NAT64 else ip.ipv4_mapped or ip.sixtofour
+        if inner is not None:
+            return is_public(str(inner))
+        if ip not in _UNICAST:
+            return False
+    return not any(ip in network for network in _SPECIAL)
+
+
+class PrivateAddress(OSError):
+    """A host without a public address, where only those may be connected to."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"{place} is not a public address; --private (in Python private=True) lets it pass")
+
+
+async def _public_addresses(loop: asyncio.AbstractEventLoop, host: str, port: int | None) -> list[str]:
+    """Look a host up and return its public addresses, which are then connected to without another look-up.
+
+    Raises PrivateAddress where it has none.
+    """
+    if _OWN_NAMES.fullmatch(host.rstrip(".")):
+        raise PrivateAddress(host)
+    found = [str(entry[4][0]) for entry in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    public = [address for address in dict.fromkeys(found) if is_public(address)]
+    if not public:
+        raise PrivateAddress(host if host in found else f"{host} ({', '.join(dict.fromkeys(found))})")
+    return public
+
+
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what a loop still has to do, without a word."""
+    loop.set_exception_handler(lambda *_: None)  # what is cancelled complains of that, and of nothing else
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=2.0))

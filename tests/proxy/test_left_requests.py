@@ -14,7 +14,7 @@ import h2.events
 import httpx
 import pytest
 
-from stillweb.proxy.record.unanswered import UNANSWERED, UNCONNECTED
+from stillweb.proxy.record.flows import UNANSWERED, UNCONNECTED
 from stillweb.proxy.serving.failing import MOST_HELD
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
 from stillweb.snapshots.request import Request

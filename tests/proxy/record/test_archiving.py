@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.record import archiving
-from stillweb.proxy.record.archiving import Archivist, Draft, Spool
+from stillweb.proxy.record import archive_writer as archiving
+from stillweb.proxy.record.archive_writer import ArchiveWriter, Draft, Spool
 from stillweb.snapshots.errors import MissingCapability
 from tests.support import waiting
 
@@ -46,24 +46,24 @@ def draft(number: int = 0) -> Draft:
 
 def test_the_first_answer_after_a_rest_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = SlowWriter()
-    archivist = Archivist(writer, redact=None, failed=lambda *_: None, on_status=None)
+    archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
     now = [100.0]
     monkeypatch.setattr(archiving, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     async def ask() -> bool:
-        return archivist.room() is not None
+        return archive.room() is not None
 
     for number in range(2):
-        archivist.put(draft(number))
+        archive.put(draft(number))
         assert not asyncio.run(ask()), "nothing was being written: it can't be late"
         writer.let.release()
-        assert waiting.until(lambda: archivist.queued == 0)
+        assert waiting.until(lambda: archive.queued == 0)
         now[0] += 10 * archiving.QUEUE_SECONDS
-    archivist.put(draft())
+    archive.put(draft())
     now[0] += 10 * archiving.QUEUE_SECONDS
     assert asyncio.run(ask()), "what was delivered long ago is not on disk"
     writer.let.release()
-    archivist.close()
+    archive.close()
 
 
 def test_answers_wait_while_the_queue_is_long_and_go_on_when_it_is_not(
@@ -72,14 +72,14 @@ def test_answers_wait_while_the_queue_is_long_and_go_on_when_it_is_not(
     monkeypatch.setattr(archiving, "QUEUE_ITEMS", 10)
     monkeypatch.setattr(archiving, "QUEUE_SECONDS", 3600.0)
     writer = SlowWriter()
-    archivist = Archivist(writer, redact=None, failed=lambda *_: None, on_status=None)
+    archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
 
     async def run() -> None:
         for number in range(10):
-            archivist.put(draft(number))
-            assert archivist.room() is None
-        archivist.put(draft())
-        room = archivist.room()
+            archive.put(draft(number))
+            assert archive.room() is None
+        archive.put(draft())
+        room = archive.room()
         assert room is not None
         for _ in range(3):
             writer.let.release()
@@ -88,25 +88,25 @@ def test_answers_wait_while_the_queue_is_long_and_go_on_when_it_is_not(
             writer.let.release()
 
     asyncio.run(run())
-    archivist.close()
+    archive.close()
 
 
 def test_a_record_that_finds_the_disk_full_ends_the_recording_and_not_its_thread() -> None:
     failures: list[tuple[str, str]] = []
-    archivist = Archivist(
+    archive = ArchiveWriter(
         SlowWriter(), redact=None, failed=lambda *said: failures.append(said), on_status=None
     )
 
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    archivist.put(full)
-    archivist.put(lambda: pytest.fail("nothing is written behind it"))
-    archivist.put(draft())
-    assert waiting.until(lambda: archivist.queued == 0), "what comes after it waits for ever"
-    archivist.close()
-    assert isinstance(archivist.error, MissingCapability)
-    assert "No space left" in str(archivist.error)
+    archive.put(full)
+    archive.put(lambda: pytest.fail("nothing is written behind it"))
+    archive.put(draft())
+    assert waiting.until(lambda: archive.queued == 0), "what comes after it waits for ever"
+    archive.close()
+    assert isinstance(archive.error, MissingCapability)
+    assert "No space left" in str(archive.error)
     assert [url for url, _ in failures] == ["recorder", "recorder", "https://a.example/0"]
 
 
@@ -117,13 +117,13 @@ def test_a_status_that_can_not_be_shown_loses_nothing() -> None:
     def show() -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    archivist = Archivist(writer, redact=None, failed=lambda *said: failures.append(said), on_status=show)
+    archive = ArchiveWriter(writer, redact=None, failed=lambda *said: failures.append(said), on_status=show)
     assert waiting.until(lambda: bool(failures))
     writer.let.release()
-    archivist.put(draft())
-    assert waiting.until(lambda: archivist.queued == 0)
-    archivist.close()
-    assert archivist.error is None
+    archive.put(draft())
+    assert waiting.until(lambda: archive.queued == 0)
+    archive.close()
+    assert archive.error is None
     (_, shown), (_, lost) = failures
     assert "Broken pipe" in shown
     assert "not kept" in lost
@@ -132,26 +132,26 @@ def test_a_status_that_can_not_be_shown_loses_nothing() -> None:
 def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiving, "QUEUE_ITEMS", 0)
     writer = SlowWriter()
-    archivist = Archivist(writer, redact=None, failed=lambda *_: None, on_status=None)
-    behind = archivist._behind
+    archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
+    behind = archive._behind
 
     def late(share: float) -> bool:
         found = behind(share)
         if share == 1.0:  # the thread that asks is held up here, while the other one writes all there is
             writer.let.release()
-            assert waiting.until(lambda: archivist.queued == 0)
+            assert waiting.until(lambda: archive.queued == 0)
         return found
 
-    monkeypatch.setattr(archivist, "_behind", late)
+    monkeypatch.setattr(archive, "_behind", late)
 
     async def run() -> None:
-        archivist.put(draft())
-        room = archivist.room()
+        archive.put(draft())
+        room = archive.room()
         assert room is not None
         await asyncio.wait_for(asyncio.ensure_future(room), waiting.HANG)
 
     asyncio.run(run())
-    archivist.close()
+    archive.close()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from mitmproxy.proxy.layers.http._http_h2 import SendH2Data
 
-from stillweb.proxy.record import backlog
-from stillweb.proxy.record.backlog import Backlog
+from stillweb.proxy.record.mitmproxy_compat import http2
+from stillweb.proxy.record.mitmproxy_compat.http2 import UnreadBody
 from tests.proxy.lab import Lab
 from tests.proxy.recordings import recorded
 from tests.support.waiting import STARTS
@@ -95,7 +95,7 @@ def test_a_long_body_that_is_not_read_is_not_held_in_memory(lab: Lab, tmp_path: 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_what_goes_in_comes_out_in_order(full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlog, "MEMORY", 1000)
+    monkeypatch.setattr(http2, "UNREAD_MEMORY", 1000)
     if full:
         written = os.pwrite
 
@@ -104,9 +104,9 @@ def test_what_goes_in_comes_out_in_order(full: bool, tmp_path: Path, monkeypatch
                 raise OSError(28, "no space left")
             return written(fd, data[:7000], at)
 
-        monkeypatch.setattr(backlog.os, "pwrite", pwrite)
+        monkeypatch.setattr(http2.os, "pwrite", pwrite)
     draw = random.Random(7)
-    kept = Backlog(tmp_path)
+    kept = UnreadBody(tmp_path)
     sent = came = b""
     for turn in range(2000):
         if draw.random() < (0.6 if turn < 1500 else 0.2):

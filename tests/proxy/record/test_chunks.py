@@ -6,14 +6,14 @@ import h11
 import pytest
 from h11._receivebuffer import ReceiveBuffer
 
-from stillweb.proxy.record.chunks import MOST_LINE, Chunks
+from stillweb.proxy.record.mitmproxy_compat.http1 import MAX_LINE, ChunkReader
 
 NEXT = b"HTTP/1.1 200 OK"
 
 
-def read(data: bytes, step: int) -> tuple[bytes, Chunks, bytes]:
+def read(data: bytes, step: int) -> tuple[bytes, ChunkReader, bytes]:
     """The body, the reader, and what is left behind the end."""
-    reader, buffer, body = Chunks(), ReceiveBuffer(), b""
+    reader, buffer, body = ChunkReader(), ReceiveBuffer(), b""
     for at in range(0, len(data), step):
         buffer += data[at : at + step]
         while (event := reader(buffer)) is not None:
@@ -36,7 +36,7 @@ def read(data: bytes, step: int) -> tuple[bytes, Chunks, bytes]:
 )  # fmt: skip
 def test_as_browsers_read_it(data: bytes, trailers: tuple[tuple[bytes, bytes], ...], step: int) -> None:
     body, reader, left = read(data + NEXT, step)
-    assert (body, left, reader.found) == (b"abc0123456789", NEXT, trailers)
+    assert (body, left, reader.trailers) == (b"abc0123456789", NEXT, trailers)
 
 
 @pytest.mark.parametrize("step", [1, 1000])
@@ -50,7 +50,7 @@ def test_as_browsers_read_it(data: bytes, trailers: tuple[tuple[bytes, bytes], .
         (b"<p>no chunks\r\n", "how long"),
         (b"fffffffffffffffff\r\n", "how long"),
         (b"3\r\nabcd\r\n0\r\n\r\n", "longer than it says"),
-        (b"3;" + b"x" * (MOST_LINE + 1), "too long"),
+        (b"3;" + b"x" * (MAX_LINE + 1), "too long"),
         (b"3\r\nabc\r\n", "incomplete"),
         (b"3\r\nabc\r\n0\r\n", "incomplete"),
         (b"5\r\nabc", "incomplete"),

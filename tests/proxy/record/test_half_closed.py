@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mitmproxy.connection import Client
 
-from stillweb.proxy.record import half_closed
+from stillweb.proxy.record.mitmproxy_compat import lifetime
 from stillweb.snapshots.writer import Writer
 from tests.proxy.gateways import drained
 from tests.proxy.lab import Lab, gate
@@ -27,7 +27,7 @@ def test_it_gets_all_its_answers_and_then_the_end(lab: Lab, tmp_path: Path) -> N
             peer.sendall(ASK % b"/slow" + ASK % b"/next")
             assert until(lambda: recorder.stats.under_way)
             peer.shutdown(socket.SHUT_WR)
-            assert not until(lambda: recorder.stats.aborted, 3 * half_closed.SECONDS)
+            assert not until(lambda: recorder.stats.aborted, 3 * lifetime.LOOK_SECONDS)
             gate.open.set()
             answer = drained(peer)
         assert recorder.wait_quiet(seconds=0, timeout=HANG)
@@ -85,8 +85,8 @@ def test_what_the_system_knows(host: str) -> None:
         own, name = server.accept()
         with own:
             client = Client(peername=name, sockname=own.getsockname(), timestamp_start=0)
-            assert half_closed.still_there(client)
+            assert lifetime.is_connected(client)
             peer.shutdown(socket.SHUT_WR)
-            assert half_closed.still_there(client)
+            assert lifetime.is_connected(client)
             peer.close()
-            assert not half_closed.still_there(client)
+            assert not lifetime.is_connected(client)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.record import held
+from stillweb.proxy.record.mitmproxy_compat import lifetime
 from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, client
 from tests.proxy.origin import Answer, Asked, Origin
@@ -60,7 +60,7 @@ def test_a_picture_without_end_reaches_the_client_and_is_kept_as_far_as_that_rea
 ) -> None:
     url, origin = place
     if "flood" in path:
-        monkeypatch.setattr(held, "SECONDS", 3600.0)  # its size alone lets it go
+        monkeypatch.setattr(lifetime, "HOLD_SECONDS", 3600.0)  # its size alone lets it go
     with (
         Writer.open(tmp_path / "s") as writer,
         lab.recorder(writer, resolve={"camera.example": ("127.0.0.1", origin.port)}) as recorder,

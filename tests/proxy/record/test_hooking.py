@@ -13,8 +13,8 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http._hooks import HttpRequestHook, HttpResponseHook
 from mitmproxy.test import tflow
 
-from stillweb.proxy.record.hooking import AtOnce
-from stillweb.proxy.record.master import RecordingMaster
+from stillweb.proxy.record.mitmproxy_compat._patch import Classes
+from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, RecordingProxy
 
 
 class Two(layer.Layer):
@@ -42,12 +42,22 @@ class Listener:
             raise ValueError("bad")
 
 
-def run(work: Callable[[Any, AtOnce, list[Exception]], Any]) -> None:
+def run(work: Callable[[Any, RecordingProxy, list[Exception]], Any]) -> None:
     async def go() -> None:
         failed: list[Exception] = []
-        master: Any = RecordingMaster(options.Options(), asyncio.get_running_loop(), failed.append)
+        master: Any = RecordingMaster(
+            options.Options(),
+            asyncio.get_running_loop(),
+            Classes(),
+            failed=failed.append,
+            refused=lambda _: None,
+            directory=None,
+        )
         client = Client(peername=("client", 1), sockname=("proxy", 2), timestamp_start=0.0)
-        await work(master, AtOnce(Two(Context(client, master.options)), master.addons), failed)
+        context = Context(client, master.options)
+        proxy: Any = RecordingProxy(context, master)
+        proxy._handle_event = Two(context).handle_event  # in place of what it asks for
+        await work(master, proxy, failed)
 
     asyncio.run(go())
 
@@ -57,7 +67,7 @@ def told(given: Iterator[commands.Command]) -> list[Any]:
 
 
 def test_all_hooks_are_answered_in_order_within_one_event() -> None:
-    async def work(master: Any, connection: AtOnce, failed: list[Exception]) -> None:
+    async def work(master: Any, connection: RecordingProxy, failed: list[Exception]) -> None:
         heard: list[str] = []
         master.addons.add(Listener("first", heard), Listener("bad", heard), Listener("last", heard))
         assert told(connection.handle_event(events.Start())) == ["asked", "answered"]
@@ -69,7 +79,7 @@ def test_all_hooks_are_answered_in_order_within_one_event() -> None:
 
 
 def test_what_a_listener_waits_for_holds_the_exchange_and_the_listeners_after_it() -> None:
-    async def work(master: Any, connection: AtOnce, failed: list[Exception]) -> None:
+    async def work(master: Any, connection: RecordingProxy, failed: list[Exception]) -> None:
         heard: list[str] = []
         gate = asyncio.Event()
         master.addons.add(Listener("first", heard), Listener("slow", heard, gate), Listener("last", heard))

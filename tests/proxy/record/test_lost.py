@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.proxy.record.lost import Lost
+from stillweb.proxy.record.flows import FailureLog
 from stillweb.snapshots.secrets.redact import Redactor
 
 SECRET = "k9xq2vlm7prt4wzs8nbd1fgh"
@@ -13,7 +13,7 @@ SECRET = "k9xq2vlm7prt4wzs8nbd1fgh"
 @pytest.mark.parametrize("path", ["", "favicon.ico"])
 def test_what_is_taken_back_may_name_a_secret_that_was_learned_since(path: str) -> None:
     redactor = Redactor(b"key")
-    lost = Lost(redactor)
+    lost = FailureLog(redactor)
     url = f"https://{SECRET}.a.test/{path}"
     first = lost.add(url, "closed")
     redactor.learn(SECRET)

@@ -16,7 +16,8 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import _events, _http1
 
 from stillweb.proxy import Authority, Gateway, Recorder
-from stillweb.proxy.record.mended import mended, own_form
+from stillweb.proxy.record.mitmproxy_compat._patch import PATCHES, Classes
+from stillweb.proxy.record.mitmproxy_compat.http1 import readable_request
 from stillweb.snapshots import Snapshot, Writer
 from tests.support.waiting import HANG, until
 
@@ -166,19 +167,19 @@ def test_a_request_that_is_refused_is_a_failure(
 
 def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
     client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0)
-    with mended(lambda _: None):
-        server = _http1.Http1Server(Context(client, Options()))
-        sent = b""
-        for number, field in enumerate(((b"content-length", b"2"), (b"transfer-encoding", b"chunked"))):
-            server.stream_id = number
-            server.request = Request.make("GET", "http://x.test/")
-            head = Response.make(200, b"", Headers([field]))
-            events = [_events.ResponseHeaders(number, head), _events.ResponseData(number, b"ok")]
-            if number == 0:
-                events.append(_events.ResponseTrailers(number, Headers([(b"x-of", b"the first")])))
-            for event in [*events, _events.ResponseEndOfMessage(number)]:
-                for command in server.send(event):
-                    sent += command.data if isinstance(command, SendData) else b""
+    changes = {patch.name for patch in PATCHES} - {"trailers"}
+    server = Classes(off=changes)(_http1.Http1Server)(Context(client, Options()))
+    sent = b""
+    for number, field in enumerate(((b"content-length", b"2"), (b"transfer-encoding", b"chunked"))):
+        server.stream_id = number
+        server.request = Request.make("GET", "http://x.test/")
+        head = Response.make(200, b"", Headers([field]))
+        events = [_events.ResponseHeaders(number, head), _events.ResponseData(number, b"ok")]
+        if number == 0:
+            events.append(_events.ResponseTrailers(number, Headers([(b"x-of", b"the first")])))
+        for event in [*events, _events.ResponseEndOfMessage(number)]:
+            for command in server.send(event):
+                sent += command.data if isinstance(command, SendData) else b""
     assert sent.endswith(b"\r\n\r\n2\r\nok\r\n0\r\n\r\n")
 
 
@@ -194,14 +195,14 @@ def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
 )
 def test_addresses_that_mitmproxy_can_not_read(line: str, own: str) -> None:
     rest = b"\r\nHost: other.test\r\nA: 1\r\n\r\nbody"
-    assert own_form(line.encode() + rest) == own.encode() + b"\r\nHost: x.test\r\nA: 1\r\n\r\nbody"
-    assert own_form(line.encode() + rest[:20]) is None
+    assert readable_request(line.encode() + rest) == own.encode() + b"\r\nHost: x.test\r\nA: 1\r\n\r\nbody"
+    assert readable_request(line.encode() + rest[:20]) is None
 
 
 def test_a_tunnel_to_an_address_of_version_6_without_brackets() -> None:
     rest = b" HTTP/1.1\r\nHost: ::1:443\r\n\r\n"
-    assert own_form(b"CONNECT ::1:443" + rest) == b"CONNECT [::1]:443" + rest
-    assert own_form(b"CONNECT ::1:443") is None
+    assert readable_request(b"CONNECT ::1:443" + rest) == b"CONNECT [::1]:443" + rest
+    assert readable_request(b"CONNECT ::1:443") is None
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_a_tunnel_to_an_address_of_version_6_without_brackets() -> None:
     ],
 )
 def test_others_are_left_alone(line: str) -> None:
-    assert own_form(line.encode() + b"\r\nHost: x.test\r\n\r\n") is None
+    assert readable_request(line.encode() + b"\r\nHost: x.test\r\n\r\n") is None
 
 
 ODD = {

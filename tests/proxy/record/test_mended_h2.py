@@ -13,8 +13,8 @@ import httpx
 import pytest
 from hyperframe.frame import GoAwayFrame
 
-from stillweb.proxy.record.heads import Refused
-from stillweb.proxy.record.mended_h2 import plain_fields, trailing_fields
+from stillweb.proxy.record.mitmproxy_compat.http1 import Unreadable
+from stillweb.proxy.record.mitmproxy_compat.http2 import readable_fields, readable_trailers
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot
@@ -36,7 +36,7 @@ REFUSED_STREAM = 7
     ],
 )  # fmt: skip
 def test_fields_that_browsers_take(more: list[tuple[bytes, bytes]], kept: list[tuple[bytes, bytes]]) -> None:
-    assert plain_fields([STATUS, *more]) == [STATUS, *kept]
+    assert readable_fields([STATUS, *more]) == [STATUS, *kept]
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_fields_that_browsers_take(more: list[tuple[bytes, bytes]], kept: list[t
     ],
 )  # fmt: skip
 def test_fields_that_browsers_refuse(fields: list[tuple[bytes, bytes]]) -> None:
-    with pytest.raises(Refused):
-        plain_fields(fields)
+    with pytest.raises(Unreadable):
+        readable_fields(fields)
     if fields[:1] == [STATUS] and fields[-1] != STATUS:
-        with pytest.raises(Refused):
-            trailing_fields(fields[1:])
+        with pytest.raises(Unreadable):
+            readable_trailers(fields[1:])
 
 
 Recording = Callable[

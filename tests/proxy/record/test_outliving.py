@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from stillweb.proxy import Authority, Gateway, Recorder
-from stillweb.proxy.record import outliving
+from stillweb.proxy.record.mitmproxy_compat import lifetime
 from stillweb.snapshots import Snapshot, Writer
 from tests.proxy.lab import tunnel
 from tests.proxy.origin import Answer, Asked, Origin
@@ -115,13 +115,17 @@ def test_what_a_client_left_is_kept_whole_and_can_be_left_again(
 def test_what_a_client_left_is_kept_whole_where_only_writing_shows_that_it_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.record.half_closed.SECONDS", HANG)  # nobody looks for it before
+    monkeypatch.setattr(
+        "stillweb.proxy.record.mitmproxy_compat.lifetime.LOOK_SECONDS", HANG
+    )  # nobody looks for it before
     with leaving(tmp_path, True, goodbye=True, noticed=False) as recorder:
         assert until(lambda: recorder.stats.captures == 1)
         assert (recorder.stats.aborted, recorder.failures) == (0, [])
 
 
-@pytest.mark.parametrize(("length", "method"), [(None, "GET"), (SIZE, "POST"), (outliving.MOST + 1, "GET")])
+@pytest.mark.parametrize(
+    ("length", "method"), [(None, "GET"), (SIZE, "POST"), (lifetime.OUTLIVE_BYTES + 1, "GET")]
+)
 def test_what_may_not_end_or_may_do_something_is_given_up(
     length: int | None, method: str, tmp_path: Path
 ) -> None:
@@ -139,7 +143,7 @@ def test_what_breaks_off_behind_its_client_is_given_up(tmp_path: Path) -> None:
 def test_a_recorder_that_ends_waits_for_it_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.record.addon.SECONDS", 0.1)
+    monkeypatch.setattr("stillweb.proxy.record.addon.OUTLIVE_SECONDS", 0.1)
     stuck = Answer(body=never(), length=SIZE)
     with (
         Origin(lambda _: stuck) as origin,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.record.places import Places
+from stillweb.proxy.record.flows import HostPlaces
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.addresses import named_by_host
 from stillweb.snapshots.snapshot import Snapshot
@@ -89,7 +89,7 @@ def test_two_places_under_one_name_are_told_once(lab: Lab, tmp_path: Path) -> No
 
 
 def test_the_addresses_of_a_name_are_one_place() -> None:
-    places = Places()
+    places = HostPlaces()
     assert places.doubt("https://a.test", ("192.0.2.1", 443)) is None
     assert places.doubt("https://A.test", ("192.0.2.2", 443)) is None
     assert places.doubt("https://a.test", ("192.0.2.2", 8443)) is not None

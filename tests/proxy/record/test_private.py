@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.record import resolving
+from stillweb.proxy.record import recorder as resolving
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot

@@ -280,7 +280,7 @@ def test_what_is_told_of_was_under_way_until_then(
             seen.append((recorder.wait_quiet(seconds=0, timeout=0), recorder.stats.under_way))
             return public(url, redactor)
 
-        monkeypatch.setattr("stillweb.proxy.record.lost.public", looking)
+        monkeypatch.setattr("stillweb.proxy.record.flows.public", looking)
         assert c.get("http://closed.example/").status_code == 502
         assert recorder.wait_quiet(seconds=0)
         assert len(recorder.failures) == 1
@@ -296,12 +296,27 @@ def test_port_in_use(lab: Lab, tmp_path: Path) -> None:
             assert recorder.port != port
 
 
-def test_one_recorder_at_a_time(lab: Lab, tmp_path: Path) -> None:
-    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer):
-        second = lab.recorder(writer)
-        with pytest.raises(UsageError, match="another recorder"):
-            second.start()
-        second.close()
+def test_two_recorders_at_once_record_two_sites_into_two_snapshots(lab: Lab, tmp_path: Path) -> None:
+    with (
+        Writer.open(tmp_path / "a") as one,
+        Writer.open(tmp_path / "b") as other,
+        lab.recorder(one, resolve={"a.example": ("127.0.0.1", lab.plain.port)}) as first,
+        lab.recorder(other, resolve={"b.example": ("127.0.0.1", lab.plain.port)}, private=False) as second,
+    ):
+        for number in range(4):
+            for recorder, host in ((first, "a"), (second, "b")):
+                with client(recorder) as c:
+                    assert c.get(f"http://{host}.example/{number}").status_code == 200
+        with client(second) as c:  # each by its own settings
+            assert c.get(f"http://127.0.0.1:{lab.plain.port}/").status_code == 502
+        first.close()
+        with client(second) as c:  # whichever ends first
+            assert c.get("http://b.example/4").status_code == 200
+            assert second.wait_quiet(seconds=0)
+        assert first.failures == []
+        assert [url for url, _ in second.failures] == [f"http://127.0.0.1:{lab.plain.port}/"]
+    assert [r.url for r in recorded(tmp_path / "a")] == [f"http://a.example/{n}" for n in range(4)]
+    assert [r.url for r in recorded(tmp_path / "b")] == [f"http://b.example/{n}" for n in range(5)]
 
 
 @pytest.mark.parametrize("content", [None, b"no certificate"])

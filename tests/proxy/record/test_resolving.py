@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import Any
 
-from stillweb.proxy.record.resolving import new_loop
+from stillweb.proxy.record.recorder import new_loop
 
 
 def test_a_task_factory_is_told_only_what_is_set() -> None:

@@ -19,7 +19,7 @@ from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.steps import parse_steps
 from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.record.redacting import ExchangeRedactor
+from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.conversations import Conversation, Player, conversation, conversations, same
 from stillweb.snapshots.profile import Profile

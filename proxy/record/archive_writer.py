@@ -1,4 +1,4 @@
-"""The way from a finished exchange to the archive: a bounded queue and a thread that writes.
+"""Writing finished exchanges: a bounded queue and a thread.
 
 Nothing here runs on the event loop but `put` and `room`, and both only touch memory.
 """
@@ -20,7 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from stillweb.proxy.record.heads import PACKING
+from stillweb.proxy.record.mitmproxy_compat.http1 import PACKED
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.http.encodings import one_coding
@@ -41,13 +41,13 @@ Fields = tuple[tuple[bytes, bytes], ...]
 
 
 class Writes(Protocol):
-    """What is needed of stillweb.snapshots.writer.Writer."""
+    """The methods of stillweb.snapshots.writer.Writer that recording needs."""
 
     def exchange(self, exchange: Exchange) -> Capture:
-        """Archives one exchange whole."""
+        """Archive one exchange whole."""
 
     def event(self, session: str) -> int:
-        """The session's next event number."""
+        """Return the session's next event number."""
 
 
 class Spool:
@@ -63,7 +63,7 @@ class Spool:
         self._file: BinaryIO | None = None
 
     def tee(self, chunk: bytes) -> bytes:
-        """Keeps a chunk and gives it back, as mitmproxy's `stream` callables do. Never raises."""
+        """Keep a chunk and return it, as mitmproxy's `stream` callables do. Never raises."""
         if self.enough:
             self.cut = self.cut or bool(chunk)
             return chunk
@@ -82,7 +82,7 @@ class Spool:
         return chunk
 
     def body(self) -> bytes | BinaryIO:
-        """The whole body; raises what kept it from being kept."""
+        """Return the whole body. Raises the OSError that kept it from being kept."""
         if self.error is not None:
             raise self.error
         if self._file is None:
@@ -91,7 +91,7 @@ class Spool:
         return self._file
 
     def tail(self, size: int) -> bytes:
-        """The last bytes, fewer where there are not so many; none of a body that could not be kept."""
+        """Return up to `size` last bytes; none of a body that could not be kept."""
         try:
             body = self.body()
             if isinstance(body, bytes):
@@ -102,7 +102,7 @@ class Spool:
             return b""
 
     def discard(self) -> None:
-        """Gives memory and file back."""
+        """Free memory and file."""
         self._chunks.clear()
         if self._file is not None:
             with contextlib.suppress(OSError):  # unwritten bytes of a file that nobody will read
@@ -120,7 +120,7 @@ class Spool:
 
 @dataclass(slots=True)
 class Draft:
-    """An exchange under way; complete once `end` is set and the response's parts are filled in."""
+    """An exchange under way, complete once `end` is set and the response's parts are filled in."""
 
     session: str
     begin: int
@@ -131,7 +131,9 @@ class Draft:
     client: str = ""  # id of the client's connection
     flow: str = ""  # its flow's id
     counted: bool = True  # whether a page waits for it (event streams and web sockets never end)
-    outlasts: bool = False  # whether it goes on when its client leaves (stillweb.proxy.record.outliving)
+    outlasts: bool = (
+        False  # whether it goes on when its client leaves (mitmproxy_compat.lifetime.OutlivingResponses)
+    )
     left: bool = False  # whether its client has, and it goes on
     request_spool: Spool | None = None
     response_spool: Spool | None = None
@@ -152,21 +154,21 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """Bytes of both bodies that are held in memory."""
+        """The bytes of both bodies that are in memory."""
         held = len(self.request_content) + len(self.content)
         for spool in (self.request_spool, self.response_spool):
             held += min(spool.size, SPOOL_BYTES) if spool else 0
         return held
 
     def exchange(self) -> Exchange:
-        """As the writer takes it. Reads a spooled request body into memory; raises OSError if one is lost.
+        """Return the exchange for the writer. Reads a spooled request body into memory; raises OSError if it is lost.
 
         Raises ValueError for a body that is packed by a transfer coding: the record names none, and its bytes would be
         taken for the content itself.
         """
         for fields in (self.request_fields, self.fields):
             for name, value in fields:
-                if name.lower() == b"transfer-encoding" and set(_CODING.findall(value.lower())) & PACKING:
+                if name.lower() == b"transfer-encoding" and set(_CODING.findall(value.lower())) & PACKED:
                     raise ValueError(f"its body is packed by the transfer coding {value.decode('latin-1')!r}")
         sent = self.request_content
         if self.request_spool is not None:
@@ -191,7 +193,7 @@ class Draft:
         )
 
     def break_off(self) -> None:
-        """It ended where its client left. A model's stream that says that it is done is whole, whoever closed it first."""
+        """Mark an answer as cut where its client left, but for a model's stream that says that it is done."""
         if (
             self.response_spool is None
             or _DONE.search(self.response_spool.tail(len(b"data: [DONE]\r\n\r\n"))) is None
@@ -199,7 +201,7 @@ class Draft:
             self.extra["WARC-Truncated"] = "disconnect"
 
     def discard(self) -> None:
-        """Gives the bodies back."""
+        """Free both bodies."""
         for spool in (self.request_spool, self.response_spool):
             if spool is not None:
                 spool.discard()
@@ -207,7 +209,7 @@ class Draft:
 
 @dataclass(slots=True)
 class SessionLog:
-    """What is known of one session. Loop and writer thread each change their own fields only."""
+    """The state of one session. Event loop and writing thread each change their own fields only."""
 
     open: int = 0  # loop: exchanges that a page waits for
     changed: float = 0.0  # loop: when the last one started or ended, time.monotonic()
@@ -216,8 +218,8 @@ class SessionLog:
     captures: list[Capture] = field(default_factory=list)  # writer thread
 
 
-class Archivist:
-    """Owns the writing thread. `put` and `room` belong to the event loop, everything else to any thread."""
+class ArchiveWriter:
+    """Owner of the writing thread. `put` and `room` belong to the event loop, everything else to any thread."""
 
     def __init__(
         self,
@@ -241,20 +243,20 @@ class Archivist:
         self._writing_since = 0.0  # when the exchange that is being written was queued
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name="stillweb-archivist", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="stillweb-archive", daemon=True)
         self._thread.start()
 
     @property
     def queued(self) -> int:
-        """Exchanges that wait to be written."""
+        """The number of exchanges that wait to be written."""
         return self._put - self._done
 
     def session(self, name: str) -> SessionLog:
-        """The log of a session, made on first use."""
+        """Return the log of a session, made on first use."""
         return self.sessions.setdefault(name, SessionLog())
 
     def put(self, item: Draft | Callable[[], None]) -> None:
-        """Queues a complete exchange, or something else to be called on the writing thread. Never blocks."""
+        """Queue a complete exchange, or a function to be called on the writing thread. Never blocks."""
         now = time.monotonic()
         if not self.queued:  # what was written last says nothing of a lag
             self._writing_since = now
@@ -266,7 +268,7 @@ class Archivist:
         self._queue.put(item)
 
     def room(self) -> Awaitable[None] | None:
-        """None while the queue is short, else something to await before more may be delivered."""
+        """Return None while the queue is short, else an awaitable that ends when more may be delivered."""
         if not self._behind(1.0):
             return None
         self._loop = asyncio.get_running_loop()
@@ -276,7 +278,7 @@ class Archivist:
         return waiter
 
     def _behind(self, share: float) -> bool:
-        """Whether the writing lags by more than that share of any of the limits."""
+        """Return True if the writing lags by more than that share of any limit."""
         if not self.queued:
             return False
         return (
@@ -286,7 +288,7 @@ class Archivist:
         )
 
     def close(self) -> None:
-        """Writes what is queued and ends the thread. May be called again."""
+        """Write what is queued and end the thread. May be called again."""
         self._queue.put(None)
         self._thread.join()
 
@@ -320,13 +322,13 @@ class Archivist:
                     self._failed("recorder", f"its status could not be shown: {e!r}")
 
     def _call(self, item: Callable[[], None]) -> None:
-        """Something other than an exchange is written: with the same care, as the thread must live on."""
+        """Call a queued function; the thread lives on whatever it raises."""
         try:
             if self.error is None:
                 item()
                 return
         except Exception as e:  # noqa: BLE001 -- kept, so that close() raises it in the caller's thread
-            self.error = _told(e)
+            self.error = _explained(e)
         self._failed("recorder", f"not archived: {self.error}")
 
     def _release(self) -> None:
@@ -355,15 +357,15 @@ class Archivist:
         ) as e:  # an exchange that no archive can hold, such as a broken header
             self._failed(draft.url, f"not archived: {e}")
         except Exception as e:  # noqa: BLE001 -- a full disk or a bug: close() raises it in the caller's thread
-            self.error = _told(e)
+            self.error = _explained(e)
             self._failed(draft.url, f"not archived: {self.error}")
         finally:
             draft.discard()
             log.written += 1
 
 
-def _told(error: Exception) -> Exception:
-    """What ended the writing, in words for people where it is the disk's."""
+def _explained(error: Exception) -> Exception:
+    """Return the exception that ended the writing, in plain words if it is the disk's."""
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return MissingCapability(f"the archive can't be written ({reason}); what is in it is kept")
@@ -375,17 +377,17 @@ def _IDLE() -> None:
 
 
 def text_headers(fields: Fields) -> Headers:
-    """Header fields as latin-1 text, the form in which requests and captures hold them."""
+    """Return header fields as latin-1 text, the form in which requests and captures hold them."""
     return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in fields)
 
 
 def byte_fields(headers: Headers) -> Fields:
-    """The same back again."""
+    """Return header fields as bytes, the inverse of `text_headers`."""
     return tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers)
 
 
 def _phrase(status: int) -> str:
-    """The usual reason phrase of a status; HTTP/2 sends none, and some readers can't do without."""
+    """Return the usual reason phrase of a status; HTTP/2 sends none, and some readers can't do without."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

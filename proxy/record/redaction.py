@@ -1,4 +1,4 @@
-"""Secrets out of an exchange before it is written; large bodies as streams."""
+"""Replacing secrets in an exchange before it is written, in large bodies piece by piece."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ JSON = (("Content-Type", "application/json"),)
 
 
 class ExchangeRedactor:
-    """Applies a snapshot's Redactor to whole exchanges. Runs on the writing thread only."""
+    """A snapshot's Redactor for whole exchanges. Runs on the writing thread only."""
 
     def __init__(self, redactor: Redactor, spool_directory: Path | None) -> None:
         self._redactor = redactor
         self._spool_directory = spool_directory
 
     def exchange(self, exchange: Exchange) -> Exchange:
-        """The exchange without its secrets; the same object when it has none."""
+        """Return the exchange without its secrets; the same object if it has none."""
         request = self._redactor.request(exchange.request)
         if isinstance(exchange.body, bytes):
             stored = exchange.body
@@ -50,7 +50,7 @@ class ExchangeRedactor:
         return self._redactor.response(Response(200, "OK", JSON, data)).body
 
     def failure(self, failure: Failure) -> Failure:
-        """What is kept of a request that came to no answer, without its secrets."""
+        """Return a failed request without its secrets."""
         request = self._redactor.request(failure.request)
         given = failure.given
         if given is not None:
@@ -59,15 +59,15 @@ class ExchangeRedactor:
 
     @property
     def count(self) -> int:
-        """How many secrets are known."""
+        """The number of known secrets."""
         return self._redactor.count
 
     def told(self, data: bytes) -> bytes:
-        """Bytes of a web socket that are no text, without the secrets known by now."""
+        """Return bytes without the secrets known by now."""
         return self._redactor.body(data)
 
     def url(self, url: str) -> str:
-        """A URL without its secrets, for lists that people see."""
+        """Return a URL without its secrets, for lists that people see."""
         return self._redactor.url(url)
 
     def _large(
@@ -87,7 +87,7 @@ class ExchangeRedactor:
 
 
 class _Pieces:
-    """A file as pieces that can be started anew."""
+    """The pieces of a file, from its beginning each time they are iterated."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -99,7 +99,7 @@ class _Pieces:
 
 
 def _whole(file: BinaryIO) -> bytes:
-    """A spooled body that is small enough to be looked at as one, else b""."""
+    """Return a spooled body that is small enough to be searched as one, else b""."""
     size = file.seek(0, 2)
     file.seek(0)
     if size > LIMIT:

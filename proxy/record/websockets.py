@@ -1,4 +1,4 @@
-"""What was said over a web socket, as its record keeps it (docs/snapshot.md)."""
+"""The record of a web socket's messages (docs/snapshot.md)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from mitmproxy import http
 from mitmproxy.websocket import WebSocketMessage
 
-from stillweb.proxy.record.archiving import Draft
-from stillweb.proxy.record.redacting import ExchangeRedactor
+from stillweb.proxy.record.archive_writer import Draft
+from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.wire.addresses import public
 
 MOST_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
-    """A web socket as it came. `end` is an event number, `close` the server's (code, reason) if it was the one that closed."""
+class WebSocketRecord:
+    """A web socket as it came. `end` is an event number, `close` the (code, reason) of a server that closed it."""
 
     draft: Draft
     end: int
@@ -27,8 +27,8 @@ class Talk:
     protocol: str | None
 
     @classmethod
-    def of(cls, flow: http.HTTPFlow, draft: Draft, end: int) -> Talk:
-        """What a flow's web socket has said until now."""
+    def of(cls, flow: http.HTTPFlow, draft: Draft, end: int) -> WebSocketRecord:
+        """Return what a flow's web socket has said until now."""
         socket, answer = flow.websocket, flow.response
         assert socket is not None
         closed = socket.closed_by_client is False and socket.close_code is not None
@@ -41,7 +41,7 @@ class Talk:
         )
 
     def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
-        """Address and content of the record, without secrets. Runs on the writing thread, as what learns them does."""
+        """Return the record's address and content without secrets. Runs on the writing thread, as does the learning of them."""
         draft = self.draft
         url = public(draft.url, secrets)
         protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there

@@ -310,16 +310,17 @@ class Recorder(Proxied):
         loop = new_loop(self._resolve, private=self._private)
         asyncio.set_event_loop(loop)
         self._loop = loop
-        try:
-            with in_place(), logged_errors(partial(self._failed, "mitmproxy")):
-                loop.run_until_complete(self._serve())
-        except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
-            self._start_error = _explain(e, self._host, self._port)
-            self._archive.error = self._archive.error or self._start_error
-        finally:
-            cancel_all(loop)
-            loop.close()
-            self._started.set()
+        with in_place():
+            try:
+                with logged_errors(partial(self._failed, "mitmproxy")):
+                    loop.run_until_complete(self._serve())
+            except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
+                self._start_error = _explain(e, self._host, self._port)
+                self._archive.error = self._archive.error or self._start_error
+            finally:
+                cancel_all(loop)  # its tasks still use what is in place
+                loop.close()
+                self._started.set()
 
     async def _serve(self) -> None:
         settings = options.Options(

@@ -246,15 +246,21 @@ class RecordingHttpLayer(http.HttpLayer):
             kind: type[Any] = _http2.Http2Server if client.alpn == b"h2" else _http1.Http1Server
             self.connections[client] = self._classes(kind)(
                 self.context.fork()
-            )  # before mitmproxy enters its own
+            )  # mitmproxy enters its own if none is
         elif (
             isinstance(event, events.DataReceived)
-            and event.connection == self.context.server
+            and event.connection is self.context.server
             and self.context.server not in self.connections
-        ):  # an HTTP/2 origin that says its settings before it is asked anything
-            origin = self.connections[self.context.server] = self._to_origin(self.context.fork())
-            yield from self.event_to_child(origin, events.Start())
-        yield from super()._handle_event(event)
+        ):
+            return self._hear_unasked(event)
+        inner: Commands = super()._handle_event(event)
+        return inner
+
+    def _hear_unasked(self, event: events.DataReceived) -> Commands:
+        """Begin with an HTTP/2 origin that says its settings before it is asked anything."""
+        origin = self.connections[self.context.server] = self._to_origin(self.context.fork())
+        yield from self.event_to_child(origin, events.Start())
+        yield from self.event_to_child(origin, event)
 
     def make_stream(self, stream_id: int) -> Commands:
         """Begin an exchange."""
@@ -283,6 +289,11 @@ class RecordingHttpLayer(http.HttpLayer):
         kind: type[Any] = _http2.Http2Client if context.server.alpn == b"h2" else _http1.Http1Client
         made: layer.Layer = self._classes(kind)(context)
         return made
+
+
+def nothing() -> Commands:
+    """Yield no command."""
+    yield from ()
 
 
 def altered(inner: Commands, alter: Callable[[Any], list[Any]]) -> Commands:

@@ -8,6 +8,7 @@ that no client reads are left out, and the length of the body is said once. What
 from __future__ import annotations
 
 import re
+from collections.abc import Coroutine
 from typing import Any
 
 import h11
@@ -19,7 +20,7 @@ from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
-from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, proxy_of
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
 from stillweb.snapshots.words import counted
 
 REFUSED = (
@@ -179,17 +180,17 @@ class ResponseHeads(_http1.Http1Client):
                     if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
                         break
             except Unreadable as why:
-                yield commands.CloseConnection(self.conn)
-                yield failure(self.stream_id or 0, str(why))
-                return
+                return self._fail(str(why))
         elif isinstance(event, events.ConnectionClosed) and self.stream_id and self.buf:
             # mitmproxy's message quotes the bytes, which may be credentials
-            if self.conn.state & ConnectionState.CAN_WRITE:
-                yield commands.CloseConnection(self.conn)
-            size = counted(len(self.buf), "byte")
-            yield failure(self.stream_id, f"the head of its answer breaks off after {size}")
-            return
-        yield from super().read_headers(event)
+            return self._fail(f"the head of its answer breaks off after {counted(len(self.buf), 'byte')}")
+        return super().read_headers(event)
+
+    def _fail(self, why: str) -> Commands:
+        assert self.stream_id is not None
+        if self.conn.state & ConnectionState.CAN_WRITE:
+            yield commands.CloseConnection(self.conn)
+        yield failure(self.stream_id, why)
 
 
 def readable_request(head: bytes) -> bytes | None:
@@ -226,7 +227,7 @@ class RequestHeads(_http1.Http1Server):
             if plain != head:
                 self.buf = type(self.buf)()
                 self.buf += plain
-        yield from super().read_headers(event)
+        return super().read_headers(event)
 
 
 class RefusedHeads(_http1.Http1Server):
@@ -238,8 +239,7 @@ class RefusedHeads(_http1.Http1Server):
         if isinstance(event, events.ConnectionClosed):
             if bytes(self.buf).strip():  # not quoted: they may be credentials
                 refused("a request was refused: the client closed its connection within a head")
-            yield from super().read_headers(event)
-            return
+            return super().read_headers(event)
 
         def report(command: Any) -> list[Any]:
             if isinstance(command, commands.Log):
@@ -248,7 +248,7 @@ class RefusedHeads(_http1.Http1Server):
                 command.event.message = f"{REFUSED}{command.event.message}"
             return [command]
 
-        yield from altered(super().read_headers(event), report)
+        return altered(super().read_headers(event), report)
 
 
 class UnknownDestinations(HttpStream):
@@ -263,7 +263,7 @@ class UnknownDestinations(HttpStream):
                 proxy_of(self.context).master.refused(f"a request was refused: {error.message}")
             return [command]
 
-        yield from altered(super().state_wait_for_request_headers(event), report)
+        return altered(super().state_wait_for_request_headers(event), report)
 
 
 # Bodies
@@ -344,7 +344,7 @@ class ChunkedResponses(_http1.Http1Client):
         """See Http1Connection."""
         if isinstance(self.body_reader, ChunkedReader):
             self.body_reader = ChunkReader()  # type: ignore[assignment]
-        yield from super().read_body(event)
+        return super().read_body(event)
 
 
 class _TrailerReader:
@@ -375,8 +375,10 @@ class Trailers(_http1.Http1Connection):
     def read_body(self, event: events.Event) -> Commands:
         """See Http1Connection. Trailers come before the end."""
         reader: Any = self.body_reader
-        if not isinstance(reader, (ChunkReader, _TrailerReader)):
+        if isinstance(reader, ChunkedReader):
             reader = self.body_reader = _TrailerReader(reader)  # type: ignore[assignment]
+        elif not isinstance(reader, (ChunkReader, _TrailerReader)):
+            return super().read_body(event)
         kind = (
             _events.RequestTrailers if self.ReceiveData is _events.RequestData else _events.ResponseTrailers
         )
@@ -387,25 +389,27 @@ class Trailers(_http1.Http1Connection):
                 return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
             return [command]
 
-        yield from altered(super().read_body(event), add_trailers)
+        return altered(super().read_body(event), add_trailers)
 
     def send(self, event: Any) -> Commands:
         """See Http1Connection."""
         if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
             self._unsent = event.trailers
-            return
-        trailers = None
-        if isinstance(
-            event, _ENDS
-        ):  # those of a message without chunks have no place, nor in the next message
-            trailers, self._unsent = self._unsent, None
+            return nothing()
+        if self._unsent is None or not isinstance(event, _ENDS):
+            inner: Commands = super().send(event)
+            return inner
+        trailers, self._unsent = (
+            self._unsent,
+            None,
+        )  # without chunks they have no place, nor in the next message
 
         def add_trailers(command: Any) -> list[Any]:
-            if trailers and isinstance(command, commands.SendData) and command.data == _LAST_CHUNK:
+            if isinstance(command, commands.SendData) and command.data == _LAST_CHUNK:
                 return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
             return [command]
 
-        yield from altered(super().send(event), add_trailers)
+        return altered(super().send(event), add_trailers)
 
 
 class FailuresAfterContinue(_http1.Http1Server):
@@ -413,21 +417,25 @@ class FailuresAfterContinue(_http1.Http1Server):
 
     def send(self, event: Any) -> Commands:
         """See Http1Connection."""
-        yield from super().send(event)
         if isinstance(event, _events.ResponseHeaders) and event.response.status_code == 100:
-            self.response = None
+            return self._continue(event)
+        return super().send(event)
+
+    def _continue(self, event: _events.ResponseHeaders) -> Commands:
+        yield from super().send(event)
+        self.response = None  # the answer itself is to come
 
 
 class BrokenConnections(ProxyConnectionHandler):
     """Note why a connection ended without the other side's saying so."""
 
-    async def server_event(self, event: events.Event) -> None:
+    def server_event(self, event: events.Event) -> Coroutine[Any, Any, None]:
         """See ConnectionHandler."""
         if isinstance(event, events.ConnectionClosed) and event.connection in self.transports:
             reader: Any = self.transports[event.connection].reader
             if (error := reader.exception()) is not None:
                 proxy_of(self.layer.context).broken[event.connection] = error
-        await super().server_event(event)
+        return super().server_event(event)
 
 
 class BrokenBodies(_http1.Http1Connection):
@@ -438,9 +446,11 @@ class BrokenBodies(_http1.Http1Connection):
         if isinstance(event, events.ConnectionClosed):
             why = proxy_of(self.context).broken.get(self.conn)
             if why is not None:
-                error = self.ReceiveProtocolError
-                message = f"HTTP/1 protocol error: the connection broke off within a body ({why})"
-                yield commands.CloseConnection(self.conn)
-                yield ReceiveHttp(error(self.stream_id or 0, message, error.code))
-                return
-        yield from super().read_body(event)
+                return self._fail_body(f"the connection broke off within a body ({why})")
+        return super().read_body(event)
+
+    def _fail_body(self, why: str) -> Commands:
+        assert self.stream_id is not None
+        error = self.ReceiveProtocolError
+        yield commands.CloseConnection(self.conn)
+        yield ReceiveHttp(error(self.stream_id, f"HTTP/1 protocol error: {why}", error.code))

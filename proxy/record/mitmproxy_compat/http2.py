@@ -25,7 +25,7 @@ from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
-from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, proxy_of
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
 from stillweb.proxy.record.mitmproxy_compat.http1 import Unreadable, failure
 from stillweb.proxy.record.mitmproxy_compat.lifetime import Unanswered
 from stillweb.snapshots.words import counted
@@ -69,7 +69,7 @@ class RefusedConnections(_http2.Http2Server):
     def protocol_error(self, message: str, *code: Any) -> Commands:
         """See Http2Connection."""
         proxy_of(self.context).master.refused(f"a connection was ended: {message}")
-        yield from super().protocol_error(message, *code)
+        return super().protocol_error(message, *code)
 
 
 # Answers
@@ -149,9 +149,8 @@ class ResponseFields(_http2.Http2Client):
                 self._left.pop(event.stream_id, None)
         except Unreadable as why:
             self._left.pop(event.stream_id, None)
-            yield from fail_stream(self, event.stream_id, str(why))
-            return False
-        return (yield from super().handle_h2_event(event))
+            return fail_stream(self, event.stream_id, str(why))
+        return super().handle_h2_event(event)
 
     def _expect(self, event: h2.events.ResponseReceived) -> None:
         (_, status), *fields = event.headers
@@ -174,27 +173,32 @@ class ResetResponses(_http2.Http2Client):
     def handle_h2_event(self, event: Any) -> Commands:
         """See Http2Connection."""
         if isinstance(event, h2.events.StreamReset):
-            if event.error_code == h2.errors.ErrorCodes.REFUSED_STREAM:
-                yield from fail_unprocessed(self, event.stream_id, "the origin refused the request")
-            try:
-                code = h2.errors.ErrorCodes(event.error_code).name
-            except ValueError:
-                code = str(event.error_code)
-            yield from fail_stream(self, event.stream_id, f"the origin reset its stream ({code})")
-            return False
-        done = yield from super().handle_h2_event(event)
-        if isinstance(event, h2.events.StreamEnded):
-            self.streams.pop(event.stream_id, None)
+            return self._reset(event)
+        inner: Commands = super().handle_h2_event(event)
+        return self._end(event.stream_id, inner) if isinstance(event, h2.events.StreamEnded) else inner
+
+    def _reset(self, event: h2.events.StreamReset) -> Commands:
+        if event.error_code == h2.errors.ErrorCodes.REFUSED_STREAM:
+            yield from fail_unprocessed(self, event.stream_id, "the origin refused the request")
+        try:
+            code = h2.errors.ErrorCodes(event.error_code).name
+        except ValueError:
+            code = str(event.error_code)
+        return (yield from fail_stream(self, event.stream_id, f"the origin reset its stream ({code})"))
+
+    def _end(self, stream: int, inner: Commands) -> Commands:
+        done = yield from inner
+        self.streams.pop(stream, None)
         return done
 
 
 def fail_stream(client: _http2.Http2Client, stream: int, why: str) -> Commands:
-    """Fail one exchange; the others of its connection go on."""
-    if client.streams.pop(stream, None) is None:
-        return
-    if not client.is_closed(stream):
-        client.h2_conn.reset_stream(stream, h2.errors.ErrorCodes.PROTOCOL_ERROR)
-    yield failure(stream, why)
+    """Fail one exchange; the others of its connection go on. Return False, as `handle_h2_event` must then."""
+    if client.streams.pop(stream, None) is not None:
+        if not client.is_closed(stream):
+            client.h2_conn.reset_stream(stream, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+        yield failure(stream, why)
+    return False
 
 
 def fail_unprocessed(client: _http2.Http2Client, stream: int, why: str) -> Commands:
@@ -232,17 +236,19 @@ class EndingOrigins(_http2.Http2Client):
 
     def handle_h2_event(self, event: Any) -> Commands:
         """See Http2Connection."""
-        done = False
         if isinstance(event, GoingAway):
-            yield from self._end(event.last)
-        else:
-            done = yield from super().handle_h2_event(event)
-        if self._is_ending and not self.streams and not done:
+            return self._close_when_done(self._begin_end(event.last))
+        inner: Commands = super().handle_h2_event(event)
+        return self._close_when_done(inner) if self._is_ending else inner
+
+    def _close_when_done(self, inner: Commands) -> Commands:
+        done = yield from inner
+        if not self.streams and not done:
             yield from self.close_connection("the origin ended the connection")
             return True
         return done
 
-    def _end(self, last: int) -> Commands:
+    def _begin_end(self, last: int) -> Commands:
         self._is_ending = True
         proxy_of(self.context).ending.add(self.conn)
         why = "the origin ended the connection"
@@ -268,15 +274,18 @@ class OpenConnections(HttpStream):
 
     def make_server_connection(self) -> Commands:
         """See HttpStream."""
+        ending = proxy_of(self.context).ending
+        if not ending:
+            return super().make_server_connection()
 
         def narrow(command: Any) -> list[Any]:
             if type(command) is not GetHttpConnection:
                 return [command]
             wish = _NewConnection(command.address, command.tls, command.via, command.transport_protocol)
-            wish.ending = proxy_of(self.context).ending
+            wish.ending = ending
             return [wish]
 
-        return (yield from altered(super().make_server_connection(), narrow))
+        return altered(super().make_server_connection(), narrow)
 
 
 class EndingClients(_http2.Http2Server):
@@ -288,14 +297,20 @@ class EndingClients(_http2.Http2Server):
         """See Http2Connection."""
         if isinstance(event, GoingAway):
             self._is_ending = True
-            return False
-        return (yield from super().handle_h2_event(event))
+            return self._close_when_done(nothing())
+        return super().handle_h2_event(event)
 
     def _handle_event(self, event: Any) -> Commands:
-        yield from super()._handle_event(event)
+        inner: Commands = super()._handle_event(event)
+        return self._close_when_done(inner) if self._is_ending else inner
+
+    def _close_when_done(self, inner: Commands) -> Commands:
+        yield from inner
         if self._is_ending and not self.h2_conn.open_inbound_streams:
             self._is_ending = False
             yield from self.close_connection("the client ended the connection")
+            return True
+        return False
 
 
 # Bodies that nobody reads yet

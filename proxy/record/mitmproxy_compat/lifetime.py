@@ -7,7 +7,7 @@ import ipaddress
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from OpenSSL import SSL
 
-from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, proxy_of
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
 
 # Requests sent again
 
@@ -60,8 +60,8 @@ class ClosedUnanswered(_http1.Http1Client):
         inner: Commands = super().read_headers(event)
         kept = self._last_answered is not None and self._last_answered is not self.request
         if kept and isinstance(event, events.ConnectionClosed):
-            inner = altered(inner, _as_unanswered)
-        yield from inner
+            return altered(inner, _as_unanswered)
+        return inner
 
 
 class ClosedUnansweredH2(_http2.Http2Client):
@@ -75,12 +75,12 @@ class ClosedUnansweredH2(_http2.Http2Client):
             self._has_answered = True
         elif isinstance(event, h2.events.ConnectionTerminated) and event.error_code:
             self._has_answered = False
-        return (yield from super().handle_h2_event(event))
+        return super().handle_h2_event(event)
 
     def protocol_error(self, message: str, *code: Any) -> Commands:
         """See Http2Connection."""
         self._has_answered = False
-        yield from super().protocol_error(message, *code)
+        return super().protocol_error(message, *code)
 
     def close_connection(self, msg: str) -> Commands:
         """See Http2Connection."""
@@ -90,7 +90,7 @@ class ClosedUnansweredH2(_http2.Http2Client):
             unanswered = isinstance(command, ReceiveHttp) and command.event.stream_id in waiting
             return _as_unanswered(command) if unanswered and self._has_answered else [command]
 
-        yield from altered(super().close_connection(msg), mark)
+        return altered(super().close_connection(msg), mark)
 
 
 class Retries(HttpStream):
@@ -188,15 +188,19 @@ class HeldResponses(HttpStream):
 
     def state_consume_response_body(self, event: Any) -> Commands:
         """See HttpStream."""
-        yield from super().state_consume_response_body(event)
+        inner: Commands = super().state_consume_response_body(event)
+        return self._release_long(inner) if _ON_RELEASE in self.flow.metadata else inner
+
+    def _release_long(self, inner: Commands) -> Commands:
+        yield from inner
         if len(self.response_body_buf) > HOLD_BYTES and self._is_held():
             yield from self._release()
 
     def _handle_event(self, event: events.Event) -> Commands:
-        if not isinstance(event, events.Wakeup):
-            yield from super()._handle_event(event)
-        elif self._is_held():
-            yield from self._release()
+        if isinstance(event, events.Wakeup):
+            return self._release() if self._is_held() else nothing()
+        inner: Commands = super()._handle_event(event)
+        return inner
 
     def _is_held(self) -> bool:
         waits = self.server_state == self.state_consume_response_body
@@ -222,7 +226,11 @@ class EarlyResponses(HttpStream):
 
     def send_response(self, already_streamed: bool = False) -> Commands:
         """See HttpStream."""
-        yield from super().send_response(already_streamed)
+        inner: Commands = super().send_response(already_streamed)
+        return inner if self.client_state == self.state_done else self._end_early(inner)
+
+    def _end_early(self, inner: Commands) -> Commands:
+        yield from inner
         assert self.flow.response is not None
         done = self.server_state == self.state_done and self.flow.response.status_code != 101
         if done and self.client_state == self.state_stream_request_body:
@@ -236,9 +244,10 @@ class EarlyResponses(HttpStream):
             end = isinstance(command, http.SendHttp) and isinstance(
                 command.event, _events.ResponseEndOfMessage
             )
-            return [] if end and self._has_ended else [command]
+            return [] if end else [command]
 
-        yield from altered(super().flow_done(), without_end)
+        inner: Commands = super().flow_done()
+        return altered(inner, without_end) if self._has_ended else inner
 
     def handle_protocol_error(self, event: Any) -> Commands:
         """See HttpStream. Tell the origin of a client that sends no more of its request, since it has its answer."""
@@ -306,14 +315,17 @@ class HalfClosedClients(_http1.Http1Server):
 
     def _handle_event(self, event: events.Event) -> Commands:
         if isinstance(event, events.Wakeup):  # nobody else asks for one here
-            if self.state == self.wait:
-                yield from self.wait(events.ConnectionClosed(self.conn))
-            return
-        yield from super()._handle_event(event)
+            return self.wait(events.ConnectionClosed(self.conn)) if self.state == self.wait else nothing()
+        return super()._handle_event(event)
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> Commands:
-        """See Http1Connection. Close the connection behind its last answer."""
-        yield from super().mark_done(request=request, response=response)
+        """See Http1Connection."""
+        inner: Commands = super().mark_done(request=request, response=response)
+        return self._close_behind(inner) if self.conn.state is ConnectionState.CAN_WRITE else inner
+
+    def _close_behind(self, inner: Commands) -> Commands:
+        """Close the connection of a client that sends nothing more behind its last answer."""
+        yield from inner
         if self.state == self.read_headers and self.conn.state is ConnectionState.CAN_WRITE:
             yield commands.CloseConnection(self.conn)
             self.state = self.done
@@ -332,7 +344,7 @@ class CutResponses(_http1.Http1Server):
         broken = isinstance(event, _events.ResponseProtocolError) and self.response is not None
         if broken and self.request and expected_http_body_size(self.request, self.response) == -1:
             proxy_of(self.context).cut.add(self.conn)
-        yield from super().send(event)
+        return super().send(event)
 
 
 class ResetConnections(ProxyConnectionHandler):
@@ -362,8 +374,7 @@ class TlsGoodbyes(tls.ClientTLSLayer):
 
     def send_data(self, data: bytes) -> Commands:
         """See TunnelLayer. The rest of an answer that outlives its client goes nowhere."""
-        if not self._has_said_goodbye:
-            yield from super().send_data(data)
+        return nothing() if self._has_said_goodbye else super().send_data(data)
 
 
 class SilentOrigins(ProxyConnectionHandler):
@@ -373,14 +384,15 @@ class SilentOrigins(ProxyConnectionHandler):
     would be known only when the recorder stops.
     """
 
-    async def server_event(self, event: events.Event) -> None:
+    def server_event(self, event: events.Event) -> Coroutine[Any, Any, None]:
         """See ConnectionHandler."""
-        await super().server_event(event)
-        if (
-            isinstance(event, events.ConnectionClosed)
-            and event.connection is self.client
-            and has_left(self.client)
-        ):
+        handled = super().server_event(event)
+        closed = isinstance(event, events.ConnectionClosed) and event.connection is self.client
+        return self._leave_silent(handled) if closed else handled
+
+    async def _leave_silent(self, handled: Coroutine[Any, Any, None]) -> None:
+        await handled
+        if has_left(self.client):
             for connection, opened in list(self.transports.items()):
                 silent = connection.timestamp_start is not None and connection.timestamp_tls_setup is None
                 if connection is not self.client and connection.tls and silent and opened.handler is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +92,6 @@ class Hub:
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
-        self._forgotten = 0  # of those: counted, and told no more
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
@@ -156,9 +156,7 @@ class Hub:
 
     def failed(self, error: BaseException | None) -> None:
         """Keeps what broke an answer off, for the status page."""
-        self.failures.append(f"{type(error).__name__}: {error}")
-        self._forgotten += max(0, len(self.failures) - 100)
-        del self.failures[:-100]
+        self.answerer.fail(f"{type(error).__name__}: {error}")
 
     def stats(self) -> GatewayStats:
         """Counts as of now."""
@@ -169,7 +167,7 @@ class Hub:
             answerer.sessions,
             len(self.connections),
             self.malformed,
-            self._forgotten + len(self.failures),
+            answerer.forgotten + len(self.failures),
             answerer.failed,
         )
 
@@ -222,12 +220,18 @@ def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
 
 
 async def sweep(hub: Hub) -> None:
-    """Ends connections that don't get on."""
+    """End connections that don't get on, and put sessions to rest whose clients are gone."""
     while True:
         await asyncio.sleep(1.0)
         now = time.monotonic()
         for connection in list(hub.connections):
             connection.overdue(now)
+        hub.answerer.kept.tidy()
+        try:
+            for _ in hub.answerer.lines.rest():
+                await asyncio.sleep(0)
+        except sqlite3.Error as error:  # no room: they stay in memory
+            hub.failed(error)
 
 
 def broken_host(host: str, error: Exception) -> Response:

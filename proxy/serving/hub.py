@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -230,7 +231,7 @@ async def sweep(hub: Hub) -> None:
         try:
             for _ in hub.answerer.lines.rest():
                 await asyncio.sleep(0)
-        except sqlite3.Error as error:  # no room: they stay in memory
+        except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
             hub.failed(error)
 
 

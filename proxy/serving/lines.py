@@ -5,12 +5,15 @@ Nothing of a session is lost: one that returns after hours goes on where it stoo
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stillweb.proxy.serving.replies import Line
 
@@ -34,6 +37,9 @@ class Lines:
         self._names: dict[str, str] = {}  # sessions by the other names that lead to them
         self._file: sqlite3.Connection | None = None
         self._lock = threading.Lock()  # of the file, and of what is moved between it and memory
+        # passwords that were sent lie in the file, too: no other process, and no later one, can read them
+        self._cipher = AESGCM(AESGCM.generate_key(128))
+        self._nonces = itertools.count()
 
     def line(self, name: str) -> Line:
         """Return the session of that name, begun when new."""
@@ -75,6 +81,7 @@ class Lines:
             if line.clients or line.seq != line.seen:
                 line.seen, line.since = line.seq, now
             elif now - line.since > REST and not line.waiting:
+                line.since = now  # where it can't be moved now, others have their turn first
                 self._put(line)
                 moved += 1
                 if moved % AT_ONCE == 0:
@@ -82,7 +89,8 @@ class Lines:
 
     def _put(self, line: Line) -> None:
         line.talks = []  # of connections that are gone
-        kept = pickle.dumps(line, pickle.HIGHEST_PROTOCOL)
+        nonce = next(self._nonces).to_bytes(12)
+        kept = nonce + self._cipher.encrypt(nonce, pickle.dumps(line, pickle.HIGHEST_PROTOCOL), None)
         with self._lock:
             if self._file is None:  # an unnamed file of the system's folder for such, gone with this process
                 self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -98,7 +106,7 @@ class Lines:
         row = self._file.execute("SELECT line FROM lines WHERE name = ?", (name,)).fetchone()
         if row is None:
             return None
-        line: Line = pickle.loads(row[0])
+        line: Line = pickle.loads(self._cipher.decrypt(row[0][:12], row[0][12:], None))
         return line
 
     def __del__(self) -> None:

@@ -112,7 +112,10 @@ class Connection(Arrivals):
                 self._give_back(message, "")
                 return
             message.keep_alive = message.keep_alive and not hub.only_own
-            self._send(hub.own_page(request), message)
+            # a browser that was led here by the name, and not through the proxy, says the port, too
+            asked = (message.named.get("host") or "").lower()
+            through = line is not None or asked == OWN_HOST
+            self._send(hub.own_page(request, (OWN_HOST,) if through else ()), message)
             return
         if hub.only_own:  # within a tunnel to our pages
             self._send(failure(request, 421, "Misdirected Request", f"{host} is not answered here"), message)

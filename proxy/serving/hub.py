@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -116,7 +116,7 @@ class Hub:
             known = self._protocols[host] = recorded_protocols(self.snapshot, host)
         return known
 
-    def own_page(self, request: Request) -> Reply:
+    def own_page(self, request: Request, names: Collection[str] = (OWN_HOST,)) -> Reply:
         """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
         if self.mine is not None:
             return failure(
@@ -124,7 +124,7 @@ class Hub:
             )
         if self.only_own:
             self.gather()  # what others have not written yet
-        return status.own_page(self, request)
+        return status.own_page(self, request, names)
 
     def ask_for_name(self) -> Reply:
         """The answer to a client that has not said which session it is."""

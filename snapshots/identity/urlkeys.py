@@ -16,13 +16,17 @@ from urllib.parse import quote, unquote_plus, urlencode
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
+LONGEST_KEPT = 4096  # characters of a URL for which what was found out is remembered: of longer ones it would be gigabytes
 
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")
 
 
-@lru_cache(maxsize=1 << 16)
 def surt(url: str) -> str:
-    """The SURT of a canonical URL, one line without spaces."""
+    """Return the SURT of a canonical URL, one line without spaces."""
+    return _kept_surt(url) if len(url) <= LONGEST_KEPT else _surt(url)
+
+
+def _surt(url: str) -> str:
     if not url.startswith(("http://", "https://", "ws://", "wss://", "ftp://")):
         # urn:, data:, and whatever no parser understood: as it is. The surt package would ask DNS for some.
         return escape(url)
@@ -35,6 +39,8 @@ def surt(url: str) -> str:
     except (ValueError, AssertionError, AttributeError):
         return escape(url)
 
+
+_kept_surt = lru_cache(maxsize=1 << 16)(_surt)
 
 # An IPv4 address and a port as WHATWG's parser writes them; one that may be the scheme's own is left to it.
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -99,7 +105,7 @@ def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
     told = _body_query(body, raw)[:MAX_BODY]
     if told:
         query += f"&{told}"
-    return surt.__wrapped__(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
+    return _surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
 
 
 def _body_query(body: Body, raw: bytes) -> str:

@@ -96,7 +96,7 @@ def command(
         if len(snapshots) != 1:
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
         with recording_toolset(snapshots[0], contracts, limits=limits, private=private) as recorded:
-            serve(recorded, transport, port or 0, ready=ready)
+            serve(recorded, transport, port or 0, ready=ready, writes=True)
             say_failures(recorded.recorder.failures)
         return
     with Snapshot.open(*snapshots) as snapshot:

@@ -17,6 +17,7 @@ from stillweb.proxy.serving.failing import fails
 from stillweb.proxy.serving.hosting import VirtualHost, reset_in
 from stillweb.proxy.serving.kept import Kept
 from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.lines import Lines
 from stillweb.proxy.serving.long_polls import hanging, unanswered
 from stillweb.proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
 from stillweb.proxy.serving.own_ids import with_ids
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
 CACHE_BYTES = 64 << 20
-MISSES_KEPT = 100_000  # of a session
+MISSES_KEPT = 16 << 20  # bytes, about, of what a session missed
+LAST_FAILURES = 100
 NEAREST = 3  # captures named in a miss
 
 
@@ -70,39 +72,30 @@ class Answerer:
         self.misses = 0
         self.failed = 0  # as they did while recording
         self.failures: list[str] = []  # of answering, for the status page
+        self.forgotten = 0  # of those: counted, and told no more
         self.kept = Kept(snapshot, cache_bytes)
-        self._lines: dict[str, Line] = {}
+        self.lines = Lines(self.matcher.session, self.kept.forget_line)
+        self.line = self.lines.line
         self.tail = Tails().of
 
     # Sessions
 
-    def line(self, name: str) -> Line:
-        """The session of that name, begun when new."""
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = Line(name, self.matcher.session(name))
-        return line
-
-    def rename(self, name: str, session: str) -> None:
-        """What comes under a name is another session's from now on."""
-        self._lines[name] = self.line(session)
-
     def reset(self, name: str) -> None:
         """Takes a session back to its start; its count of requests goes on."""
-        line = self._lines.get(name)
-        if line is not None:
+        if self.lines.known(name) is not None:
+            line = self.line(name)
             line.begin_anew(self.matcher.session(name))
             reset_in(self.virtual_hosts.values(), line.name)
 
     def missed(self, name: str) -> list[Missed]:
         """What a session asked for in vain, in the order in which it was answered."""
-        line = self._lines.get(name)
+        line = self.lines.known(name)
         return list(line.missed) if line is not None else []
 
     @property
     def sessions(self) -> dict[str, int]:
         """Requests by session."""
-        return {name: line.seq for name, line in self._lines.items() if name == line.name}
+        return self.lines.counts()
 
     # Answers
 
@@ -188,7 +181,8 @@ class Answerer:
             if site not in line.session.sites and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
-                made = Memo(reply.wire(), tail, line, lookup.capture, site, request)
+                named = None if memo_key[0] else line
+                made = Memo(reply.wire(), tail, named, lookup.capture, site, request)
                 self.kept.remember(memo_key, made, hot)
         return reply
 
@@ -329,8 +323,10 @@ class Answerer:
     def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
         """A miss of a session: counted, and known to it."""
         self.misses += 1
-        if len(line.missed) < MISSES_KEPT:
-            line.missed.append(missed_of(request, bool(lookup is not None and lookup.irrelevant)))
+        if line.weight < MISSES_KEPT:
+            missed = missed_of(request, bool(lookup is not None and lookup.irrelevant))
+            line.weight += len(missed.url) + 100
+            line.missed.append(missed)
 
     def tunnel(self, authority: str, line: Line) -> Reply | None:
         """The refusal of a tunnel to where none came about while recording; None where one is to be opened."""
@@ -389,10 +385,16 @@ class Answerer:
         """Answering went wrong, which is our fault: said."""
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
-        self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
         line.unanswered(request, "failed")
         self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
+
+    def fail(self, what: str) -> None:
+        """Keep what broke an answer off, for the status page."""
+        self.failures.append(what)
+        self.forgotten += max(0, len(self.failures) - LAST_FAILURES)
+        del self.failures[:-LAST_FAILURES]
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""

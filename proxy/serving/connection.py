@@ -25,7 +25,7 @@ from stillweb.proxy.wire.addresses import (
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from stillweb.proxy.serving.hub import Hub
+    pass
 
 MOST_GIVEN = 1 << 17  # bytes that another process is handed with a connection
 WRITTEN = 0.002  # seconds between looks at whether all is written
@@ -35,10 +35,6 @@ _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
 class Connection(Arrivals):
     """An accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
-
-    def __init__(self, hub: Hub, read: bytes = b"") -> None:
-        super().__init__(hub, read)
-        self._last: Line | None = None  # of the last request outside of a tunnel
 
     # Requests
 
@@ -95,7 +91,12 @@ class Connection(Arrivals):
                 return
             if hub.mine is not None and self._anothers(message, url, name):
                 return
-            line = self._last = hub.answerer.line(name or DEFAULT_SESSION)
+            line = hub.answerer.line(name or DEFAULT_SESSION)
+            if line is not self._last:
+                line.clients += 1
+                if self._last is not None:
+                    self._last.clients -= 1
+                self._last = line
         elif target.startswith("/"):
             line = None
             url = f"http://{OWN_HOST}{target}"
@@ -111,7 +112,10 @@ class Connection(Arrivals):
                 self._give_back(message, "")
                 return
             message.keep_alive = message.keep_alive and not hub.only_own
-            self._send(hub.own_page(request), message)
+            # a browser that was led here by the name, and not through the proxy, says the port, too
+            asked = (message.named.get("host") or "").lower()
+            through = line is not None or asked == OWN_HOST
+            self._send(hub.own_page(request, (OWN_HOST,) if through else ()), message)
             return
         if hub.only_own:  # within a tunnel to our pages
             self._send(failure(request, 421, "Misdirected Request", f"{host} is not answered here"), message)
@@ -171,6 +175,7 @@ class Connection(Arrivals):
             self._send(refusal, message)
             return
         self.line = line
+        line.clients += 1
         self.base = f"?://{self._authority}"
         self._sniffing = True
         self.write(ESTABLISHED)

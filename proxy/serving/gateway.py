@@ -323,7 +323,7 @@ class Gateway(Proxied):
         if self._workers is not None:
             self._workers.rename(name, session)
             return
-        self._on_loop(lambda: self._hub.answerer.rename(name, session))
+        self._on_loop(lambda: self._hub.answerer.lines.rename(name, session))
 
     def reset(self, session: str = DEFAULT_SESSION) -> None:
         """Takes a session's state and cursors back to their start."""

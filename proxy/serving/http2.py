@@ -182,7 +182,9 @@ class Http2:
                 if request is not None:
                     request.size += len(data)
                     request.parts.append(data)
-                    if request.size > MAX_BODY:
+                    if (
+                        sum(one.size for one in self._incoming.values()) > MAX_BODY
+                    ):  # of all that come at once
                         del self._incoming[stream]
                         self._too_long(request)
                         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -92,7 +94,6 @@ class Hub:
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
-        self._forgotten = 0  # of those: counted, and told no more
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
@@ -116,7 +117,7 @@ class Hub:
             known = self._protocols[host] = recorded_protocols(self.snapshot, host)
         return known
 
-    def own_page(self, request: Request) -> Reply:
+    def own_page(self, request: Request, names: Collection[str] = (OWN_HOST,)) -> Reply:
         """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
         if self.mine is not None:
             return failure(
@@ -126,7 +127,7 @@ class Hub:
             return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
         if self.only_own:
             self.gather()  # what others have not written yet
-        return status.own_page(self, request)
+        return status.own_page(self, request, names)
 
     def ask_for_name(self) -> Reply:
         """The answer to a client that has not said which session it is."""
@@ -159,9 +160,7 @@ class Hub:
 
     def failed(self, error: BaseException | None) -> None:
         """Keeps what broke an answer off, for the status page."""
-        self.failures.append(f"{type(error).__name__}: {error}")
-        self._forgotten += max(0, len(self.failures) - 100)
-        del self.failures[:-100]
+        self.answerer.fail(f"{type(error).__name__}: {error}")
 
     def stats(self) -> GatewayStats:
         """Counts as of now."""
@@ -172,7 +171,7 @@ class Hub:
             answerer.sessions,
             len(self.connections),
             self.malformed,
-            self._forgotten + len(self.failures),
+            answerer.forgotten + len(self.failures),
             answerer.failed,
         )
 
@@ -225,12 +224,18 @@ def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
 
 
 async def sweep(hub: Hub) -> None:
-    """Ends connections that don't get on."""
+    """End connections that don't get on, and put sessions to rest whose clients are gone."""
     while True:
         await asyncio.sleep(1.0)
         now = time.monotonic()
         for connection in list(hub.connections):
             connection.overdue(now)
+        hub.answerer.kept.tidy()
+        try:
+            for _ in hub.answerer.lines.rest():
+                await asyncio.sleep(0)
+        except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
+            hub.failed(error)
 
 
 def broken_host(host: str, error: Exception) -> Response:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from stillweb.proxy.serving.arrivals import PATIENCE
-from stillweb.proxy.serving.http1 import MAX_HEAD
+from stillweb.proxy.serving.http1 import MAX_HEAD, has_bare_break
 
 AT_ONCE = 64  # connections accepted before anything else is looked at
 # seconds without accepting, where the system gives no more sockets; and between looks at who is late
@@ -132,7 +132,8 @@ def _received(sock: socket.socket, gathered: bytearray) -> bytes | None:
         return b""
     seen = len(gathered)
     data = gathered + piece if seen else piece
-    if data.find(b"\r\n\r\n", max(0, seen - 3)) >= 0 or len(data) > MAX_HEAD or data[0] == TLS:
+    whole = data.find(b"\r\n\r\n", max(0, seen - 3)) >= 0
+    if whole or len(data) > MAX_HEAD or data[0] == TLS or has_bare_break(data, max(0, seen - 1)):
         return bytes(data)
     gathered += piece
     return None

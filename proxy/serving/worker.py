@@ -153,7 +153,7 @@ def answer_questions(hub: Hub, questions: socket.socket, buffer: bytearray) -> N
             case "reset":
                 hub.answerer.reset(question["session"])
             case "rename":
-                hub.answerer.rename(question["name"], question["session"])
+                hub.answerer.lines.rename(question["name"], question["session"])
             case "missed":
                 answer = {"missed": hub.answerer.missed(question["session"])}
             case "unread":

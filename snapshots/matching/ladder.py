@@ -13,6 +13,7 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from stillweb.snapshots.identity.rules import RuleSet, joining
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
 from stillweb.snapshots.matching import drawing
 from stillweb.snapshots.matching.accepting import LEVELS, Accept
 from stillweb.snapshots.matching.changers import Changers
@@ -277,7 +278,9 @@ class Matcher:
         if key is None:
             if len(self._keys) >= HOT:
                 self._keys.clear()
-            key = self._keys[url] = url_key(url)
+            key = url_key(url)
+            if len(url) <= LONGEST_KEPT:
+                self._keys[url] = key
         return key
 
     def group(self, url: str) -> Group:

@@ -25,7 +25,7 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.build import fits
@@ -33,6 +33,7 @@ from stillweb.snapshots.index.cdxj import parse_line, target_of, to_capture
 from stillweb.snapshots.index.changing import changing_lines
 from stillweb.snapshots.index.indexing import Progress, other_key
 from stillweb.snapshots.layer import Layer, answered, asked, open_layer, overlaid
+from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View, id_in
@@ -171,8 +172,12 @@ class Snapshot:
         return any(mark in line for layer in self._layers for line in layer.index.lines(start, prefix=True))
 
     def read(self, capture: Capture) -> Response:
-        """The answer of a capture, whole in memory. Raises DamagedInput."""
+        """Return the answer of a capture, whole in memory. Raises DamagedInput, and TooLarge where it does not fit."""
         return self._archives.read(capture)
+
+    def read_start(self, capture: Capture, size: int) -> Response:
+        """Return the answer of a capture, of a body that fills the memory the first `size` bytes. Raises DamagedInput."""
+        return self._archives.read_start(capture, size)
 
     def empty_archives(self) -> list[str]:
         """The archives in which there is nothing at all; ours begin so, and lose nothing where a recording was killed."""
@@ -220,7 +225,11 @@ class Snapshot:
         for line in layer.index.lines("urn:metadata:", prefix=True):
             entry = json.loads(line.split(b" ", 2)[2])
             if entry["mime"] == VIEW_MEDIA:
-                views.append(view_from_json(json.loads(self._entry_record(layer, entry).block)))
+                try:
+                    views.append(view_from_json(json.loads(self._entry_record(layer, entry).block)))
+                except (ValueError, RecursionError, DamagedInput) as error:
+                    where = f"{entry['filename']}: offset {entry['offset']}"
+                    layer.known.notes.append(Damaged(f"{where}: a view that can't be read: {error}"))
         yield from sorted(views, key=lambda v: (v.timestamp, v.address))
 
     def view(self, address_or_id: str) -> View | None:

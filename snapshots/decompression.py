@@ -116,7 +116,7 @@ class Brotli(Stream):
             try:
                 data = self._z.process(piece[at : at + _BROTLI_STEP])
             except self._error as error:
-                raise ValueError(f"not brotli: {error}") from error
+                raise ValueError(str(error)) from error
             yield from _parts(data)
         self.eof = self._z.is_finished()
 

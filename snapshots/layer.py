@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.archives.container import INDEX, Container
+from stillweb.snapshots.archives.container import Container
 from stillweb.snapshots.capture import PARTIAL, Capture
 from stillweb.snapshots.contents.package import page_list_faults
-from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.build import join_lines, open_index
-from stillweb.snapshots.index.cdxj import BROKEN, Index
+from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.kept import Built
 from stillweb.snapshots.machine.places import BytesPlace
@@ -68,12 +67,7 @@ def open_layer(
         known.notes += page_list_faults(container)
     known.notes += container.left_out
     if aside is not None:
-        try:
-            aside.add(index.lines())
-        except BROKEN as error:
-            raise DamagedInput(
-                f"{path}: {INDEX} has a line that can't be read ({error}); rebuild it: stillweb index"
-            ) from error
+        aside.add(index.lines())
     return Layer(container, index, known, prefix)
 
 

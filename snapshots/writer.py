@@ -227,7 +227,7 @@ class Writer:
             raise UsageError(f"{self.path}: the writer is closed")
         self._unlisted |= self._file.size != self._listed
         if self._file.size >= ROTATE:
-            self._file.close()
+            self._file.end()
             self._begin_file(date)
         if not self._introduced:  # who goes on with an older file says so, once there is something to say
             self._introduce(date)
@@ -349,7 +349,7 @@ class Writer:
             self._closed = True
             unlisted = self._unlisted or self._file.size != self._listed
         try:
-            self._file.close()
+            self._file.end()
             if unlisted:
                 self._release()  # to be opened again
                 reindex(self.path)

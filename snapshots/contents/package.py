@@ -85,7 +85,10 @@ def unpack_options(text: str) -> dict[str, Any]:
     """Return the options in a field value; the inverse of `pack_options`. Raises ValueError, and TooLarge for a bomb."""
     if text.startswith("zlib:"):
         text = inflate(base64.b64decode(text[5:]), ZLIB, "a record's options", LONGEST_OPTIONS).decode()
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("options that nest too deeply") from error
     return value if isinstance(value, dict) else {}
 
 

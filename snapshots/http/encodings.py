@@ -109,13 +109,13 @@ def encode_pieces(pieces: Iterable[bytes], encoding: str | None) -> Iterator[byt
 
 def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     if name == "br":
-        return _members(pieces, lambda _: Brotli())
+        return _members(pieces, "brotli", lambda _: Brotli())
     if name == "zstd":
-        return _members(pieces, lambda _: Zstd())
+        return _members(pieces, name, lambda _: Zstd())
     if name in ("gzip", "x-gzip"):
-        return _members(pieces, lambda _: Inflate(GZIP))
+        return _members(pieces, "gzip", lambda _: Inflate(GZIP))
     if name == "deflate":
-        return _members(_first_two_together(pieces), _inflater)
+        return _members(_first_two_together(pieces), name, _inflater)
     raise EncodingProblem(f"unknown coding {name!r}")
 
 
@@ -136,7 +136,7 @@ def _inflater(start: bytes) -> Inflate:
     return Inflate(ZLIB if wrapped else DEFLATE)
 
 
-def _members(pieces: Iterator[bytes], start: Callable[[bytes], Stream]) -> Iterator[bytes]:
+def _members(pieces: Iterator[bytes], name: str, start: Callable[[bytes], Stream]) -> Iterator[bytes]:
     """Unpacks one compressed member after the other; what follows the last one must be empty."""
     stream: Stream | None = None
     for piece in pieces:
@@ -146,7 +146,7 @@ def _members(pieces: Iterator[bytes], start: Callable[[bytes], Stream]) -> Itera
             try:
                 yield from stream.feed(piece)
             except ValueError as error:
-                raise EncodingProblem(str(error)) from error
+                raise EncodingProblem(f"not {name}: {error}") from error
             piece = stream.rest if stream.eof else b""
             if stream.eof:
                 stream = None

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from lxml import etree
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import IN_MEMORY
 from stillweb.snapshots.http import charsets, encodings
+from stillweb.snapshots.shapes import shaped
 from stillweb.snapshots.texts import html_text, lone_words, lost_tables, pdf_text
 from stillweb.snapshots.texts.shadows import open_shadows
 from stillweb.snapshots.words import counted
@@ -87,6 +89,7 @@ class FrozenText:
 
         Raises ValueError when the page lengths don't fit the text.
         """
+        shaped(dict(record), _Stored)
         if "media" not in record:
             return cls(address, text, None, "", "text/plain", extractor, version, dict(record))
         pages: tuple[str, ...] | None = None
@@ -111,6 +114,17 @@ class FrozenText:
             tuple(record.get("warnings", ())),
             record.get("meta", {}),
         )
+
+
+class _Stored(msgspec.Struct):
+    """What `FrozenText.to_record` gives, as it is read back."""
+
+    media: str = ""
+    title: str = ""
+    options: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    meta: dict[str, Any] = {}
+    pages: list[int] | None = None
 
 
 def sniff(body: bytes) -> str | None:
@@ -229,7 +243,7 @@ def extract_html(
         given = options if extractor != html_text.NAME else {"lxml": lxml_version, **shadows}
         return FrozenText(address, markdown, None, title, HTML, extractor, by, given, tuple(notes), known)
 
-    if (tags := html.count("<")) > html_text.MOST_TAGS:
+    if (tags := html.count("<") - html.count("</")) > html_text.MOST_TAGS:
         notes.append(f"too many tags to be parsed ({tags}): tags removed")
         return result(html_text.without_tags(html), "", html_text.NAME, html_text.VERSION)
     tree = html_text.parse(html)
@@ -243,7 +257,8 @@ def extract_html(
         html_text.make_links_absolute(tree, base)
     if cost := f"{len(html)} characters" if len(html) > LARGE else _too_much(tree):
         notes.append(f"too large for trafilatura ({cost}): plain text")
-        return result(html_text.markdown(tree), title, html_text.NAME, html_text.VERSION)
+        plain = html_text.markdown(tree) or html_text.without_tags(html)
+        return result(plain, title, html_text.NAME, html_text.VERSION)
     with lone_words.kept(tree) as lone:
         markdown = trafilatura.extract(tree, **OPTIONS)
     if lone:

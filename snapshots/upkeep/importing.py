@@ -244,4 +244,5 @@ def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[s
 
 def left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
     """What a HAR or flow file held that could not be taken when it was opened or converted; or only what was "damaged"."""
-    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get(kind, ())]
+    listed = [said.get(kind) for said in snapshot.all_metadata(IMPORT) if isinstance(said, dict)]
+    return [str(note) for notes in listed if isinstance(notes, list) for note in notes]

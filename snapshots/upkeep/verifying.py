@@ -15,6 +15,7 @@ from stillweb.snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKA
 from stillweb.snapshots.archives.digests import algorithm_of, same_digest
 from stillweb.snapshots.archives.reading import Archives, open_block
 from stillweb.snapshots.archives.scan import Damage, NotSeekable, Scanned
+from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
     all_files,
@@ -381,11 +382,8 @@ class _Check:
                     self.converted(entry, archives)
                 except (*BROKEN, AttributeError, RecursionError, DamagedInput) as error:
                     self.found("record", entry["filename"], int(entry["offset"]), f"can't be read: {error}")
-            if line.startswith(b"urn:metadata:") and (entry := parse_line(line)[2])["mime"] == VIEW_MEDIA:
-                try:
-                    view_from_json(json.loads(archives.entry(entry["filename"], entry).block))
-                except (ValueError, RecursionError, DamagedInput) as error:
-                    self.found("record", entry["filename"], int(entry["offset"]), f"is no view: {error}")
+            if line.startswith((b"urn:metadata:", failures.START.encode())):
+                self.metadata(*parse_line(line)[1:], archives)
             if not line.startswith(b"urn:conversion:"):
                 continue
             entry = parse_line(line)[2]
@@ -394,6 +392,17 @@ class _Check:
                 frozen_text(archives.record(*place))
             except (*BROKEN, AttributeError, RecursionError, DamagedInput) as error:
                 self.found("text", place[0], place[1], str(error))
+
+    def metadata(self, timestamp: str, entry: dict[str, Any], archives: Archives) -> None:
+        """A record that says what a view is, or how a request failed, can be read."""
+        file, offset = entry["filename"], int(entry["offset"])
+        try:
+            if entry["mime"] == VIEW_MEDIA:
+                view_from_json(json.loads(archives.entry(file, entry).block))
+            elif entry["mime"] == failures.MEDIA:
+                failures.failure_of(archives.entry(file, entry).block, timestamp, file)
+        except (ValueError, RecursionError, DamagedInput) as error:
+            self.found("record", file, offset, f"can't be read: {error}")
 
     def converted(self, entry: dict[str, Any], archives: Archives) -> None:
         """All of the HAR or flow file that this was made of could be read."""

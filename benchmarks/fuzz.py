@@ -76,7 +76,9 @@ def fuzz(
         numbers[at : at + TOGETHER] for at in range(0, len(numbers), TOGETHER) if time.monotonic() < end
     )
     found: Counter[str] = Counter()
-    for batch, told in bounded(batches, partial(_batch, made=made, seed=seed, only=only), jobs):
+    for batch, told in bounded(
+        batches, partial(_batch, made=made, seed=seed, only=only), jobs, TOGETHER * SECONDS
+    ):
         for name, count in told.items():
             if name.startswith(("crash", "hang", "memory")):  # of the whole process: a signal, or no end
                 name = f"find: {name} in {batch}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -30,6 +31,10 @@ from stillweb.snapshots.machine.cache import derived
 from stillweb.snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
 from stillweb.snapshots.notes import Damaged
 
+# What zipfile raises for a zip that is none, whose parts lie elsewhere than it says, or that it can't unpack.
+BAD_ZIP = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError, IndexError, OverflowError,
+)  # fmt: skip
 LIKELY = 10  # times that a file of an archive is larger when it is unpacked, at most
 
 
@@ -106,7 +111,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
                     places[entry.filename] = _entry(place, listing, entry, f"{name}!{entry.filename}", stamp)
                 except TooLarge as error:
                     left_out.append(Damaged(f"{error}: it is not read"))
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+    except BAD_ZIP as error:
         # that is what Python says of a zip that begins as one and ends as none
         cut = str(error) == "File is not a zip file"
         why = "it is cut short: the list of its files, at its end, is missing" if cut else error

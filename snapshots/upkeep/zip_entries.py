@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 
 from stillweb.snapshots.decompression import too_large
 from stillweb.snapshots.machine.places import Place, Reader
-from stillweb.snapshots.opening import largest
+from stillweb.snapshots.opening import BAD_ZIP, largest
 
 
 def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
@@ -31,5 +30,5 @@ def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
                 with listing.open(entry) as data:
                     while data.read(1 << 20):
                         pass
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+            except BAD_ZIP as error:
                 yield name, at, str(error)

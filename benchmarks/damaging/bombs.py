@@ -24,7 +24,7 @@ import zstandard
 
 URL = "http://a.test/"
 MB = 1 << 20
-SIZE = 600  # MB that a bomb unpacks to
+SIZE = 300  # MB that a bomb unpacks to
 MOST = 400  # MB of memory
 SECONDS = 60  # of a command, on a machine that does other things too
 

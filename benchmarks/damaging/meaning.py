@@ -205,7 +205,7 @@ def odd_json(value: Any, chance: Chance) -> Any:
     for _ in range(chance.choice((1, 1, 2, 3))):
         places = list(_places(value))
         if not places:
-            return chance.choice(VALUES)
+            return copy.deepcopy(chance.choice(VALUES))  # or one case would change the next
         holder, name = chance.choice(places)
         act = chance.random()
         if act < 0.1:
@@ -248,7 +248,7 @@ def odd_value(value: Any, chance: Chance) -> Any:
         return value + text if chance.random() < 0.3 else text
     if isinstance(value, (int, float)) and chance.random() < 0.4:
         return chance.choice((-1, 0, value + 1, -value, 1 << 40, 1 << 64, 1.5, 10**400))
-    return chance.choice(VALUES)
+    return copy.deepcopy(chance.choice(VALUES))  # or one case would change the next
 
 
 def json_text(value: Any, chance: Chance) -> bytes:

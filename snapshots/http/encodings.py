@@ -86,11 +86,14 @@ def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> by
     return joined if limit is None else joined[:limit]
 
 
-def decode_pieces(pieces: Iterable[bytes], encoding: str | None, *, most: int = MOST) -> Iterator[bytes]:
-    """Yield the decoded body in pieces, in little memory. Raises LongBody where a coding gives more than `most` bytes."""
+def decode_pieces(
+    pieces: Iterable[bytes], encoding: str | None, *, most: int | None = None
+) -> Iterator[bytes]:
+    """Yield the decoded body in pieces, in little memory. Raises LongBody where a coding gives more than `most` (`MOST`) bytes."""
+    bound = MOST if most is None else most
     stream: Iterator[bytes] = iter(pieces)
     for name in reversed(codings(encoding)):
-        stream = within(_unpack(stream, name), most, lambda: LongBody(too_large("the body", most)))
+        stream = within(_unpack(stream, name), bound, lambda: LongBody(too_large("the body", bound)))
     return stream
 
 

@@ -150,7 +150,7 @@ class _Check:
         try:
             value = json.loads(digest)
             wanted = str(value["hash"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             self.found("package", DIGEST, -1, "has no hash")
             return
         actual = "sha256:" + hashlib.sha256(data).hexdigest()

@@ -292,7 +292,10 @@ class RunFiles:
             raise DamagedInput(f"{path}: is no stillweb run")
         if value.get("version") != VERSION:
             raise DamagedInput(f"{path}: version {value.get('version')!r} is not known here (only {VERSION})")
-        return Settings.from_json(value.get("settings"), str(path)), dict(value.get("stands_on", {}))
+        stands_on = value.get("stands_on", {})
+        if not isinstance(stands_on, dict):
+            raise DamagedInput(f"{path}: stands_on is no object")
+        return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:
         """The tasks of the run. DamagedInput where they are not those that it began with."""

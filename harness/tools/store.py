@@ -19,7 +19,7 @@ from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import codec, header_charset
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.texts.freezing import text_address, view_text_address
-from stillweb.snapshots.texts.text import FrozenText, extract, extract_html
+from stillweb.snapshots.texts.text import READ, FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -114,7 +114,7 @@ class Store:
         return None
 
     def _made(self, capture: Capture) -> FrozenText | None:
-        return self.frozen_of(capture) or extract(capture, self.snapshot.read(capture))
+        return self.frozen_of(capture) or extract(capture, self.snapshot.read_start(capture, READ + 1))
 
     def text_at(self, address: str) -> FrozenText | None:
         """The frozen text with this address."""

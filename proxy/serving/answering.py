@@ -28,6 +28,7 @@ from stillweb.proxy.serving.tails import Tails
 from stillweb.proxy.wire.addresses import host_of
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
@@ -221,7 +222,11 @@ class Answerer:
         if (capture.original[2] if capture.original else capture.length) > STREAMED:
             reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
             return reply, how, None
-        hot = self.kept.load(capture)
+        try:
+            hot = self.kept.load(capture)
+        except TooLarge:
+            reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+            return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
         if own is not None:
             hot = Hot(own, hot.aged)
@@ -240,6 +245,9 @@ class Answerer:
             if hot.plain is None:
                 try:
                     hot.plain = encodings.decode(body, codings.coding(stored))
+                except encodings.LongBody:
+                    reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+                    return reply, how, None
                 except encodings.EncodingProblem:
                     hot.plain = body  # damaged at the origin already: as it came
                 self.kept.grow(hot, len(hot.plain))
@@ -270,15 +278,11 @@ class Answerer:
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
         encoding = codings.coding(stored) if decoded else None
         if decoded:
-            unpacked = stored_pieces(self.snapshot, capture, encoding)
-            try:
-                if request.header("range") is not None or request.method == "HEAD":
-                    size = sum(len(p) for p in unpacked)
-                else:
-                    size = None
-                    next(unpacked, b"")  # whether it is packed at all
+            try:  # whether it can be unpacked within bounds is known at its end
+                size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
             except encodings.EncodingProblem:
-                decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
+                # damaged at the origin already, or a bomb: as it came
+                decoded, encoding, size = False, None, found
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
         fields = flagged(made.headers, verdict, capture, how, doubted)

@@ -33,6 +33,7 @@ from stillweb.snapshots.matching.unrecorded import note_change
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.states.acceptance import accepts
+from stillweb.snapshots.states.answers import LIMIT
 from stillweb.snapshots.states.conditions import read
 from stillweb.snapshots.states.groups import CLOCKS, Group, group_prefix
 from stillweb.snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
@@ -56,6 +57,7 @@ class Store(Protocol):
     def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
     def read(self, capture: Capture, /) -> Response: ...
+    def read_start(self, capture: Capture, size: int, /) -> Response: ...
     def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
     def head(self, capture: Capture, /) -> Response: ...
     def read_request(self, capture: Capture, /) -> Request: ...
@@ -427,7 +429,7 @@ class Matcher:
         missing = set(values)
         for served in reversed(session.served):
             if site_of(served.url) == site_of(request.url):
-                text = text_of(self.snapshot.read(served))
+                text = text_of(self.snapshot.read_start(served, LIMIT + 1))
                 missing = {v for v in missing if not shown_in(v, text)}
                 if not missing:
                     return True

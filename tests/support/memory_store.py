@@ -123,6 +123,9 @@ class MemoryStore:
     def prefix(self, start: str, /) -> Iterator[Capture]:
         return (c for c in self._captures if c.urlkey.startswith(start))
 
+    def read_start(self, capture: Capture, size: int) -> Response:
+        return self.read(capture)
+
     def read(self, capture: Capture, /) -> Response:
         return self._recorded[capture.place].response
 

@@ -32,7 +32,9 @@ from typing import Any, NoReturn
 
 from stillweb.harness.sandbox.seccomp import install_filter
 
-FOLDER = "/home/attempt"  # the working folder inside, whatever its name outside: what is printed stays the same
+FOLDER = (
+    "/home/attempt"  # the working folder inside, whatever its name outside: what is printed stays the same
+)
 MEANS = ("namespaces", "Landlock", "system calls", "limits")
 REFUSED = 4  # exit code
 
@@ -52,10 +54,28 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CLOSE_ON_EXEC = 4
 
 # What programs need of a system, as far as every user of the machine may read it.
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/sys/devices/system")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/nix/store",
+    "/sys/devices/system",
+)
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _OPEN_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
-_WITHOUT_NAMESPACES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel")
+_WITHOUT_NAMESPACES = (
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/version",
+    "/proc/filesystems",
+    "/proc/sys/kernel",
+)
 
 # linux/landlock.h
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -69,7 +89,10 @@ _NET_RIGHTS, _NET_VERSION = 0b11, 4  # bind and connect of TCP
 _SCOPES, _SCOPE_VERSION = 0b11, 6  # abstract Unix sockets, signals
 
 _POLL = 0.02  # seconds between two looks at what the tree uses
-_OWN_USERS = (1_000_000, 60_600)  # from here on nobody has a name; the second lies in what a small container maps
+_OWN_USERS = (
+    1_000_000,
+    60_600,
+)  # from here on nobody has a name; the second lies in what a small container maps
 
 
 class _Missing(Exception):
@@ -203,7 +226,11 @@ class Launch:
                 self._end_with_parent()  # a change of user took it back
             user, group = os.geteuid(), os.getegid()
             self._call(self.libc.unshare(_NEWUSER | kinds), "no namespace may be made here")
-            for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            for name, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
                 with open(f"/proc/self/{name}", "w") as file:
                     file.write(text)
         if self.own_network:
@@ -218,12 +245,18 @@ class Launch:
 
     def _make_root(self) -> None:
         """Mount a new root that holds the order's paths and nothing else, and go into it."""
-        self._call(self.libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mounts can't be kept apart")
+        self._call(
+            self.libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mounts can't be kept apart"
+        )
         sources = _Sources(self.order)  # of this namespace: no other's may be cloned
         trees = [(self._clone(source, target, how), target) for source, target, how in sources.system]
         limits = self.limits or {}
-        size = f",size={limits['disk']},nr_inodes={max(1000, limits['disk'] >> 14)}" if limits.get("disk") else ""
-        base = "/tmp" if os.path.isdir("/tmp") else "/dev"  # noqa: S108 -- hidden by the new root in this namespace alone
+        size = (
+            f",size={limits['disk']},nr_inodes={max(1000, limits['disk'] >> 14)}"
+            if limits.get("disk")
+            else ""
+        )
+        base = "/tmp" if os.path.isdir("/tmp") else "/dev"
         self._mount("tmpfs", base, _MS_NOSUID | _MS_NODEV, f"mode=755{size}")
         for folder in ("/proc", "/dev/pts", FOLDER, *_OPEN_FOLDERS):
             os.makedirs(base + folder, exist_ok=True)
@@ -247,7 +280,9 @@ class Launch:
         for source, target in sources.named:
             self._place_tree(self._clone(source, target, "named"), base + target)
         self._mount("proc", f"{base}/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
-        self._mount("devpts", f"{base}/dev/pts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+        self._mount(
+            "devpts", f"{base}/dev/pts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
+        )
         self._place_folder(base + FOLDER, sources.folder)
         os.chdir(base)
         number = _PIVOT_ROOT.get(os.uname().machine, -1)
@@ -267,7 +302,9 @@ class Launch:
 
     def _clone(self, source: int, target: str, how: str) -> int:
         tree = self._call(
-            self.libc.syscall(_OPEN_TREE, source, b"", _TREE_CLONE | _TREE_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE),
+            self.libc.syscall(
+                _OPEN_TREE, source, b"", _TREE_CLONE | _TREE_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE
+            ),
             f"{target} can't be mounted",
         )
         attributes = _ATTR_NO_SETUID
@@ -304,7 +341,9 @@ class Launch:
         """
         shown, ours = os.pipe()  # the program's own report, closed by its start
         if self.linux:
-            self.libc.prctl(_PR_SET_DUMPABLE, 0)  # the program can't look into this process, nor go to its files
+            self.libc.prctl(
+                _PR_SET_DUMPABLE, 0
+            )  # the program can't look into this process, nor go to its files
         program = os.fork()
         if program == 0:
             os.close(shown)
@@ -322,14 +361,18 @@ class Launch:
         _tell(self.channel, self._watch(program))
         if self.limits is None and "namespaces" in self.held:
             with contextlib.suppress(ChildProcessError):
-                while True:  # children of the program may still write for it; the parent ends us when it has waited
+                while (
+                    True
+                ):  # children of the program may still write for it; the parent ends us when it has waited
                     os.wait()
         os._exit(0)
 
     def _watch(self, program: int) -> dict[str, Any]:
         began = time.monotonic()
         ended: dict[str, Any] = {"timed_out": False, "exceeded": ""}
-        watched = _Tree(self.limits, whole="namespaces" in self.held, program=program) if self.limits else None
+        watched = (
+            _Tree(self.limits, whole="namespaces" in self.held, program=program) if self.limits else None
+        )
         handle = os.pidfd_open(program) if hasattr(os, "pidfd_open") else None
         while True:
             with contextlib.suppress(ChildProcessError):
@@ -340,13 +383,12 @@ class Launch:
                 if done:
                     continue
             assert watched is not None
-            if time.monotonic() - began > watched.seconds:
-                ended["timed_out"] = True
-            else:
-                ended["exceeded"] = watched.exceeded()
+            if not (ended["timed_out"] or ended["exceeded"]):
+                ended["timed_out"] = time.monotonic() - began > watched.seconds
+                ended["exceeded"] = "" if ended["timed_out"] else watched.exceeded()
             if ended["timed_out"] or ended["exceeded"]:
                 watched.kill()
-            elif handle is not None:
+            if handle is not None:
                 select.select([handle], [], [], _POLL)
             else:
                 time.sleep(_POLL)
@@ -429,7 +471,9 @@ class Launch:
         alone = "namespaces" in self.held
         files = self.limits is not None
         if not self.own_network and alone and version < _SCOPE_VERSION:
-            raise OSError(0, "abstract sockets of the machine stay open to the program; Linux 6.12 or later shuts them")
+            raise OSError(
+                0, "abstract sockets of the machine stay open to the program; Linux 6.12 or later shuts them"
+            )
         rights = (1 << _RIGHTS[min(version, max(_RIGHTS))]) - 1 if files else 0
         net = _NET_RIGHTS if files and not alone and version >= _NET_VERSION else 0
         scopes = _SCOPES if version >= _SCOPE_VERSION else 0
@@ -441,7 +485,11 @@ class Launch:
         if files:
             for path in ("/",) if alone else (*_SYSTEM, *_WITHOUT_NAMESPACES, *self.order["readable"]):
                 self._allow(ruleset, path, rights & _READS)
-            for path in (self.folder, *(_OPEN_FOLDERS if alone else ()), *(f"/dev/{name}" for name in _DEVICES)):
+            for path in (
+                self.folder,
+                *(_OPEN_FOLDERS if alone else ()),
+                *(f"/dev/{name}" for name in _DEVICES),
+            ):
                 self._allow(ruleset, path, rights & ~_IOCTL_DEVICE)
         self._call(self.libc.syscall(_RESTRICT_SELF, ruleset, 0), "it can't be entered")
         os.close(ruleset)
@@ -452,7 +500,10 @@ class Launch:
         except FileNotFoundError:
             return
         rule = _PathBeneath(access if os.path.isdir(path) else access & _OF_FILES, descriptor)
-        self._call(self.libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0), f"not for {path}")
+        self._call(
+            self.libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0),
+            f"not for {path}",
+        )
         os.close(descriptor)
 
 
@@ -565,7 +616,11 @@ def _give(folder: str, user: int) -> None:
 
 def _take_back(inside: str, outside: str, most: int) -> None:
     """Replace what the folder outside holds by what the program left. OSError where that is more than `most` bytes."""
-    size = sum(entry.stat(follow_symlinks=False).st_size for entry in _walk(inside) if entry.is_file(follow_symlinks=False))
+    size = sum(
+        entry.stat(follow_symlinks=False).st_size
+        for entry in _walk(inside)
+        if entry.is_file(follow_symlinks=False)
+    )
     if size > most:  # a file with holes takes its room when it is copied
         raise OSError(errno.EFBIG, f"the files name {size} bytes, more than the limit on disk")
     for entry in list(os.scandir(outside)):

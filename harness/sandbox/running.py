@@ -28,9 +28,7 @@ from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageErr
 
 _ROOT = str(Path(stillweb.__file__).parents[1])
 # -I: neither our working folder nor PYTHON* variables decide what the launcher is. -S: it needs no installed package.
-_LAUNCHER = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from stillweb.harness.sandbox.launcher import main; main()"
-)
+_LAUNCHER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from stillweb.harness.sandbox.launcher import main; main()"
 _HOW_TO_ALLOW = "--allow-unconfined goes on without it"
 _GRACE = 30.0  # seconds beyond the limit in which the supervisor must have ended the program itself
 
@@ -150,13 +148,24 @@ class Start:
 
         Raises UsageError where a readable path is a hidden one, or holds one, or lies in one.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM)
+        ours, theirs = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM
+        )
         with theirs, tempfile.TemporaryFile() as order, contextlib.ExitStack() as stack:
             folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, folder)
             order.write(json.dumps(self._order(folder)).encode())
             order.flush()
-            command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, _ROOT, str(theirs.fileno()), str(order.fileno())]
+            command = [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                _LAUNCHER,
+                _ROOT,
+                str(theirs.fileno()),
+                str(order.fileno()),
+            ]
             try:
                 yield Prepared(command, (theirs.fileno(), order.fileno(), folder), Channel(ours))
             except BaseException:
@@ -173,11 +182,17 @@ class Start:
                     raise UsageError(
                         f"{place}: the program would see {secret}, which none may; name the program's own files one by one"
                     )
-        installed = [one for one in _places(_installation(self.argv[0], path)) if not any(_within(one, s) for s in hidden)]
+        installed = [
+            one
+            for one in _places(_installation(self.argv[0], path))
+            if not any(_within(one, s) for s in hidden)
+        ]
         for one in installed:
             hidden_inside = [secret for secret in hidden if _within(secret, one)]
             if hidden_inside:
-                raise UsageError(f"{hidden_inside[0]}: lies in {one}, with the program {self.argv[0]}; move one of the two")
+                raise UsageError(
+                    f"{hidden_inside[0]}: lies in {one}, with the program {self.argv[0]}; move one of the two"
+                )
         if self.network == "shared" and (names := os.path.realpath("/etc/resolv.conf")) != "/etc/resolv.conf":
             readable.append(names)
         return {
@@ -209,14 +224,16 @@ class Prepared:
 class Channel:
     """Reports of one launcher, folded as they come."""
 
-    socket: socket.socket
+    connection: socket.socket
     report: dict[str, Any] = field(default_factory=dict)
-    listeners: list[socket.socket] = field(default_factory=list)  # of the program's network, for the order's ports
+    listeners: list[socket.socket] = field(
+        default_factory=list
+    )  # of the program's network, for the order's ports
 
     def receive(self) -> bool:
         """Take in the next report; return False when there will be none."""
         try:
-            data, files, _, _ = socket.recv_fds(self.socket, 1 << 16, 64)
+            data, files, _, _ = socket.recv_fds(self.connection, 1 << 16, 64)
         except ConnectionResetError:
             data, files = b"", []
         self.listeners += [socket.socket(fileno=file) for file in files]
@@ -235,7 +252,7 @@ class Channel:
 
     def close(self) -> None:
         """Close the channel and the listeners that it brought."""
-        for one in (self.socket, *self.listeners):
+        for one in (self.connection, *self.listeners):
             one.close()
 
 
@@ -267,7 +284,12 @@ def run(
         "PYTHONDONTWRITEBYTECODE": "1",
         **(environment or {}),
     }
-    start = Start(argv, cwd, variables, readable, limits=limits, allow_unconfined=allow_unconfined)
+    return _run(
+        Start(argv, cwd, variables, readable, limits=limits, allow_unconfined=allow_unconfined), limits
+    )
+
+
+def _run(start: Start, limits: Limits) -> SandboxResult:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with start.prepared() as prepared:
             process = subprocess.Popen(
@@ -277,14 +299,14 @@ def run(
                 stderr=err,
                 pass_fds=prepared.files,
                 start_new_session=True,
-                env={"PATH": variables["PATH"]},
+                env={},
             )
         channel = prepared.channel
         ending = _ENDING.get()
         try:
             if ending is not None:
                 ending.begin(process)
-            channel.socket.settimeout(limits.seconds + _GRACE)
+            channel.connection.settimeout(limits.seconds + _GRACE)
             with contextlib.suppress(TimeoutError):
                 while channel.receive():
                     pass
@@ -296,7 +318,7 @@ def run(
             channel.close()
         if ending is not None and ending.ended:
             raise StillwebError("sandbox: ended with the run")
-        channel.check(argv[0])
+        channel.check(start.argv[0])
         report = channel.report
         timed_out = report.get("timed_out", "status" not in report and "folder" in report)
         return SandboxResult(
@@ -313,11 +335,16 @@ def run(
         )
 
 
-def can_confine() -> str | None:
-    """Return None where every means holds on this machine, else what is missing. Runs a program to find out."""
+_TRY = Limits(seconds=60)
+
+
+def can_confine(*, network: Literal["own", "shared"] = "own", limits: Limits | None = _TRY) -> str | None:
+    """Return None where this machine can confine such a program, else what is missing. Tries it."""
     with tempfile.TemporaryDirectory(prefix="stillweb-") as folder:
         try:
-            run([sys.executable, "-c", "pass"], cwd=Path(folder), limits=Limits(seconds=60))
+            _run(
+                Start([sys.executable, "-c", "pass"], Path(folder), {}, network=network, limits=limits), _TRY
+            )
         except MissingCapability as error:
             return str(error)
     return None
@@ -366,13 +393,17 @@ def _installation(program: str, path: str) -> list[str]:
     for place in dict.fromkeys(places):
         if len(place.parts) < 2 or _is_system(place):
             continue
-        parts = _PARTS_OF_A_HOME if place in (home, home / ".local") or _within(str(home), str(place)) else _PARTS
+        parts = (
+            _PARTS_OF_A_HOME if place in (home, home / ".local") or _within(str(home), str(place)) else _PARTS
+        )
         found += [str(place / part) for part in parts if (place / part).exists()]
     return [one for one in found if not _is_system(Path(one))]
 
 
 def _is_system(place: Path) -> bool:
-    return any(_within(str(place), folder) for folder in ("/usr", "/bin", "/sbin", "/etc")) or place == Path("/")
+    return any(_within(str(place), folder) for folder in ("/usr", "/bin", "/sbin", "/etc")) or place == Path(
+        "/"
+    )
 
 
 def _interpreter(script: str, path: str) -> str | None:

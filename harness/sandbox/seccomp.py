@@ -91,12 +91,21 @@ _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
 _NETLINK = 16  # protocol 0 (routes) alone: getifaddrs asks by it
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: asm-generic/ioctls.h
 
-_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH of linux/audit.h
+_MACHINES = {
+    "x86_64": (0, 0xC000003E),
+    "aarch64": (1, 0xC00000B7),
+}  # column above, AUDIT_ARCH of linux/audit.h
 _X32 = 0x40000000  # the bit of calls of the x32 ABI, which have numbers of their own
 # linux/bpf_common.h, linux/seccomp.h
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # offsets in struct seccomp_data; low halves
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = (
+    0,
+    4,
+    16,
+    24,
+    32,
+)  # offsets in struct seccomp_data; low halves
 _SET_SECCOMP, _MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 
 
@@ -143,7 +152,9 @@ def filter_program(machine: str, *, limits: bool) -> bytes:
             add(_JUMP_EQUAL, numbers[column], 0, 1)
             refuse(errno.EPERM)
     if limits:
-        add(_JUMP_EQUAL, _CLONE3[column], 0, 1)  # its flags lie in memory, which no filter reads: libc falls back
+        add(
+            _JUMP_EQUAL, _CLONE3[column], 0, 1
+        )  # its flags lie in memory, which no filter reads: libc falls back
         refuse(errno.ENOSYS)
         add(_JUMP_EQUAL, _CLONE[column], 0, 4)
         add(_LOAD, _FIRST)

@@ -1,0 +1,239 @@
+"""A command agent sees its own files and the snapshot through its proxy, and nothing of the run or the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillweb.harness.agents import load_agent
+from stillweb.harness.results.certificate import make_certificate
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.sandbox.running import can_confine
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from tests.harness.sandbox.test_attacks import without
+from tests.proxy.frozen import Site
+from tests.support.command_line import stillweb
+
+pytestmark = pytest.mark.skipif(
+    can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
+)
+
+CANARY = "canary-of-the-references"
+
+# It looks through all that it can reach but the system's own files: folders, other processes, its environment, its ports.
+THIEF = """
+import os, socket, sys
+found, seen = [], 0
+def look(name, text):
+    global seen
+    seen += 1
+    if b"CANARY"[:0] + CANARY in text:
+        found.append(name)
+system = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/sys", "/nix", "/proc", os.path.dirname(os.path.dirname(sys.executable)), sys.base_prefix)
+def walk(top, skipped=()):
+    for place, names, files in os.walk(top):
+        names[:] = [n for n in names if os.path.join(place, n) not in skipped]
+        for name in files:
+            try:
+                with open(os.path.join(place, name), "rb") as file:
+                    look(os.path.join(place, name), file.read(1 << 20))
+            except OSError:
+                pass
+walk("/", system)
+for path in PATHS:
+    try:
+        look(path, open(path, "rb").read())
+    except OSError:
+        walk(path)
+for pid in [n for n in os.listdir("/proc") if n.isdigit()]:
+    for name in ("environ", "cmdline"):
+        try:
+            look(f"/proc/{pid}/{name}", open(f"/proc/{pid}/{name}", "rb").read())
+        except OSError:
+            pass
+    for name in ("root", "cwd"):
+        for path in PATHS:
+            try:
+                look(path, open(f"/proc/{pid}/{name}{path}", "rb").read())
+            except OSError:
+                pass
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            if pid != str(os.getpid()):
+                look(name, open(f"/proc/{pid}/fd/{name}", "rb").read(1 << 20))
+    except OSError:
+        pass
+look("environment", repr(os.environ).encode())
+for port in PORTS:
+    try:
+        socket.create_connection(("127.0.0.1", port), 2)
+        found.append(f"port {port}")
+    except OSError:
+        pass
+print(f"found {sorted(set(found))} in {seen}")
+"""
+
+
+def steal(folder: Path, **options: Any) -> tuple[RunFiles, str]:
+    """The files of a run whose agent looks for its reference answer in all that it could reach, and what it says."""
+    site = Site(folder / "site")
+    site.add("http://shelf.example/birds", b"birds")
+    with site.open():
+        pass
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text(json.dumps({"id": "one", "question": "?", "answer": CANARY}))
+    (folder / "home").mkdir()
+    (folder / "home" / ".token").write_text(CANARY)
+    (folder / "attempt-before.jsonl").write_text(CANARY)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        given = {
+            "CANARY": CANARY.encode(),
+            "PATHS": [str(folder), str(tasks)],
+            "PORTS": [server.getsockname()[1]],
+        }
+        code = "\n".join(f"{name} = {value!r}" for name, value in given.items()) + THIEF
+        code = code.replace(CANARY, "'b'".join((CANARY[:6], CANARY[6:])), 1)  # or it would find itself
+        (folder / "agent.py").write_text(code)
+        settings = Settings(
+            agent=f"command:{sys.executable} {folder / 'agent.py'}",
+            snapshots=(str(folder / "site"),),
+            source=str(tasks),
+            directory=str(folder),
+            **options,
+        )
+        files = start_run(folder / "run", settings, [Task("one", "?", reference=[CANARY], scorer="exact")])
+        run_attempts(files.path, display=SilentDisplay())
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer is not None
+    return files, str(answer["text"] or answer["error"])
+
+
+def test_the_references_are_in_nothing_that_a_program_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_USER", CANARY)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    files, said = steal(tmp_path)
+    assert said.startswith("found [] in "), said
+    assert int(said.rpartition(" ")[2]) > 2  # it did read something
+    certificate = make_certificate(files.path)
+    assert certificate["confinement"] == {"agent": {"held": ["namespaces", "system calls"], "missing": []}}
+
+
+def test_where_namespaces_are_forbidden_the_run_refuses_and_the_references_would_be_found(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[0] or '.')\n"
+        "from tests.harness.agents.test_confined_agent import steal\n"
+        "from stillweb.harness.results.certificate import make_certificate\n"
+        "(Path.cwd() / 'a').mkdir(); (Path.cwd() / 'b').mkdir()\n"
+        "try: steal(Path.cwd() / 'a')\nexcept MissingCapability as error: print('refused:', error)\n"
+        "files, said = steal(Path.cwd() / 'b', allow_unconfined=True)\nprint(said)\n"
+        "print(make_certificate(files.path)['confinement'])\n"
+    ).replace("sys.argv[0] or '.'", repr(str(Path(__file__).parents[3])))
+    done = without(["unshare"], code, tmp_path)
+    refused, found, certificate = done.stdout.splitlines()[-3:]
+    assert refused.startswith("refused: command:"), done.stderr
+    assert "can't be confined here: namespaces: " in refused
+    for name in ("tasks.jsonl", "attempt-before.jsonl", ".token", "port "):
+        assert name in found
+    assert "'missing': ['namespaces: " in certificate
+
+
+def program_says(folder: Path, code: str, name: str = "agent.py", command: str = "", **options: Any) -> str:
+    (folder / name).write_text(code)
+    agent = command or f"{sys.executable} {folder / name}"
+    settings = Settings(agent=f"command:{agent}", agent_options=options)
+    files = start_run(folder / "run", settings, [Task("one", "?", reference=["x"], scorer="exact")])
+    run_attempts(files.path, display=SilentDisplay())
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer is not None
+    return str(answer["text"] or answer["error"])
+
+
+def test_a_program_starts_in_an_empty_folder_with_no_keys_but_those_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "one")
+    monkeypatch.setenv("OTHER_API_KEY", "two")
+    code = "import os; print(os.getcwd(), os.listdir(), os.environ['HOME'], sorted(n for n in os.environ if 'KEY' in n)); open('x', 'w')"
+    assert (
+        program_says(tmp_path, code, pass_env=["OPENAI_API_KEY"])
+        == "/home/attempt [] /home/attempt ['OPENAI_API_KEY']"
+    )
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "code"),
+    [
+        ("agent.sh", "bash", "cat <(echo 42) && mktemp >/dev/null && echo x > /dev/stderr"),
+        ("agent.mjs", "node", "import fs from 'fs'; fs.writeFileSync('x', '42'); console.log(fs.readFileSync('x', 'utf8'))"),
+        ("agent.py", "env python", "import multiprocessing as m\nif __name__ == '__main__': print(m.Pool(1).map(abs, [-42])[0])"),
+        ("agent.py", "", "#!/usr/bin/env python\nimport pty, sqlite3, ssl, subprocess\nprint(subprocess.check_output(['echo', '42'], text=True))"),
+    ],
+)  # fmt: skip
+def test_ordinary_programs_run(
+    tmp_path: Path, name: str, program: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if program and shutil.which(program.split()[0]) is None:
+        pytest.skip(f"no {program} here")
+    (tmp_path / name).touch()
+    (tmp_path / name).chmod(0o755)
+    assert program_says(tmp_path, code, name, f"{program} {tmp_path / name}".strip()) == "42"
+
+
+def test_files_that_are_named_are_seen_and_are_part_of_what_the_agent_is(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "helper.py").write_text("def answer(): return 42")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'lib')!r}); import helper; print(helper.answer())"
+    assert "ModuleNotFoundError" in program_says(tmp_path, code)
+    shutil.rmtree(tmp_path / "run")
+    assert program_says(tmp_path, code, files=[str(tmp_path / "lib")]) == "42"
+    before = load_agent("command:true", files=[str(tmp_path / "lib")]).identity()
+    (tmp_path / "lib" / "helper.py").write_text("def answer(): return 43")
+    assert load_agent("command:true", files=[str(tmp_path / "lib")]).identity() != before
+    with pytest.raises(UsageError, match="files: there is no 'nowhere' here"):
+        load_agent("command:true", files=["nowhere"])
+
+
+def test_a_named_folder_that_holds_the_run_is_refused(tmp_path: Path) -> None:
+    said = program_says(tmp_path, "print(42)", files=[str(tmp_path)])
+    assert "name the program's own files one by one" in said
+
+
+def test_the_machine_is_asked_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "stillweb.harness.runs.ready.can_confine", lambda **_: "python: can't be confined here"
+    )
+    with pytest.raises(MissingCapability, match="can't be confined here"):
+        program_says(tmp_path, "print(42)")
+    assert not list((tmp_path / "run" / "traces").iterdir())
+
+
+def test_the_option_is_part_of_the_settings_that_a_certificate_stands_on(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "a", "question": "?", "answer": "42"}))
+    run = ("run", "--tasks", "tasks.jsonl", "--agent", "command:echo 42")
+    for name, option in (("one", ()), ("two", ("--allow-unconfined",))):
+        assert stillweb(*run, "-o", name, *option, cwd=tmp_path).code == 0
+    one, two = (json.loads((tmp_path / name / "certificate.json").read_text()) for name in ("one", "two"))
+    assert (one["settings"]["allow_unconfined"], two["settings"]["allow_unconfined"]) == (False, True)
+    assert one["hash"] != two["hash"]
+    assert one["confinement"]["agent"]["missing"] == []
+    again = stillweb(*run, "-o", "two", cwd=tmp_path)
+    assert "allow_unconfined = True" in again.said

@@ -1,5 +1,5 @@
 # make demo: the whole way on a real site.   make test: lint, types and all tests.   Both set up first.
-.PHONY: setup peers demo test lint bench bench-quick lock clean
+.PHONY: setup peers demo test lint bench bench-quick lock docs clean
 
 PYTHON_BIN = .venv/bin
 # Each of the many processes would compile all modules anew where this is set.
@@ -32,8 +32,13 @@ bench-quick: setup
 # Resolves the dependencies anew, for every Python that is supported, without naming an index.
 lock:
 	@$(PYTHON_BIN)/python -m pip install -q uv
-	@$(PYTHON_BIN)/uv pip compile pyproject.toml --extra dev --extra demo --extra parquet --universal \
+	@$(PYTHON_BIN)/uv pip compile pyproject.toml --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
 clean:
 	rm -rf .venv demo-run build *.egg-info
+
+# The documentation as a site, in build/docs; a broken link is an error.
+docs:
+	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q --disable-pip-version-check --require-hashes -r docs/requirements.lock; }
+	@.venv-docs/bin/mkdocs build --strict -q

@@ -60,7 +60,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$want" ]; then
 fi
 
 # Once, as pip does with the others: on a disk that is full Python 3.11 leaves a module that it compiles later cut, for good.
-.venv/bin/python -m compileall -q snapshots proxy harness
+.venv/bin/python -m compileall -q stillweb snapshots proxy harness
 
 # Playwright's own Node wants a library that a bare system lacks.
 if ! .venv/bin/python -m playwright --version >/dev/null 2>&1; then
@@ -96,6 +96,11 @@ if [ "${1:-}" = --peers ]; then
       echo "$want" > ".venv-$peers/stillweb-setup"
     fi
   done
+  want=$(sha256sum < tests/wheels.lock)
+  if [ "$(cat .venv-peers/wheels/stillweb-setup 2>/dev/null || true)" != "$want" ]; then
+    quietly "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r tests/wheels.lock -d .venv-peers/wheels
+    echo "$want" > .venv-peers/wheels/stillweb-setup
+  fi
   clients=tests/interop/clients
   want=$(cat "$clients/package.json" "$clients/package-lock.json" | sha256sum)
   if [ "$(cat "$clients/node_modules/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then

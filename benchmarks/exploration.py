@@ -23,11 +23,10 @@ import click
 
 from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, named, walk
-from stillweb.proxy.checking.check import CheckReport, check
-from stillweb.proxy.exploring.explorer import Explorer, Limits
-from stillweb.proxy.exploring.graph import Graph, graph_uri
-from stillweb.proxy.exploring.moves import Choices
-from stillweb.proxy.exploring.noise import Noise, shown
+from stillweb.proxy.check.check import CheckReport, check
+from stillweb.proxy.explore.explorer import Explorer, Limits
+from stillweb.proxy.explore.graph import Graph, graph_uri
+from stillweb.proxy.explore.moves import Choices, Noise, shown
 from stillweb.proxy.pages.browser import BrowserHost, complete
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.recording.recorder import Recorder

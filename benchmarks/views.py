@@ -22,7 +22,7 @@ from benchmarks.applications.servers import serving
 from benchmarks.bench import NotRun, Row
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.toolset import Toolset
-from stillweb.proxy.checking.check import check_all
+from stillweb.proxy.check.check import check_all
 from stillweb.proxy.pages.browser import BrowserHost, complete, find_browser
 from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.recording.recorder import Recorder

@@ -217,6 +217,11 @@ def _exit_code(error: BaseException) -> int | None:
             return error.exit_code
         case BrokenPipeError():
             return 0
+        case ModuleNotFoundError():
+            from stillweb.snapshots.extras import missing_extra
+
+            missing = missing_extra(error)
+            return None if missing is None else _exit_code(missing)
         case OSError() if error.errno in _LACKS:
             where = f"{error.filename}: " if error.filename else ""
             _say(f"error: {where}{error.strerror}; {_LACKS[error.errno]}")

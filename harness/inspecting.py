@@ -26,8 +26,8 @@ from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
 from inspect_ai.util import store
 
+from stillweb.harness._parsing import session_of
 from stillweb.harness.datasets import load_tasks
-from stillweb.harness.inputs.sessions import session_of
 from stillweb.harness.scoring import Context, score
 from stillweb.harness.task import Task
 from stillweb.harness.tools import ToolResult, Toolset, ToolSpec

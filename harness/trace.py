@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stillweb.harness.inputs.schema import problem
+from stillweb.harness._parsing import problem
 from stillweb.snapshots.archives.appending import FULL_DISK, full_disk, write_whole
 from stillweb.snapshots.errors import DamagedInput, UsageError
 

@@ -1,8 +1,8 @@
 """The wire: record into a snapshot, serve from one, drive a browser against either.
 
 From the top down, each folder imports only those below it:
-exploring/   the states of a page found by themselves
-checking/    check: every view replayed and compared
+explore/     find the states of a page by itself
+check/       replay every view and compare it with the recording
 pages/       Fetcher: views by steps, in a browser whose time is held still
 recording/   Recorder: mitmproxy in this process, from its flows to the archive
 serving/     Gateway: replay, which has no way out; MadeHosts: hosts that it answers for; Ledger
@@ -19,7 +19,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillweb.proxy.checking.check import check
     from stillweb.proxy.clients import client_environment
     from stillweb.proxy.pages.views import Fetcher
     from stillweb.proxy.recording.recorder import Recorder, record_command
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Authority": "wire.certificates",
-    "check": "checking.check",
     "client_environment": "clients",
     "Gateway": "serving.gateway",
     "Ledger": "serving.ledger",
@@ -47,7 +45,6 @@ __all__ = [
     "Ledger",
     "MadeHosts",
     "Recorder",
-    "check",
     "client_environment",
     "record_command",
 ]

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillweb.proxy import Gateway, Recorder, check
+    from stillweb.proxy import Gateway, Recorder
+    from stillweb.proxy.check.check import check
     from stillweb.snapshots import Request, Snapshot, Writer, seal, verify
 
     open = Snapshot.open
@@ -20,7 +21,7 @@ _HOME = {
     "Request": "stillweb.snapshots",
     "Snapshot": "stillweb.snapshots",
     "Writer": "stillweb.snapshots",
-    "check": "stillweb.proxy",
+    "check": "stillweb.proxy.check.check",
     "seal": "stillweb.snapshots",
     "verify": "stillweb.snapshots",
 }
@@ -51,7 +52,12 @@ def __getattr__(name: str) -> Any:
     elif name == "open":
         value = import_module("stillweb.snapshots").Snapshot.open
     elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+        try:
+            value = getattr(import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            from stillweb.snapshots.extras import missing_extra
+
+            raise missing_extra(error) or error from error
     else:
         raise AttributeError(f"module 'stillweb' has no attribute {name!r}")
     globals()[name] = value

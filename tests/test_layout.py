@@ -20,7 +20,6 @@ MAY_IMPORT = {
     "harness": {"snapshots", "proxy", "harness"},
 }
 OURS = set(MAY_IMPORT)
-FACE = ROOT / "stillweb"  # __init__.py and __main__.py; the packages stand in it as links
 
 
 def modules(package: str) -> list[Path]:
@@ -48,6 +47,19 @@ def wrong_imports(package: str, source: str) -> set[str]:
 def test_imports_go_one_way(package: str) -> None:
     found = {str(path): wrong_imports(package, path.read_text()) for path in modules(package)}
     assert not {path: names for path, names in found.items() if names}
+
+
+def test_no_source_loads_a_module_under_its_bare_name() -> None:
+    """The folders stand at the top of a checkout, where `import snapshots` would load each module a second time."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import stillweb.harness.cli, stillweb.harness.commands.run, stillweb.harness.commands.record; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code, ROOT], capture_output=True, text=True, check=True)
+    assert not {name.partition(".")[0] for name in loaded.stdout.split()} & OURS
+
+
+def test_ruff_refuses_a_bare_name() -> None:
+    ruff = [sys.executable, "-m", "ruff", "check", "--stdin-filename", ROOT / "stillweb" / "x.py", "-"]
+    done = subprocess.run(ruff, input="import snapshots.errors\n", capture_output=True, text=True, cwd=ROOT)
+    assert "TID251" in done.stdout
 
 
 def test_the_check_of_imports_sees_a_wrong_one() -> None:

@@ -1,4 +1,4 @@
-"""What `pip install` of the clone puts in place: all that the three packages hold, data too."""
+"""Installing the package: the wheel holds `stillweb/` alone, whole, and lives beside a package named `proxy`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,69 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("snapshots", "proxy", "harness")
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+# Prints each file of a distribution that is missing or was changed since it was installed.
+DAMAGED = """
+import base64, hashlib, importlib.metadata, sys
+for file in importlib.metadata.distribution(sys.argv[1]).files:
+    path = file.locate()
+    if not path.exists():
+        print("missing", file)
+    elif file.hash and file.hash.value != base64.urlsafe_b64encode(
+        hashlib.new(file.hash.mode, path.read_bytes()).digest()
+    ).decode().rstrip("="):
+        print("changed", file)
+"""
 
 
-def test_a_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the checkout, in which `stillweb/` links to the packages as it does here."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for folder in ("stillweb", *PACKAGES):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored, symlinks=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    options = ["-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", copy / "out"]
+    subprocess.run([*PIP, "wheel", *options, copy], check=True, capture_output=True)
+    [made] = (copy / "out").glob("*.whl")
+    return made
+
+
+def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    wanted = {f"stillweb/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    here = {
-        str(path.relative_to(tmp_path))
-        for p in PACKAGES
-        for path in (tmp_path / p).rglob("*")
-        if path.is_file()
-    }
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "-w", tmp_path / "out", tmp_path], check=True, capture_output=True)
-    [wheel] = (tmp_path / "out").glob("*.whl")
-    assert {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n} == here
+        files = [p for p in (ROOT / package).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        wanted |= {f"stillweb/{path.relative_to(ROOT)}" for path in files}
+    assert {name for name in names if ".dist-info/" not in name} == wanted
+    assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+
+
+@pytest.mark.parametrize("first", ["stillweb", "proxy.py"])
+@pytest.mark.parametrize("removed", ["stillweb", "proxy.py"])
+def test_the_package_lives_beside_one_named_proxy(
+    wheel: Path, tmp_path: Path, first: str, removed: str
+) -> None:
+    [other] = (ROOT / ".venv-peers" / "wheels").glob("proxy.py-*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    python = tmp_path / "bin" / "python"
+    pip = [*PIP, "-q", "--python", python]
+    for file in (wheel, other) if first == "stillweb" else (other, wheel):
+        subprocess.run([*pip, "install", "--no-deps", "--no-index", file], check=True, capture_output=True)
+    subprocess.run([*pip, "uninstall", "-y", removed], check=True, capture_output=True)
+    kept = "proxy.py" if removed == "stillweb" else "stillweb"
+    done = subprocess.run([python, "-I", "-c", DAMAGED, kept], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+
+
+def test_the_module_runs_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stillweb", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("stillweb, version ")

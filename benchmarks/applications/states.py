@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from stillweb.proxy.exploring.noise import Noise, shown
+from stillweb.proxy.explore.moves import Noise, shown
 from stillweb.proxy.pages.acting import Driver
 from stillweb.proxy.pages.browser import BrowserHost
 from stillweb.proxy.pages.failures import Failed

@@ -14,8 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stillweb.harness.inputs.import_path import load_module
-from stillweb.harness.inputs.yaml_file import read_yaml
+from stillweb.harness._parsing import load_module, read_yaml
 from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stillweb.harness.agents.lanes import Call, Lanes
-from stillweb.harness.agents.order import Sent, Traced, rearranged
+from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.threads import Behind
 from stillweb.harness.agents.tool_event import Part, ToolResult, call_members

@@ -31,9 +31,9 @@ from jinja2 import StrictUndefined, TemplateError, Undefined
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
+from stillweb.harness._parsing import read_yaml
 from stillweb.harness.agents import extract
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.inputs.yaml_file import read_yaml
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.words import meant

@@ -12,7 +12,7 @@ from stillweb.harness.console import print_json, progress, say, say_damage, tabl
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.proxy.checking.check import CheckReport
+    from stillweb.proxy.check.check import CheckReport
 
 
 @click.command("check")
@@ -51,8 +51,7 @@ def command(
     """
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
-    from stillweb.proxy.checking.check import check
-    from stillweb.proxy.checking.page import check_page
+    from stillweb.proxy.check.check import check, check_page
     from stillweb.proxy.serving.gateway import Gateway
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.archives.appending import write_whole

@@ -12,7 +12,7 @@ from stillweb.harness.console import decimals, print_json, say, table
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.harness.comparing.compare import Comparison
+    from stillweb.harness.compare.compare import Comparison
 
 MOST_TOLD = 10  # tasks that got worse, with what was answered and asked otherwise
 
@@ -45,11 +45,19 @@ def command(
     stillweb compare run1 run2 --fail-on regressed        exit code 1 if B is worse
     stillweb compare run1                                 goal against constraint, repeats that differ, errors by base
     """
-    from stillweb.harness.comparing.comparable import asked_otherwise, differences, parts_of_sets
-    from stillweb.harness.comparing.compare import compare, compare_variants, parts_of, read_outcomes
-    from stillweb.harness.comparing.gates import check_gates, parse_gate
-    from stillweb.harness.comparing.others import worse_by_others
-    from stillweb.harness.comparing.repeats import errors_by_base, flips
+    from stillweb.harness.compare.compare import (
+        asked_otherwise,
+        compare,
+        compare_variants,
+        differences,
+        errors_by_base,
+        flips,
+        parts_of,
+        parts_of_sets,
+        read_outcomes,
+        worse_by_others,
+    )
+    from stillweb.harness.compare.gates import check_gates, parse_gate
     from stillweb.snapshots.errors import UsageError
 
     if metric is not None and not metric.strip():
@@ -134,7 +142,7 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
     if sides == ("A", "B"):  # two forms of a task are asked otherwise, and so answered otherwise
-        from stillweb.harness.comparing.apart import apart
+        from stillweb.harness.compare.compare import apart
 
         for pair in comparison.worse[:MOST_TOLD]:
             click.echo(apart(comparison, pair))

@@ -12,8 +12,8 @@ from stillweb.harness.console import say, table
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.proxy.exploring.explorer import Limits
-    from stillweb.proxy.exploring.moves import Choices
+    from stillweb.proxy.explore.explorer import Limits
+    from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.recording.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
@@ -32,8 +32,8 @@ def explore_all(
     show: Callable[[str], None],
 ) -> int:
     """Explores each URL; with `pdfs` fetches the PDFs that were found linked. 1 where a URL has no view or a PDF failed."""
-    from stillweb.proxy.exploring.explorer import Explorer
-    from stillweb.proxy.exploring.moves import FILE
+    from stillweb.proxy.explore.explorer import Explorer
+    from stillweb.proxy.explore.moves import FILE
 
     explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices)
     failed = 0

@@ -42,7 +42,7 @@ def command(
         if steps is not None:
             return _steps(snapshot, steps)
         if html is not None:
-            from stillweb.proxy.exploring.graph_page import graph_page
+            from stillweb.proxy.explore.graph_page import graph_page
             from stillweb.snapshots.archives.appending import write_whole
 
             write_whole(html, [graph_page(snapshot, snapshots[-1].name).encode()])

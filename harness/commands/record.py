@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stillweb.harness._parsing import read_lines
 from stillweb.harness.commands.driving import ADVICE, drove
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.mistrust import advice
 from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, status_line, table
-from stillweb.harness.inputs.lines import read_lines
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted
@@ -183,8 +183,8 @@ def command(
     limits = choices = None
     if explore is not None:
         from stillweb.harness.commands.explored import explore_all
-        from stillweb.proxy.exploring.explorer import Limits
-        from stillweb.proxy.exploring.moves import Choices
+        from stillweb.proxy.explore.explorer import Limits
+        from stillweb.proxy.explore.moves import Choices
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
         choices = Choices(values=read_lines(values) if values else [], links=links)

@@ -263,7 +263,7 @@ def command(
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
     """Prices by model. UsageError names what is wrong, and a limit of money that nothing could be counted against."""
-    from stillweb.harness.inputs.yaml_file import read_yaml
+    from stillweb.harness._parsing import read_yaml
     from stillweb.snapshots.errors import UsageError
 
     if path is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.inputs.strict_json import strict_json
+from stillweb.harness._parsing import strict_json
 from stillweb.harness.task import Problem
 from stillweb.snapshots.words import counted
 

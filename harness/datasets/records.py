@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness._parsing import StandsTwice, strict_json
 from stillweb.harness.datasets.csv_records import SUFFIXES, read_csv
-from stillweb.harness.inputs.strict_json import StandsTwice, strict_json
 from stillweb.harness.task import Problem
 from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.extras import require
 from stillweb.snapshots.machine.text_files import not_utf8
 
 
@@ -211,13 +212,7 @@ def _is_json(text: str) -> bool:
 
 
 def _parquet(path: Path) -> Iterator[Record | Problem]:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ModuleNotFoundError as error:
-        raise MissingCapability(
-            f"{path}: reading Parquet needs pyarrow: pip install 'stillweb[parquet]'"
-        ) from error
+    pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     try:
         rows = parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
@@ -230,19 +225,15 @@ def _parquet(path: Path) -> Iterator[Record | Problem]:
 def _hub(name: str, split: str | None) -> Iterator[Record | Problem]:
     """Files of a data set on the Hugging Face hub (`owner/set` or `owner/set@revision`), kept in its own cache."""
     name, _, revision = name.partition("@")
+    hub, errors = require("huggingface_hub"), require("huggingface_hub.errors")
     try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    except ModuleNotFoundError as error:
-        raise MissingCapability(f"hub:{name}: reading the hub needs: pip install 'stillweb[hub]'") from error
-    try:
-        folder = snapshot_download(
+        folder = hub.snapshot_download(
             name,
             repo_type="dataset",
             revision=revision or None,
             allow_patterns=["*.jsonl", "*.json", "*.parquet", "**/*.json", "**/*.parquet"],
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise MissingCapability(
             f"hub:{name}: the hub can't be read ({reason}); give a local file instead"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -14,13 +13,14 @@ from typing import Any
 import click
 
 from stillweb.harness.console import progress, say, status_line
-from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.extras import check_installed
 from stillweb.snapshots.words import counted
 
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
 MARK = ".stillweb-demo"
-EXTRA = ("datasette", "python_multipart", "trustme")  # of pyproject.toml
+EXTRA = ("datasette", "python_multipart", "trustme", "mitmproxy", "playwright", "openai")  # of pyproject.toml
 
 
 def walk(out: Path) -> Path:
@@ -28,7 +28,7 @@ def walk(out: Path) -> Path:
     from stillweb.proxy.isolation import can_isolate
 
     started = time.monotonic()
-    _check_extra()
+    check_installed(*EXTRA)
     _empty(out)
     site = out / "site"
     say("1. record: Datasette with open data, and a page of ours, over TLS on loopback")
@@ -49,15 +49,6 @@ def walk(out: Path) -> Path:
     say(f"done in {time.monotonic() - started:.0f} s; the report:")
     click.echo(str(report.resolve()))
     return report.resolve()
-
-
-def _check_extra() -> None:
-    """Raises MissingCapability where what the demo's site is served by is not installed."""
-    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingCapability(
-            f"the demo's site needs the optional extra ({missing[0]} is missing): pip install 'stillweb[demo]'"
-        )
 
 
 def _empty(out: Path) -> None:

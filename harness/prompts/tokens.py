@@ -6,7 +6,8 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
-from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.extras import require
 
 TOKENIZERS = ("o200k_base", "cl100k_base")
 # A text with known ids in both vocabularies; its encoding identifies a vocabulary without reading its file.
@@ -23,12 +24,8 @@ class Tokenizer:
     def __init__(self, name: str) -> None:
         if name not in TOKENIZERS:
             raise UsageError(f"no tokenizer {name!r}; known are {', '.join(TOKENIZERS)}")
-        try:
-            from rs_bpe.bpe import openai
-        except ImportError as error:
-            raise MissingCapability("counting tokens needs the package rs-bpe: pip install rs-bpe") from error
         self.name = name
-        self._encoding: Any = getattr(openai, name)()
+        self._encoding: Any = getattr(require("rs_bpe.bpe").openai, name)()
         self._counts: dict[bytes, int] = {}
         ids = ",".join(map(str, self.encode(_PROBE)))
         self.identity = f"{name}:{hashlib.sha256(ids.encode()).hexdigest()}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from stillweb.harness.comparing.compare import Comparison, Pair
+from stillweb.harness.compare.compare import Comparison, Pair
 from stillweb.harness.report import render, sheet_of
 from stillweb.harness.report.sheet import Sheet
 from stillweb.harness.trace import read_trace
@@ -22,7 +22,7 @@ def write_comparison(
     """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
 
     `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only and what they asked otherwise
-    (both from stillweb.harness.comparing.comparable).
+    (both from stillweb.harness.compare.compare).
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS

@@ -22,8 +22,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness._parsing import look_in
 from stillweb.harness.agents.threads import end_process
-from stillweb.harness.inputs.import_path import look_in
 from stillweb.harness.models.parts import make_empty
 from stillweb.harness.results.difference import first_difference
 from stillweb.harness.results.kept_certificate import (

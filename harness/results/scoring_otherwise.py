@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from stillweb.harness.inputs.import_path import look_in
+from stillweb.harness._parsing import look_in
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.rubric import compile_rubrics
 from stillweb.harness.runs.hashes import as_json, rubrics_hash, scoring_hashes

@@ -9,7 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.inputs.import_path import look_in
+from stillweb.harness._parsing import look_in
 from stillweb.harness.runs.hashes import scoring_hashes
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.runs.workshop import read_rubrics

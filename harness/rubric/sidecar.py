@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stillweb.harness.inputs.strict_json import strict_json
+from stillweb.harness._parsing import strict_json
 from stillweb.harness.rubric.spelling import fold, normalise_text
 from stillweb.snapshots.archives.appending import write_text
 from stillweb.snapshots.errors import DamagedInput

@@ -17,7 +17,8 @@ from stillweb.harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.runs.runner import run_one
 from stillweb.harness.runs.workshop import Workshop
-from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.extras import require
 
 STOP_SECONDS = 60.0
 
@@ -26,13 +27,7 @@ class RayEngine:
     """Jobs on a Ray cluster. `work` is not used: a worker makes its own from the run's directory; the job says the rest."""
 
     def __init__(self, run_path: Path, parallel: int = 4) -> None:
-        try:
-            import ray
-        except ModuleNotFoundError as error:
-            raise MissingCapability(
-                "--engine ray: the package ray is not installed (pip install ray)"
-            ) from error
-        self._ray: Any = ray
+        self._ray: Any = require("ray")
         self._path = run_path
         self.parallel = parallel
 

@@ -18,10 +18,10 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness._parsing import session_of
 from stillweb.harness.agents import identity_of
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.agents.threads import Threads
-from stillweb.harness.inputs.sessions import session_of
 from stillweb.harness.models.parts import gather
 from stillweb.harness.runs.display import Display, PlainDisplay
 from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from stillweb.harness._parsing import look_in
 from stillweb.harness.agents import Agent, load_agent
 from stillweb.harness.agents.attempt import ToolSession
-from stillweb.harness.inputs.import_path import look_in
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import Evaluator

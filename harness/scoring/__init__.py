@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness._parsing import load_module
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import StillwebError, UsageError
 

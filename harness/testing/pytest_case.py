@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.harness.inputs.sessions import session_of
+from stillweb.harness._parsing import session_of
 from stillweb.harness.testing.blocking import Blocked
 from stillweb.harness.testing.guard import guarded
 from stillweb.harness.testing.shelf import Shelf

@@ -14,7 +14,7 @@ from stillweb.harness.tools.contract import (
     load,
     read_contract,
 )
-from stillweb.harness.tools.hosts import http_hosts
+from stillweb.harness.tools.http_hosts import http_hosts
 from stillweb.harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
 
 __all__ = [

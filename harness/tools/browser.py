@@ -198,7 +198,7 @@ class BrowserTool:
 
     def open(self, session: str) -> BrowserSession:
         """A session's own browser context, opened with its first call."""
-        from stillweb.harness.tools.hosts import http_hosts
+        from stillweb.harness.tools.http_hosts import http_hosts
         from stillweb.proxy.serving.gateway import Gateway
 
         snapshot = self._toolset.snapshot

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from stillweb.harness.inputs.import_path import load_module
+from stillweb.harness._parsing import load_module
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.snapshots.errors import UsageError

@@ -115,7 +115,8 @@ class Recording:
         return sorted(found, key=lambda capture: capture.begin)
 
     async def _written(self) -> None:
-        hanging = len(self.traffic.hanging) if self.traffic is not None else 0
+        traffic = self.traffic
+        hanging = len(traffic.hanging) + len(traffic.unread) if traffic is not None else 0
         await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0, hanging)
 
     async def store(

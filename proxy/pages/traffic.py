@@ -21,6 +21,9 @@ WORKER = re.compile(
 TAB_LOOKS = 500  # for a tab that was opened: at least ten seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 _COUNTED = {"fetch", "xhr"}  # by the page itself, too (freeze.js)
+# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds nothing up: Chromium never says that
+# a body has ended which no script reads, and freeze.js says when one is being read.
+UNREAD = 0.3
 
 
 class Answer(NamedTuple):
@@ -58,6 +61,7 @@ class Traffic:
     unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
     tabs: int = 0  # that the browser told of, without those that pages were known to open
     silence: Silence = field(default_factory=Silence)
+    unread: set[Request] = field(default_factory=set)  # answered, and no script has read the body
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
     _under_way: dict[Request, float] = field(default_factory=dict)
@@ -134,7 +138,13 @@ class Traffic:
     def _end(self, request: Request) -> None:
         self.ended += 1
         self._under_way.pop(request, None)
+        self.unread.discard(request)
         self._changed.set()
+
+    def _leave_unread(self, request: Request) -> None:
+        if self._under_way.pop(request, None) is not None:
+            self.unread.add(request)
+            self._changed.set()
 
     def _finished(self, request: Request) -> None:
         self._broken.pop(request.url, None)
@@ -149,6 +159,8 @@ class Traffic:
 
     def _answered(self, response: Any) -> None:
         headers = response.headers
+        if response.request.resource_type == "fetch":
+            asyncio.get_running_loop().call_later(UNREAD, self._leave_unread, response.request)
         self.answers.append(
             Answer(
                 WORKER.sub("", response.url),

@@ -1,4 +1,4 @@
-"""Which character encoding a page is in, as browsers decide it.
+"""Decode a page's bytes by the character encoding that a browser would choose.
 
 Order (WHATWG Encoding, and HTML 13.2.3.2): byte order mark, `Content-Type`, `<meta>` in the first 1024 bytes,
 then UTF-8 if the bytes are valid UTF-8, else windows-1252. One step is ours: a label that can't be right, on bytes
@@ -11,47 +11,10 @@ import codecs
 import re
 from dataclasses import dataclass
 
-# labels that mean another encoding on the web than in Python, or that Python doesn't know
-_LABELS = {
-    "iso-8859-1": "cp1252",
-    "iso8859-1": "cp1252",
-    "iso_8859-1": "cp1252",
-    "latin1": "cp1252",
-    "latin-1": "cp1252",
-    "l1": "cp1252",
-    "ascii": "cp1252",
-    "us-ascii": "cp1252",
-    "x-cp1252": "cp1252",
-    "iso-8859-9": "cp1254",
-    "latin5": "cp1254",
-    "iso-8859-11": "cp874",
-    "tis-620": "cp874",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "x-gbk": "gb18030",
-    "gb_2312-80": "gb18030",
-    "chinese": "gb18030",
-    "big5": "big5hkscs",
-    "x-x-big5": "big5hkscs",
-    "cn-big5": "big5hkscs",
-    "shift_jis": "cp932",
-    "shift-jis": "cp932",
-    "sjis": "cp932",
-    "x-sjis": "cp932",
-    "windows-31j": "cp932",
-    "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949",
-    "korean": "cp949",
-    "windows-949": "cp949",
-    "x-mac-cyrillic": "mac_cyrillic",
-    "macintosh": "mac_roman",
-    "utf8": "utf-8",
-    "unicode-1-1-utf-8": "utf-8",
-    "utf-16": "utf-16-le",
-    "x-user-defined": "cp1252",
-}
-# text encodings that no browser knows; some of them can't replace what they can't read, or read escapes
-_ONLY_PYTHONS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
+import webencodings
+
+# What browsers decode with another codec than the `webencodings` package names (WHATWG Encoding, HTML 13.2.3.2).
+_CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252"}
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _HEADER = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
 _META = re.compile(
@@ -71,17 +34,12 @@ class Decoded:
 
 
 def codec(label: str | None) -> str | None:
-    """The Python codec of a web label; None when it is unknown."""
-    if not label:
+    """Return the Python codec of a label that the web knows, or None."""
+    found = webencodings.lookup(label) if label else None
+    if found is None or found.name == "replacement":  # browsers refuse to decode it
         return None
-    label = label.strip().lower()
-    name = _LABELS.get(label, label)
-    try:
-        found = codecs.lookup(name)
-    except (LookupError, ValueError):
-        return None
-    # "hex", "rot13" and the like are codecs for Python only
-    return found.name if found._is_text_encoding and found.name not in _ONLY_PYTHONS else None
+    name = found.codec_info.name
+    return codecs.lookup(_CODECS.get(name, name)).name
 
 
 def header_charset(content_type: str | None) -> str | None:

@@ -11,7 +11,7 @@ import base64
 import re
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, unquote_plus, urlencode
+from urllib.parse import quote, quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
 
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
@@ -20,61 +20,105 @@ MAX_BODY = 4096
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")
 
 
-@lru_cache(maxsize=1 << 16)
-def surt(url: str) -> str:
-    """The SURT of a canonical URL, one line without spaces."""
-    if not url.startswith(("http://", "https://", "ws://", "wss://", "ftp://")):
-        # urn:, data:, and whatever no parser understood: as it is. The surt package would ask DNS for some.
-        return escape(url)
-    if (plain := _plain_surt(url)) is not None:
-        return plain
-    from surt import surt as convert  # costs 80 ms to import
-
-    try:
-        return escape(convert(url))
-    except (ValueError, AssertionError, AttributeError):
-        return escape(url)
-
-
 # An IPv4 address and a port as WHATWG's parser writes them; one that may be the scheme's own is left to it.
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 PORT = r":(?!(?:80|443)/)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3})(?=/)"
 
-# What the surt package only lowers, reverses and sorts: no usual port, escape, session id or dot segment.
-_PLAIN = re.compile(
-    rf"https?://(?:(?:www[0-9]*\.)?((?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*)|({IPV4}))({PORT})?"
-    r"(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&-]+))?"
-)
-_SPECIAL = re.compile(r"//|/\.|&&|sid|cfid|aspsession")
+_PARTS = re.compile(r"(https?|wss?|ftp)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.S)
+_AUTHORITY = re.compile(r"(?:.*@)?(?:\[([^\]]*)\]|([^:]*))(?::([0-9]*))?", re.S)
+_UNUSUAL_PATH = re.compile(r"//|/\.|[^!-$&-~]")  # an empty or dotted segment, or what may need escaping
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_KEPT = "!\"$&'()*+,-./:;<=>?@[\\]^_`{|}~"  # besides letters and digits, not escaped
+
+_SESSION_NAME = re.compile("sid=|cfid=|aspsessionid", re.I)
+# Session ids, which SURT leaves out. Each is the last one in its query, whatever stands before its name.
+_QUERY_SESSIONS = [
+    re.compile(rf"(.*){session}(?:&(.*))?", re.I | re.S)
+    for session in (
+        "jsessionid=[0-9a-z]{32}",
+        "phpsessid=[0-9a-z]{32}",
+        "sid=[0-9a-z]{32}",
+        "aspsessionid[a-z]{8}=[a-z]{24}",
+        "cfid=[^&]+&cftoken=[^&]+",
+    )
+]
+_PATH_SESSIONS = [
+    re.compile(rf"(.*/){session}/([^?]+\.aspx.*)", re.S)
+    for session in (r"\((?:[a-z]\([0-9a-z]{24}\))+\)", r"\([0-9a-z]{24}\)")
+]
 
 
-def _plain_surt(url: str) -> str | None:
-    """The SURT of most URLs, a tenth of the package's time; None for those that need more thought."""
-    found = _PLAIN.fullmatch(url)
-    if found is None:
-        return None
-    name, address, port, path, query = found.groups()
-    host = name or address
-    path = path.lower()
-    rest = path if query is None else f"{path}?{(query := query.lower())}"
-    if host.startswith("www") or _SPECIAL.search(rest) or url.endswith("&"):
-        return None
-    if path.endswith("/") and path != "/":
-        path = path[:-1]
-    key = f"{_turned(host)}{port or ''}){path}"
-    if query is None:
-        return key
-    if "&" in query:
-        query = "&".join(
-            ["=".join(pair) for pair in sorted([pair.split("=", 1) for pair in query.split("&")])]
-        )
-    return f"{key}?{query}"
+@lru_cache(maxsize=1 << 16)
+def surt(url: str) -> str:
+    """Return the SURT of a canonical URL, one line without spaces.
+
+    The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`, default
+    port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
+    """
+    found = _PARTS.fullmatch(url)
+    if found is None:  # urn:, data: and what no parser understood
+        return escape(url)
+    scheme, authority, path, query = found.groups()
+    name = _AUTHORITY.fullmatch(authority)
+    if name is None:
+        return escape(url)
+    host, port = (name[1] or name[2] or "").lower(), name[3]
+    if "%" in host or ".." in host or host.startswith(".") or host.endswith("."):
+        host = _escaped_once(host.replace("..", ".").strip("."))
+    key = f"{_reversed_host(host)}{f':{port}' if port and port != _DEFAULT_PORTS.get(scheme) else ''}){_path(path)}"
+    query = _query(query) if query else ""
+    return f"{key}?{query}" if query else key
 
 
 @lru_cache(maxsize=1 << 12)
-def _turned(host: str) -> str:
-    return ",".join(reversed(host.split(".")))
+def _reversed_host(host: str) -> str:
+    return ",".join(reversed(re.sub(r"\Awww[0-9]*\.", "", host).split(".")))
+
+
+def _path(path: str) -> str:
+    if _UNUSUAL_PATH.search(path):
+        kept: list[bytes] = []
+        for segment in _unescaped(path).split(b"/")[1:]:
+            if segment == b".." and kept:
+                kept.pop()
+            elif segment != b".":
+                kept.append(segment)
+        path = _escaped(b"/" + b"/".join([segment for segment in kept[:-1] if segment] + kept[-1:]))
+    path = path.lower()
+    if "(" in path:
+        for pattern in _PATH_SESSIONS:
+            path = pattern.sub(r"\1\2", path)
+    return path.removesuffix("/") or "/"
+
+
+def _query(query: str) -> str:
+    if "%" in query or not query.isascii() or " " in query:
+        query = _escaped_once(query)
+    if _SESSION_NAME.search(query):
+        for pattern in _QUERY_SESSIONS:
+            if found := pattern.fullmatch(query):
+                query = found[1] + (found[2] or "")
+    query = query.lower()
+    if "&" in query:
+        query = "&".join("=".join(pair) for pair in sorted(pair.split("=", 1) for pair in query.split("&")))
+    return query
+
+
+def _escaped_once(text: str) -> str:
+    return _escaped(_unescaped(text))
+
+
+def _unescaped(text: str) -> bytes:
+    """Percent-decode a text until nothing is left to decode."""
+    data = text.encode("utf-8", "surrogatepass")
+    while (once := unquote_to_bytes(data)) != data:
+        data = once
+    return data
+
+
+def _escaped(data: bytes) -> str:
+    return quote_from_bytes(data, safe=_KEPT)
 
 
 def escape(text: str) -> str:

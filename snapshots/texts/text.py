@@ -15,8 +15,7 @@ from typing import Any
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http import charsets, encodings
-from stillweb.snapshots.texts import html_text, lone_words, lost_tables, pdf_text
-from stillweb.snapshots.texts.shadows import open_shadows
+from stillweb.snapshots.texts import pdf_text
 from stillweb.snapshots.words import counted
 
 HTML = "text/html"
@@ -205,6 +204,10 @@ def extract_html(
     import trafilatura
 
     notes = list(warnings)
+    # frozen texts are read where lxml is not installed
+    from stillweb.snapshots.texts import html_text, lone_words, lost_tables
+    from stillweb.snapshots.texts.shadows import open_shadows
+
     version, lxml_version = _versions()
     options: dict[str, Any] = {**OPTIONS, "lxml": lxml_version}
     known = dict(meta or {})

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.comparing.compare import Outcome, compare
+from stillweb.harness.compare.compare import Outcome, compare
 from stillweb.harness.models.client import Usage
 from stillweb.harness.scoring import Context
 from stillweb.harness.task import Task
-from tests.harness.comparing.test_chance import AGAINST_SCIPY
+from tests.harness.compare.test_chance import AGAINST_SCIPY
 from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.scoring.standins import Answers, Words
 from tests.support.altered import Check, cases, load, notice
@@ -193,7 +193,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("for n in (1, 2, 3)]", "for n in (1, 2)]"),
         ],
     ),
-    "harness/comparing/chance.py": (
+    "harness/compare/statistics.py": (
         statistics,
         [
             (".limit_denominator(1_000_000)", ""),
@@ -211,14 +211,14 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("random.random() < 0.5", "random.random() < 0.9"),
         ],
     ),
-    "harness/comparing/compare.py": (
+    "harness/compare/compare.py": (
         comparisons,
         [
             ("o.metrics.get(metric) or 0.0 for o in group", "o.metrics.get(metric) or 1.0 for o in group"),
             ("o.metrics and metric not in", "metric not in"),
         ],
     ),
-    "harness/comparing/gates.py": (
+    "harness/compare/gates.py": (
         gates,
         [
             ("comparison.sense >= 0", "comparison.sense > 0"),

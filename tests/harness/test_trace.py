@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.harness.inputs.schema import problem
+from stillweb.harness._parsing import problem
 from stillweb.harness.scoring.judging import Evaluator
 from stillweb.harness.task import Task
 from stillweb.harness.trace import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.comparing.compare import read_outcomes
+from stillweb.harness.compare.compare import read_outcomes
 from stillweb.harness.curation.affected import affected_by_run
 from stillweb.harness.curation.needs import needs_of_run, tasks_as_asked
 from stillweb.harness.export.inspect_log import export_inspect

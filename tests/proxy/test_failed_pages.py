@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stillweb.proxy.checking.check import check
+from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.serving.gateway import Gateway

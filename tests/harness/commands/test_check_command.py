@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-import stillweb.proxy.checking.check
+import stillweb.proxy.check.check
 from stillweb.harness.commands.check import command
-from stillweb.proxy.checking.check import CheckReport, ViewCheck
-from stillweb.proxy.checking.page import check_page
+from stillweb.proxy.check.check import CheckReport, ViewCheck, check_page
 from stillweb.proxy.pages.browser import complete
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import View
@@ -54,7 +53,7 @@ def make(path: Path) -> None:
 
 def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "snap")
-    real = stillweb.proxy.checking.check.check
+    real = stillweb.proxy.check.check.check
 
     @cache  # one browser for all
     def once() -> CheckReport:
@@ -69,7 +68,7 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
         return once()
 
     asked: list[int | None] = []
-    monkeypatch.setattr(stillweb.proxy.checking.check, "check", check)
+    monkeypatch.setattr(stillweb.proxy.check.check, "check", check)
     page = tmp_path / "check.html"
     run = CliRunner().invoke(
         command, [str(tmp_path / "snap"), "--json", "--html", str(page), "--parallel", "3"], standalone_mode=False

@@ -10,7 +10,7 @@ from stillweb.proxy.pages.steps import parse_steps
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
-from tests.proxy.exploring.test_graph_page import VIEWS, snapshot
+from tests.proxy.explore.test_graph_page import VIEWS, snapshot
 
 
 @pytest.fixture

@@ -133,5 +133,5 @@ def test_without_the_demos_extra_nothing_is_begun(tmp_path: Path) -> None:
         [sys.executable, "-c", code, "demo", "-o", str(out)], capture_output=True, text=True, timeout=STARTS
     )
     assert said.returncode == 4
-    assert "(trustme is missing): pip install 'stillweb[demo]'" in said.stderr
+    assert "trustme: not installed. Install it with: pip install 'stillweb[demo]'" in said.stderr
     assert not out.exists()

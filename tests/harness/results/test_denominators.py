@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillweb.harness.agents.attempt import Limits
-from stillweb.harness.comparing.compare import read_outcomes
+from stillweb.harness.compare.compare import read_outcomes
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.checking.check import check
+from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.steps import parse_steps

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from stillweb.proxy.checking.check import check
+from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.steps import Flow, parse_steps
 from stillweb.proxy.pages.views import Fetcher, FetchResult

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stillweb.proxy.pages.patience import Calm, Patience
 from stillweb.proxy.pages.traffic import Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
@@ -22,9 +23,24 @@ PAGE = """<!DOCTYPE html><title>Draws</title><p>drawing</p><script>
 const draw = () => requestAnimationFrame(draw); draw(); setTimeout(() => { ASK }, 500);</script>"""
 
 
+UNREAD = {
+    "/post": "fetch('/beacon', {method: 'POST', body: 'x'})",
+    "/refused": "fetch('/beacon', {method: 'POST'}).then((r) => { if (!r.ok) throw r.status })",
+    "/looked-at": "fetch('/beacon').then((r) => { document.title = r.status })",
+}
+
+
 def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
     if path == "/file":
         return 200, {"Content-Type": "text/plain"}, b"file"
+    if path == "/beacon":
+        return (
+            200,
+            {"Content-Type": "application/json", "Cache-Control": "no-store"},
+            b'{"seen": true}' * 1000,
+        )
+    if path in UNREAD:
+        return 200, {"Content-Type": "text/html"}, f"<p>page</p><script>{UNREAD[path]}</script>".encode()
     return 200, {"Content-Type": "text/html"}, PAGE.replace("ASK", PAGES[path]).encode()
 
 
@@ -60,3 +76,18 @@ def test_a_late_word_of_a_request_gives_a_page_no_more_time(
     soon = browser.run(moved())
     monkeypatch.setattr(Traffic, "_begin", late)
     assert browser.run(moved()) == soon
+
+
+@pytest.mark.parametrize("path", UNREAD)
+def test_a_page_does_not_wait_for_a_body_that_no_script_reads(
+    browser: Browsing, site: str, path: str
+) -> None:
+    """Chromium never tells that such a body has ended, if it must not be stored."""
+
+    async def opened() -> Calm:
+        driver = await browser.driver(Patience(stuck=60, real=10))
+        _, calm = await driver.open(site + path)
+        await driver.context.close()
+        return calm
+
+    assert browser.run(opened()).quiet

@@ -26,7 +26,9 @@ def test_what_took_long_belongs_to_the_next_view_and_is_not_left_out(lab: Lab, t
             slow = asyncio.ensure_future(asyncio.to_thread(c.get, "http://plain.example/slow"))
             assert await asyncio.to_thread(until, lambda: recorder.stats.under_way == 1)
             await asyncio.to_thread(c.get, "http://plain.example/headers")
-            recording.traffic = cast(Any, SimpleNamespace(hanging=["http://plain.example/slow"]))
+            recording.traffic = cast(
+                Any, SimpleNamespace(hanging=["http://plain.example/slow"], unread=set())
+            )
             assert await told() == ["http://plain.example/headers"]
             gate.open.set()
             await slow

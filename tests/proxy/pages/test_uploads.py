@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.checking.check import check
+from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.acting import Driver
 from stillweb.proxy.pages.browser import BrowserHost, complete
 from stillweb.proxy.pages.failures import Failed

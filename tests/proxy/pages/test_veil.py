@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from stillweb.proxy.checking.check import check
-from stillweb.proxy.exploring.explorer import Explorer, Limits
+from stillweb.proxy.check.check import check
+from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.steps import Flow, parse_steps
 from stillweb.proxy.pages.views import Fetcher, FetchResult

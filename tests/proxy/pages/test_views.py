@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.checking.check import CheckReport, check
+from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.pages.acting import Driver
 from stillweb.proxy.pages.browser import BrowserHost, complete
 from stillweb.proxy.pages.failures import Failed
@@ -182,7 +182,7 @@ def test_a_page_that_lacked_a_script_is_not_called_quiet_one_step_later(tmp_path
 
 
 def test_every_view_is_the_same_again(recorded: Recorded, tmp_path: Path) -> None:
-    from stillweb.proxy.checking.page import check_page
+    from stillweb.proxy.check.check import check_page
 
     with Snapshot.open(recorded.path) as snapshot, Gateway(snapshot, authority=recorded.authority) as gateway:
         report = check(snapshot, gateway)

@@ -13,7 +13,7 @@ import wsproto
 from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
 
-from stillweb.proxy.checking.check import check
+from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.patience import Patience
 from stillweb.proxy.pages.steps import parse_steps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.checking.check import check
+from stillweb.proxy.check.check import check
 from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.recording.recorder import Recorder

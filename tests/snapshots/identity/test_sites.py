@@ -59,15 +59,6 @@ def test_a_site_is_found_by_the_public_suffix_list(host: str, site: str) -> None
     assert site_of_host(host) == site
 
 
-def test_the_list_is_read_as_its_package_reads_it() -> None:
-    tldextract = pytest.importorskip("tldextract")
-    extract = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
-    for suffix in sorted(extract.tlds)[::7]:
-        host = f"www.example.{suffix.lstrip('!').replace('*', 'x')}".encode("idna").decode()
-        found = extract(host)
-        assert site_of_host(host) == f"{found.domain}.{found.suffix}", suffix
-
-
 @pytest.mark.parametrize(
     "url",
     ["http://a.test:80/l", "http://a%2Etest/l", "http:/a.test/l", "http:\\\\a.test\\l", "HTTP://A.TEST/l"],

@@ -1,0 +1,221 @@
+"""JSON that people and benchmarks wrote: what a reader would lose or make up of it is an error."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.machine.text_files import read_text
+
+
+class StandsTwice(ValueError):
+    """A member that stands twice in an object."""
+
+
+def strict_json(text: str) -> Any:
+    """The value of a JSON text. ValueError also for NaN and Infinity, which are no JSON, for endless nesting, and for a
+    member that stands twice in an object, of which the first would be lost."""
+    try:
+        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_members)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise StandsTwice(f"the member {twice!r} stands twice in an object")
+    return found
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines that hold something, stripped. UsageError names the file: it can't be read, or nothing is in it."""
+    text = read_text(path, "utf-8-sig")
+    if "\0" in text:
+        raise UsageError(f"{path}: is no text")
+    lines = [line.strip() for line in text.split("\n")]
+    if not any(lines):
+        raise UsageError(f"{path}: is empty")
+    return [line for line in lines if line]
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path: str = "") -> str | None:
+    """The first thing wrong with a value, as "path: what", or None. `root` is where local $refs start."""
+    if "$ref" in schema:
+        return problem(value, resolve(root, schema["$ref"]), root, path)
+    where = f"{path}: " if path else ""
+    if "const" in schema and (value != schema["const"] or type(value) is not type(schema["const"])):
+        return f"{where}must be {schema['const']!r}, not {value!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{where}must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
+    if "type" in schema and not _is(value, schema["type"]):
+        names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        return f"{where}must be {' or '.join(names)}, not {type(value).__name__}"
+    if "minimum" in schema and isinstance(value, (int, float)) and value < schema["minimum"]:
+        return f"{where}must be at least {schema['minimum']}, not {value}"
+    if isinstance(value, dict):
+        return _object_problem(value, schema, root, path)
+    if isinstance(value, list) and "items" in schema:
+        for i, item in enumerate(value):
+            if found := problem(item, schema["items"], root, f"{path}[{i}]"):
+                return found
+    return None
+
+
+def resolve(root: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
+    """What a local reference such as `#/$defs/name` names."""
+    at: Any = root
+    for part in ref.removeprefix("#/").split("/"):
+        at = at[part]
+    found: Mapping[str, Any] = at
+    return found
+
+
+def _object_problem(
+    value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], path: str
+) -> str | None:
+    where = f"{path}: " if path else ""
+    for name in schema.get("required", ()):
+        if name not in value:
+            return f"{where}member {name!r} is missing"
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties", True)
+    for name, member in value.items():
+        rule = properties.get(name)
+        if rule is None:
+            if others is False:
+                return f"{where}unknown member {name!r}"
+            rule = others if isinstance(others, dict) else None
+        if rule and (found := problem(member, rule, root, f"{path}.{name}" if path else name)):
+            return found
+    return None
+
+
+def _is(value: Any, names: str | list[str]) -> bool:
+    for name in (names,) if isinstance(names, str) else names:
+        if isinstance(value, bool) and name != "boolean":
+            continue
+        if isinstance(value, _TYPES[name]):
+            return True
+    return False
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping of what JSON can hold, too. UsageError names the file and, where the parser knows it, the line.
+
+    YAML reads words without quotes as other things (a date, `on`): what is no JSON is an error with its place. Whole
+    numbers as names are taken for texts.
+    """
+    try:
+        value = yaml.safe_load(read_text(path, "utf-8-sig"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UsageError(f"{place}: not YAML: {problem}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: is nested too deeply") from error
+    if value is None:
+        raise UsageError(f"{path}: is empty")
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: must hold a mapping, not {type(value).__name__}")
+    plain: dict[str, Any] = _plain(value, f"{path}: ")
+    return plain
+
+
+def _plain(value: Any, place: str) -> Any:
+    if isinstance(value, dict):
+        return {
+            (name := _name(key, place)): _plain(member, f"{place}{name}.") for key, member in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(member, f"{place.rstrip('.')}[{i}].") for i, member in enumerate(value, 1)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{place.rstrip('.')}: {value} is no number of JSON")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise UsageError(f"{place.rstrip('.')}: is read as a {type(value).__name__}; put it in quotes")
+
+
+def _name(key: Any, place: str) -> str:
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise UsageError(f"{place}the name {key!r} is read as a {type(key).__name__}; put it in quotes")
+    return str(key)
+
+
+_ODD = re.compile(r"[^A-Za-z0-9_./()\[\]=,+ -]")
+
+
+def session_of(text: str) -> str:
+    """A session's name for any text: plain ASCII without `:` and `%`, different for different texts."""
+    plain = _ODD.sub("_", text).strip()
+    if plain == text and len(plain) <= 200 and plain:
+        return plain
+    return f"{plain[:180]}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+_begun: list[str] = []  # where runs of this process were begun, which found their code from there
+
+
+def look_in(directory: str | None) -> None:
+    """Modules are looked for in the directory in which a run was begun, too, if it is still there."""
+    if directory and os.path.isdir(directory) and directory not in _begun:
+        _begun.append(directory)
+
+
+def load_module(name: str, whose: str) -> ModuleType:
+    """The module of that name, also one in the working directory, where a script leaves it out of Python's path, and
+    before it in those of `look_in`.
+
+    UsageError, which `whose` begins, where there is none; what it raises itself passes.
+    """
+    places = list(dict.fromkeys((*_begun, os.getcwd())))
+    waiting = iter([place for place in places if place not in sys.path])
+    while True:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not _is_of(error, name):
+                raise
+            place = next(waiting, None)
+            if place is None:
+                raise UsageError(
+                    f"{whose}: there is no module {error.name!r}, neither on Python's path nor in "
+                    f"{' or '.join(places)}; PYTHONPATH can name its folder"
+                ) from error
+            sys.path.append(place)
+            importlib.invalidate_caches()
+
+
+def _is_of(error: ModuleNotFoundError, name: str) -> bool:
+    """Whether the module itself, or a package it is in, is what was not found."""
+    return bool(error.name) and f"{name}.".startswith(f"{error.name}.")

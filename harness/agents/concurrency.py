@@ -1,0 +1,360 @@
+"""What of an agent could be at work at once: its tasks and threads as lanes, each begun by another, with their calls.
+
+An attempt's calls may overlap, and which of them ends first hangs on the clock. What does not is who began whom: an
+asyncio task is a lane that its beginner's lane forks, wherever it is awaited; a thread that brings no context of ours
+(of a ThreadPoolExecutor) is one of the attempt's own. stillweb.harness.agents.concurrency makes the order of a trace of it.
+
+    with lanes.followed(): …the agent runs…        call = lanes.begin(); …; lanes.end(call)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from itertools import takewhile
+from typing import Any
+
+from stillweb.harness.agents.retrieval import Standing
+from stillweb.harness.trace import Event, canonical, hashed_part
+
+_lane: ContextVar[Lane] = ContextVar("lane")
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A model or tool call: when it began, and the number of its event once it is traced."""
+
+    begin: int
+    n: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A task or thread of an agent. `begin` and `end` are moments of the attempt, counted in steps of its lanes."""
+
+    lanes: Lanes
+    begin: int
+    end: int | None = None
+    calls: list[Call] = field(default_factory=list)
+    forked: list[Lane] = field(default_factory=list)
+
+    def fork(self) -> Lane:
+        """A lane that this one begins."""
+        self.lanes.look()
+        lane = Lane(self.lanes, self.lanes.tick())
+        self.forked.append(lane)
+        return lane
+
+    def over(self) -> None:
+        """It has ended."""
+        if self.end is None:
+            self.end = self.lanes.tick()
+
+
+class Lanes:
+    """The lanes of one attempt, from its first, `root`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._moment = 0
+        self.root = Lane(self, 0)
+        self._under_way = 0
+        self._overlapped = False  # whether two calls were ever under way at once
+        self._since = 0  # when the root last called something itself
+        # lanes without a context of ours: what runs in them -> the lane, and whether it still runs
+        self._loose: dict[Any, tuple[Lane, Callable[[], bool]]] = {}
+
+    @property
+    def overlapped(self) -> bool:
+        """Whether calls could have come in another order: of lanes that were alive at once, whether or not two calls were
+        ever under way at once.
+        """
+        return self._overlapped or _at_once(self.root)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """What runs inside is the root; the tasks that it begins, and those that these begin, are forked from it."""
+        loop = asyncio.get_running_loop()
+        if not isinstance(before := loop.get_task_factory(), _Forking):
+            loop.set_task_factory(_Forking(before))
+        mark = _lane.set(self.root)
+        try:
+            yield
+        finally:
+            _lane.reset(mark)
+
+    def tick(self) -> int:
+        """The next moment."""
+        with self._lock:
+            self._moment += 1
+            return self._moment
+
+    def begin(self, thread: threading.Thread) -> Call:
+        """A call begins; `thread` is the one that asked for it."""
+        lane = self._lane_of(thread)
+        if lane is self.root:
+            self.look(everyone=True)  # a pool of threads that lives on begins anew after it
+        call = Call(self.tick())
+        if lane is self.root:
+            self._since = call.begin
+        lane.calls.append(call)
+        self._overlapped = self._overlapped or self._under_way > 0
+        self._under_way += 1
+        return call
+
+    def end(self, call: Call) -> None:
+        """It has ended, however."""
+        self._under_way -= 1
+
+    def _lane_of(self, thread: threading.Thread) -> Lane:
+        lane = _lane.get(None)
+        if lane is not None and lane.lanes is self:
+            return lane
+        here, task = threading.current_thread(), asyncio.current_task()
+        if thread is here and task is not None:
+            if task not in self._loose:
+                self._loose[task] = self.root.fork(), lambda: not task.done()
+            return self._loose[task][0]
+        if thread not in self._loose:
+            # nobody knows when it was begun, and another one may have ended before its first call
+            lane = Lane(self, self._since)
+            self.root.forked.append(lane)
+            self._loose[thread] = lane, lambda: True
+        return self._loose[thread][0]
+
+    def look(self, *, everyone: bool = False) -> None:
+        """Sees what has ended."""
+        for what, (lane, runs) in list(self._loose.items()):
+            if everyone or not runs():
+                lane.over()
+                del self._loose[what]
+
+
+def bunches(lane: Lane) -> list[list[Lane]]:
+    """What a lane began, as far as it called something: together what was alive at once."""
+    found: list[list[Lane]] = []
+    until = -1.0
+    for one in sorted(lane.forked, key=lambda one: one.begin):
+        if not any(call.n for call in calls_of(one)):
+            continue
+        if one.begin > until:
+            found.append([])
+        found[-1].append(one)
+        until = max(until, _end(one))
+    return found
+
+
+def calls_of(lane: Lane) -> Iterator[Call]:
+    """The calls of a lane and of all that it began."""
+    yield from lane.calls
+    for one in lane.forked:
+        yield from calls_of(one)
+
+
+def _end(lane: Lane) -> float:
+    """When it and all that it began had ended, as far as that called something."""
+    ends = (_end(one) for one in lane.forked if any(call.n for call in calls_of(one)))
+    return max([float("inf") if lane.end is None else lane.end, *ends])
+
+
+def _at_once(lane: Lane) -> bool:
+    """Whether lanes that it began were alive at once, or one of them while it called something itself."""
+    for bunch in bunches(lane):
+        begin, end = bunch[0].begin, _end(bunch[0])
+        if len(bunch) > 1 or any(begin < call.begin < end for call in lane.calls) or _at_once(bunch[0]):
+            return True
+    return False
+
+
+class _Forking:
+    """A loop's task factory: a task that is begun in a lane is a new one."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> Any:
+        lane = _lane.get(None)
+        if lane is None or more.get("context") is not None:
+            return self._make(loop, coroutine, **more)
+        context, forked = copy_context(), lane.fork()
+        context.run(_lane.set, forked)
+        task = self._make(loop, coroutine, **{**more, "context": context})
+        task.add_done_callback(lambda _: forked.over())
+        return task
+
+    def _make(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> Any:
+        if self._before is not None:
+            return self._before(loop, coroutine, **more)
+        return asyncio.Task(coroutine, loop=loop, **more)
+
+
+Key = tuple[tuple[Any, ...], ...]
+_HEAD = 200  # bytes of a request by which calls are put in order before their digests decide
+
+
+class Sent:
+    """What a model has been sent and has said, call by call."""
+
+    def __init__(self) -> None:
+        self._all: list[Any] = []
+        self._copied: list[Any] = []
+
+    def copied(self, messages: Sequence[Any]) -> list[Any]:
+        """The messages as they are now, which an agent may change in place. What the last copy has is not copied again."""
+        known = zip(messages, self._copied, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], known))
+        self._copied = [*self._copied[:same], *deepcopy([*messages[same:]])]
+        return self._copied
+
+    def new(self, messages: Sequence[Any], items: Sequence[Any]) -> list[Any]:
+        """The messages of a call without those of the one before and its answer, if it goes on with them.
+
+        `items` are the call's own answer. Both are kept, and must not be changed.
+        """
+        known = len(self._all) if [*messages[: len(self._all)]] == self._all else 0
+        self._all = [*messages, *items]
+        return [*messages[known:]]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A model or tool call as it was traced; of a model call also what it sent, and what it got to send back.
+
+    `follows` is whether its `new` messages are those that the call before it in the trace had not sent.
+    """
+
+    event: Event
+    messages: Sequence[Any] | None = None
+    items: Sequence[Any] = ()
+    follows: bool = False
+
+    @cached_property
+    def rest(self) -> bytes:
+        """What tells it from another call at the same place."""
+        event = {name: member for name, member in hashed_part(self.event).items() if name != "n"}
+        if self.follows:
+            event["request"] = {**event["request"], "new": None}
+        return canonical(event)
+
+
+def rearranged(events: Sequence[Event], root: Lane, traced: Mapping[int, Traced]) -> list[Event]:
+    """The events of an agent's part in the order in which they belong; `traced` are its calls by their numbers.
+
+    States and what is new of a request are those of this order. What else was traced, which nobody can place, is last.
+    """
+    found: list[Event] = []
+    standing, sent = Standing(), Sent()
+    for n in _walk(root, traced):
+        one = traced[n]
+        event = {**one.event, "n": len(found) + 1, "aside": {**one.event.get("aside", {}), "order": n}}
+        if one.follows:
+            event["request"] = {**event["request"], "new": sent.new(one.messages or (), one.items)}
+        found.append(event)
+        if event["event"] == "tool_call" and (changed := standing.after(event)):
+            found.append({"event": "state", "n": len(found) + 1, "after": event["n"], **changed})
+    others = [event for event in events if event["event"] not in ("model", "tool_call", "state")]
+    for event in sorted(others, key=lambda event: canonical({**hashed_part(event), "n": 0})):
+        found.append({**event, "n": len(found) + 1})
+    return found
+
+
+def _walk(lane: Lane, traced: Mapping[int, Traced]) -> Iterator[int]:
+    places: list[tuple[int, Call | list[Lane]]] = [(call.begin, call) for call in lane.calls if call.n]
+    places += [(bunch[0].begin, bunch) for bunch in bunches(lane)]
+    for _, what in sorted(places, key=lambda place: place[0]):
+        if isinstance(what, Call):
+            yield what.n
+        elif len(what) == 1:
+            yield from _walk(what[0], traced)
+        else:
+            numbers = [call.n for one in what for call in calls_of(one) if call.n]
+            yield from _by_content(numbers, traced)
+
+
+def _by_content(numbers: Iterable[int], traced: Mapping[int, Traced]) -> list[int]:
+    bunch = {n: traced[n] for n in numbers}
+    models = _model_keys(bunch)
+    told = [(models[n], _texts(one.messages or ())) for n, one in bunch.items() if n in models]
+    keys = dict(models)
+    for n, one in bunch.items():
+        if one.event["event"] == "tool_call":
+            keys[n] = _tool_key(one, traced, models, told)
+    return sorted(bunch, key=lambda n: keys[n])
+
+
+def _model_keys(bunch: Mapping[int, Traced]) -> dict[int, Key]:
+    """Where the model calls stand: that of the call which they go on with, and what they say themselves."""
+    keys: dict[int, Key] = {}
+    said: dict[bytes, Key] = {}  # a conversation, its answer with it -> the call that gave the answer
+    models = [(n, one) for n, one in bunch.items() if one.event["event"] == "model"]
+    # the longer go on with the shorter
+    for n, one in sorted(models, key=lambda model: len(model[1].messages or ())):
+        states = _states(one.messages or ())
+        known = max((i for i, state in enumerate(states) if state in said), default=0)
+        new = canonical([*(one.messages or one.event["request"]["new"])][known:])
+        own = (1, new[:_HEAD], one.event["request"]["digest"], one.rest)
+        keys[n] = (*(said.get(states[known], ())), own)
+        if one.messages is not None and one.items:
+            state = _states([*one.messages, *one.items])[-1]
+            said[state] = min(keys[n], said.get(state, keys[n]))
+    return keys
+
+
+def _states(messages: Sequence[Any]) -> list[bytes]:
+    """A digest of a conversation after each of its messages, from none on."""
+    states = [b""]
+    for message in messages:
+        states.append(sha256(states[-1] + canonical(message)).digest())
+    return states
+
+
+def _tool_key(
+    one: Traced,
+    traced: Mapping[int, Traced],
+    models: Mapping[int, Key],
+    told: Sequence[tuple[Key, list[str]]],
+) -> Key:
+    event = one.event
+    name, arguments, gave = event["tool"], canonical(event["arguments"]), event["output"]["text"]
+    asked = [
+        (models.get(n, ()), index)
+        for n, model in traced.items()
+        if model.event["event"] == "model"
+        for index, call in enumerate(model.event["reply"]["tool_calls"])
+        if call["name"] == name
+        and (event.get("id") in (None, call["id"]))
+        and _arguments(call["arguments"]) == arguments
+    ]
+    if asked:
+        above, index = min(asked)
+        return (*above, (0, index, name, arguments, one.rest))
+    heard = [key for key, texts in told if gave.strip() and any(gave in text for text in texts)]
+    if heard:
+        first = min(heard)
+        kind, head, digest, _ = first[-1]
+        return (*first[:-1], (kind, head, digest, b"", name, arguments, one.rest))
+    return ((0, 0, name, arguments, one.rest),)
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        value = value.values()
+    return [text for one in value for text in _texts(one)] if isinstance(value, Iterable) else []
+
+
+def _arguments(text: str) -> bytes:
+    try:
+        return canonical(json.loads(text or "{}"))
+    except (ValueError, RecursionError):
+        return canonical(text)

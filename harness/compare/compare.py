@@ -1,0 +1,612 @@
+"""Two runs, paired by task and clustered by base task: what changed, and whether chance explains it.
+
+The forms of one base task (goal and constraint, two languages) are not independent, so tests and intervals move
+whole clusters. Nothing here depends on a clock; sampling is seeded and said so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from stillweb.harness.compare.statistics import (
+    LEAST_CLUSTERS,
+    RESAMPLES,
+    bootstrap_interval,
+    exact,
+    permutation_test,
+    sign_test,
+)
+from stillweb.harness.console import decimals
+from stillweb.harness.results.kept_certificate import check_kept
+from stillweb.harness.runs.display import one_line
+from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace, canonical, digest, read_trace
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.words import counted
+
+MOST_LEFT_OUT = 5  # told each by its name, of one reason
+UNJUDGED = "unscored: its judge failed"
+ONLY_FIRST, ONLY_THERE, SCORED_BY = "only in the first run", ", in the second run only", "is scored by "
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One attempt's score. `status` is a score's, or "unfinished"; `trace` is where it can be read."""
+
+    task_id: str
+    base: str
+    attempt: int
+    metrics: dict[str, float | None]
+    status: str
+    variant: str = ""
+    trace: str = ""
+    language: str = ""
+    best: float = 1.0  # what a metric of its scorer can be at most
+    rules: Rules = ()  # what decided the score besides the answer
+    own: str = ""  # the scorer, where its scale is its own (stillweb.harness.scoring.scale_of)
+    fault: str = ""  # whose it is that a metric has no value, where it is not the agent's (see FAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One task in both runs; `a` and `b` are means over its attempts, `traces_a` and `traces_b` where each can be read."""
+
+    task_id: str
+    base: str
+    a: float
+    b: float
+    trace_a: str = ""
+    trace_b: str = ""
+    traces_a: tuple[str, ...] = ()
+    traces_b: tuple[str, ...] = ()
+
+    @property
+    def delta(self) -> float:
+        """b - a; 0 where rounding alone makes them differ, as the mean of 0.1 and 0.2 is not that of 0.3 and 0."""
+        return _plain(self.b - self.a)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sides over the pairs they share. `interval` is the 95 % bootstrap interval of `difference` (b - a), None of fewer
+    than LEAST_CLUSTERS clusters.
+
+    `p` is two-sided, of the permutation test that `test` describes; `sign_p` of the exact sign test over clusters.
+    `left_out` names what could not be paired, and why. `at_worst` is the comparison as it would be had the second run
+    earned nothing in the tasks whose judge failed in it alone; None where there are none, or it can't be said (a time).
+    """
+
+    metric: str
+    pairs: tuple[Pair, ...]
+    clusters: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    interval: tuple[float, float] | None
+    p: float
+    test: str
+    sign_p: float
+    seed: int
+    left_out: tuple[tuple[str, str], ...] = ()
+    at_worst: Comparison | None = None
+
+    @property
+    def worse(self) -> tuple[Pair, ...]:
+        """What got worse, the most first."""
+        return self._moved(-1.0)
+
+    @property
+    def better(self) -> tuple[Pair, ...]:
+        """What got better, the most first."""
+        return self._moved(1.0)
+
+    @property
+    def sense(self) -> float:
+        """1 where more of the metric is better, -1 where less is (a time)."""
+        return -1.0 if self.metric in MEASURED else 1.0
+
+    def _moved(self, way: float) -> tuple[Pair, ...]:
+        way *= self.sense
+        found = [pair for pair in self.pairs if pair.delta * way > 0]
+        return tuple(sorted(found, key=lambda pair: (-pair.delta * way, pair.task_id)))
+
+    @property
+    def no_interval(self) -> str:
+        """What stands in the place of an interval."""
+        return f"no interval, for it takes {LEAST_CLUSTERS} clusters and these are {self.clusters}"
+
+    @property
+    def told_left_out(self) -> list[str]:
+        """What could not be paired, for people: of many tasks with one reason the first and how many more."""
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        for task_id, why in self.left_out:
+            by_reason[why].append(task_id)
+        told = []
+        for why, ids in by_reason.items():
+            if len(ids) <= MOST_LEFT_OUT:
+                told += [f"{task_id}: {why}" for task_id in ids]
+            else:
+                told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
+        return told
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        members = {name: member for name, member in asdict(self).items() if name != "at_worst"}
+        return members | {
+            "pairs": [asdict(pair) | {"delta": pair.delta} for pair in self.pairs],
+            "worse": [pair.task_id for pair in self.worse],
+            "better": [pair.task_id for pair in self.better],
+        }
+
+
+def read_outcomes(run: str | Path) -> list[Outcome]:
+    """The outcomes of a run, from its traces; what has no trace is `unfinished`.
+
+    DamagedInput where the certificate that lies with the run was made of other traces.
+    """
+    from stillweb.harness.runs.run_files import RunFiles
+
+    outcomes = []
+    hashes: dict[str, str] = {}
+    for task, attempt, trace in RunFiles(Path(run)).attempts():
+        base, variant = task.base or task.id, str(task.meta.get("variant", ""))
+        language = str(task.meta.get("language", ""))
+        event = trace.last("score") if trace else None
+        score = Score.from_json(event) if event else Score({}, "zero")
+        status, path = (score.status, str(trace.path)) if trace and event else ("unfinished", "")
+        (best, own), rules = scale_of(task.scorer), rules_of(task, trace.header) if trace else ()
+        fault = next((name for name in FAULTS if name == score.detail.get("fault")), "")
+        if trace:
+            hashes[f"{task.id}/{attempt}"] = trace.hash
+        said = (task.id, base, attempt, score.metrics, status, variant, path, language)
+        outcomes.append(Outcome(*said, best, rules, own, fault))
+    check_kept(Path(run), hashes)
+    return outcomes
+
+
+def main_metric(outcomes: Iterable[Outcome]) -> str:
+    """The metric that ranks a run: the first of its first scored attempt. UsageError if nothing was scored."""
+    for outcome in outcomes:
+        for name in outcome.metrics:
+            return name
+    raise UsageError("no attempt of the run has a score")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The tasks of one run, or of two, that one metric on one scale ranks; `name` tells it from the other parts."""
+
+    name: str
+    metric: str
+    a: tuple[Outcome, ...]
+    b: tuple[Outcome, ...]
+
+
+def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None = None) -> list[Part]:
+    """The runs by the metric that ranks each task of the first; all as one part where a metric is named.
+
+    What nothing ranks there is in the first part, to be left out by name. UsageError if nothing was scored.
+    """
+    if metric is not None:
+        return [Part(metric, metric, tuple(a), tuple(b))]
+    ranks: dict[str, tuple[str, float, str]] = {}
+    for outcome in a:
+        if outcome.metrics:
+            ranks.setdefault(outcome.task_id, (main_metric([outcome]), outcome.best, outcome.own))
+    kinds = list(dict.fromkeys(ranks.values())) or [(main_metric(a), 1.0, "")]
+    by_own = {kind[2]: kind for kind in reversed(kinds) if kind[2]}
+    for outcome in a:
+        if outcome.own in by_own:  # nobody says what metrics it gives where it gave none
+            ranks.setdefault(outcome.task_id, by_own[outcome.own])
+    names = [name for name, _, _ in kinds]
+    return [
+        Part(
+            kind[0] if names.count(kind[0]) == 1 else f"{kind[0]} of {kind[2] or f'{kind[1]:g}'}",
+            kind[0],
+            tuple(o for o in a if ranks.get(o.task_id, kinds[0]) == kind),
+            tuple(o for o in b if ranks.get(o.task_id, kinds[0]) == kind),
+        )
+        for kind in kinds
+    ]
+
+
+def compare(
+    a: Sequence[Outcome],
+    b: Sequence[Outcome],
+    metric: str | None = None,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Compares two runs on the tasks they share. UsageError if they share none that can be compared.
+
+    An attempt that gave nothing readable counts 0 (it earned nothing); `unsolvable` and `unfinished` ones, and those that
+    a judge or a scorer failed, are no evidence about an agent and leave the pair out, by name; so does a task that was
+    scored by other rules.
+    """
+    metric = metric or main_metric(a)
+    known = _knowing((*a, *b), metric)
+    _check_named(metric, known, (*a, *b))
+    scale = _scale((*a, *b), metric)
+    left, left_out = _by_task(a, metric, known, scale)
+    right, right_out = _by_task(b, metric, known, scale)
+    lacking = {
+        task_id: f"{why}{ONLY_THERE}" if task_id in left and why.startswith("unsolvable") else why
+        for task_id, why in right_out.items()
+    }
+    out = {**left_out, **lacking, **_scored_otherwise(a, b)}
+    for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
+        out[task_id] = ONLY_FIRST if task_id in left or task_id in left_out else "only in the second run"
+    pairs = [_pair(task_id, left[task_id], right[task_id]) for task_id in left if task_id not in out]
+    found = _compared(metric, pairs, out, seed, resamples)
+    unjudged = [
+        _pair(task_id, left[task_id], (left[task_id][0], 0.0, ("",)))
+        for task_id in left
+        if out.get(task_id, "").startswith(UNJUDGED) and metric not in MEASURED
+    ]
+    if not unjudged:
+        return found
+    return replace(found, at_worst=_compared(metric, [*pairs, *unjudged], out, seed, resamples))
+
+
+def compare_variants(
+    outcomes: Sequence[Outcome],
+    metric: str | None = None,
+    *,
+    first: str = "constraint",
+    second: str = "goal",
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
+    metric = metric or main_metric(outcomes)
+    known = _knowing(outcomes, metric)
+    _check_named(metric, known, outcomes)
+    values, out = _by_task(outcomes, metric, known, _scale(outcomes, metric))
+    forms: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    languages: dict[str, set[str]] = defaultdict(set)
+    for outcome in outcomes:
+        languages[outcome.base].add(outcome.language)
+        there = forms[outcome.base, outcome.language].setdefault(outcome.variant, outcome.task_id)
+        if there != outcome.task_id:
+            out[outcome.task_id] = f"has the same form as {there}"
+    pairs = []
+    for (base, language), ids in forms.items():
+        if first in ids and second in ids:
+            one, two = values.get(ids[first]), values.get(ids[second])
+            name = base if len(languages[base]) == 1 else f"{base} ({language})"
+            if one and two:
+                pairs.append(_pair(name, one, two))
+            elif one or two:
+                out[ids[first if one else second]] = "its other form is left out"
+            for variant in ids.keys() - {first, second}:
+                out[ids[variant]] = f"is neither {first} nor {second}"
+        else:
+            out.update((task_id, "its other form is not in the run") for task_id in ids.values())
+    return _compared(metric, pairs, out, seed, resamples)
+
+
+_Value = tuple[str, float, tuple[str, ...]]  # base, mean over attempts, traces
+
+
+def _pair(name: str, a: _Value, b: _Value) -> Pair:
+    return Pair(name, a[0], a[1], b[1], a[2][0], b[2][0], a[2], b[2])
+
+
+def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:
+    """Tasks that the runs scored by different rules, and which."""
+    mine = {outcome.task_id: outcome.rules for outcome in a if outcome.rules}
+    found = {o.task_id: other_rules(mine.get(o.task_id, ()), o.rules) for o in b}
+    return {
+        task_id: f"{SCORED_BY}{', '.join(map(_other, names))} in the second run"
+        for task_id, names in found.items()
+        if names
+    }
+
+
+def _other(rule: str) -> str:
+    return f"{'other' if rule.endswith('s') else 'another'} {rule}"
+
+
+def _knowing(outcomes: Iterable[Outcome], metric: str) -> set[str]:
+    """Base tasks whose scorer gives the metric, and the scorers of one's own that do: an attempt that failed says no name."""
+    giving = [outcome for outcome in outcomes if metric in outcome.metrics]
+    return {one.base for one in giving} | {f"scorer {one.own}" for one in giving if one.own}
+
+
+def _check_named(metric: str, known: Set[str], outcomes: Iterable[Outcome]) -> None:
+    """Raises UsageError for a metric that no task has, with those that there are."""
+    there = dict.fromkeys(name for outcome in outcomes for name in outcome.metrics)
+    if there and not known:
+        raise UsageError(
+            f"nothing to compare by {metric!r}: no task has that metric (they have {', '.join(there)})"
+        )
+
+
+def _scale(outcomes: Iterable[Outcome], metric: str) -> tuple[float, str]:
+    """What the metric can be at most for the first attempt that has it, and whose measure that is."""
+    return next(((one.best, one.own) for one in outcomes if metric in one.metrics), (1.0, ""))
+
+
+def _by_task(
+    outcomes: Sequence[Outcome], metric: str, known: Set[str], scale: tuple[float, str]
+) -> tuple[dict[str, _Value], dict[str, str]]:
+    """The values of tasks, and the tasks left out with the reason.
+
+    `known`: see `_knowing`; `scale`: what it can be at most in those that are compared.
+    """
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        groups[outcome.task_id].append(outcome)
+    values: dict[str, _Value] = {}
+    out: dict[str, str] = {}
+    for task_id, group in groups.items():
+        lost = sorted(why for o in group if (why := _no_evidence(o, metric)))
+        if lost:
+            out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {counted(len(group), 'attempt')})"
+        elif not {group[0].base, f"scorer {group[0].own}"} & known or any(
+            o.metrics and metric not in o.metrics for o in group
+        ):
+            out[task_id] = f"has no metric {metric!r}"
+        elif any(metric in o.metrics and (o.best, o.own) != scale for o in group):
+            out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
+        elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):
+            out[task_id] = f"{metric} was not measured"  # counted as 0 it would be the best there is
+        else:
+            mean = fsum(o.metrics.get(metric) or 0.0 for o in group) / len(group)
+            values[task_id] = (
+                group[0].base,
+                mean,
+                tuple(o.trace for o in sorted(group, key=lambda o: o.attempt)),
+            )
+    return values, out
+
+
+def _no_evidence(outcome: Outcome, metric: str) -> str:
+    """Why an attempt tells nothing of its agent, "" where it does. In the order in which a task's is told."""
+    if outcome.status in ("unfinished", "unsolvable"):
+        return outcome.status
+    if outcome.fault and outcome.metrics.get(metric) is None:
+        return f"unscored: its {outcome.fault} failed"
+    return ""
+
+
+def _plain(value: float) -> float:
+    return value if exact(value) else 0.0
+
+
+def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, resamples: int) -> Comparison:
+    if not pairs:
+        task_id, reason = next(iter(sorted(out.items())), ("", "no tasks"))
+        remedy = f"; {ALIKE}" if reason.startswith(SCORED_BY) else ""
+        where = f"{counted(len(out), 'task')} left out, {task_id} among them: " if out else ""
+        raise UsageError(f"nothing to compare by {metric!r}: {where}{reason}{remedy}")
+    pairs.sort(key=lambda pair: pair.task_id)
+    clusters: dict[str, list[float]] = defaultdict(list)
+    for pair in pairs:
+        clusters[pair.base].append(pair.delta)
+    groups = [clusters[base] for base in sorted(clusters)]
+    enough = len(groups) >= LEAST_CLUSTERS
+    interval = bootstrap_interval(groups, seed=seed, resamples=resamples) if enough else None
+    p, test = permutation_test([fsum(group) for group in groups], seed=seed, resamples=resamples)
+    return Comparison(
+        metric=metric,
+        pairs=tuple(pairs),
+        clusters=len(groups),
+        mean_a=fsum(pair.a for pair in pairs) / len(pairs),
+        mean_b=fsum(pair.b for pair in pairs) / len(pairs),
+        difference=_plain(fsum(pair.delta for pair in pairs) / len(pairs)),
+        interval=interval and (_plain(interval[0]), _plain(interval[1])),
+        p=p,
+        test=test,
+        sign_p=sign_test([fsum(group) for group in groups]),
+        seed=seed,
+        left_out=tuple(sorted(out.items())),
+    )
+
+
+Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
+ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
+
+# Settings of scoring (members of a trace's header) that decide the scores of a scorer; of one's own all of them.
+_SCORING: Mapping[str, tuple[str, ...]] = {
+    "table": ("fold_case",),
+    "exact": (),
+    "page": (),
+    "judge": ("GRADER_MODEL",),
+    "browsecomp": ("GRADER_MODEL",),
+    "sgi-wet-experiment": ("mode",),
+}
+_STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
+_SETTINGS = ("accept", "epochs", "limits", "synthetic_search", "tool_options", "mode", "fold_case")
+
+
+def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
+    """What decided the score of an attempt besides its answer. `header` is its trace's."""
+    scoring = header["scoring"]
+    known = {**scoring, "GRADER_MODEL": scoring["models"].get("GRADER_MODEL")}
+    parts = {
+        "scorer": task.scorer,
+        "reference": task.reference,
+        "options": task.options,
+        "rubric": header.get("rubric") or task.meta.get("rubric"),
+        **{
+            name: known[name]
+            for name in _SCORING.get(task.scorer, ("mode", "fold_case", "models", "embedder"))
+        },
+    }
+    return tuple((name, digest(value)) for name, value in parts.items())
+
+
+def other_rules(a: Rules, b: Rules) -> list[str]:
+    """The names of the rules that differ; [] where a side has none (no trace)."""
+    return sorted({name for name, _ in set(a) ^ set(b)}) if a and b else []
+
+
+def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
+    """A sentence for each of the runs that takes a part of its task set only, whose set could not be read whole, or that has no certificate."""
+    from stillweb.harness.results.kept_certificate import read_kept
+    from stillweb.harness.results.left_out import part, unread_records
+    from stillweb.harness.runs.run_files import RunFiles
+
+    found = []
+    for name, path in (("A", a), ("B", b)):
+        if path is not None and read_kept(path) is None:
+            told = name if b is not None else "the run"
+            found.append(f"{told} has no certificate, so that nothing shows an edited trace")
+        if path is not None and (of := RunFiles(path).manifest()[1].get("part_of")):
+            words = part(len(RunFiles(path).tasks()), of)
+            both = "; compared are the tasks that both have"
+            found.append(f"{name} has {words}{both}" if b is not None else f"the run has {words}")
+        if path is not None and (unread := unread_records(RunFiles(path))):
+            found.append(f"of {name if b is not None else 'the run'}, {unread}")
+    return tuple(found)
+
+
+def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
+    """A sentence where tasks of both runs have another question or start URL in the second."""
+    from stillweb.harness.runs.run_files import RunFiles
+
+    before = {task.id: task for task in RunFiles(a).tasks()}
+    found = [
+        task.id
+        for task in RunFiles(b).tasks()
+        if (was := before.get(task.id)) and (was.question, was.start_url) != (task.question, task.start_url)
+    ]
+    if not found:
+        return ()
+    more = f" (the first: {found[0]})" if found[1:] else f" ({found[0]})"
+    return (f"B asks {counted(len(found), 'task')} in other words or from another start URL{more}",)
+
+
+def differences(a: Path, b: Path) -> tuple[str, ...]:
+    """What two runs stand on that isn't the same, by name; the agent, which is what a comparison is about, left out."""
+    from stillweb.harness.runs.run_files import RunFiles
+
+    (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
+    old, new = one.deciding(), two.deciding()
+    found = [name for name in _STANDS_ON if stood_on.get(name) != stands_on.get(name)]
+    return (*found, *(name for name in _SETTINGS if digest(old[name]) != digest(new[name])))
+
+
+_Event = dict[str, Any]
+
+
+def apart(comparison: Comparison, pair: Pair) -> str:
+    """A line on the best attempt of the first run at a task and the worst of the second."""
+
+    def rank(trace: Trace) -> float:
+        value = (trace.last("score") or {}).get("metrics", {}).get(comparison.metric)
+        return 0.0 if value is None else value * comparison.sense
+
+    one = max((read_trace(Path(path)) for path in pair.traces_a), key=rank)
+    two = min((read_trace(Path(path)) for path in pair.traces_b), key=rank)
+    return f"{pair.task_id}: answer {_answer(one)} -> {_answer(two)}; {_calls(one, two)}"
+
+
+def _answer(trace: Trace) -> str:
+    event = trace.last("answer") or {}
+    if event.get("error"):
+        return f"none ({one_line(event['error'])})"
+    return "none" if event.get("text") is None else repr(one_line(event["text"], 80))
+
+
+def _calls(one: Trace, two: Trace) -> str:
+    pairs = zip_longest(one.of("tool_call"), two.of("tool_call"))
+    for number, (before, after) in enumerate(pairs, 1):
+        if _asked(before) != _asked(after):
+            return f"call {number}: {_told(before)} -> {_told(after)}"
+        if before["output"]["digest"] != after["output"]["digest"]:
+            return f"call {number} was answered otherwise: {_told(after)}"
+    return "the same calls, answered alike"
+
+
+def _asked(call: _Event | None) -> Any:
+    return call and (call["tool"], canonical(call["arguments"]))
+
+
+def _told(call: _Event | None) -> str:
+    if call is None:
+        return "none"
+    missed = " (miss)" if call["verdict"] == "miss" else ""
+    return f"{call['tool']} {one_line(canonical(call['arguments']).decode(), 120)}{missed}"
+
+
+def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Outcome]) -> list[str]:
+    """A sentence for each other metric by which tasks fell that are not worse by the one that is compared.
+
+    An answer that is not wholly right in both runs has the same `em` of 0, however much less of it is right by now. Stricter
+    and more forgiving readings of a metric, and what is measured, are no metrics of their own here.
+    """
+    worse = {pair.task_id for pair in comparison.worse}
+    ids = [pair.task_id for pair in comparison.pairs if pair.task_id not in worse]
+    told = []
+    for name in dict.fromkeys(name for outcome in a for name in outcome.metrics):
+        if name == comparison.metric or name in MEASURED or name.startswith(("raw_", "forgiven_")):
+            continue
+        before, after = _means(a, name), _means(b, name)
+        fell = [task_id for task_id in ids if before.get(task_id, 0.0) > after.get(task_id, 0.0)]
+        if fell:
+            first = f"{fell[0]} {decimals(before[fell[0]], 3)} to {decimals(after.get(fell[0], 0.0), 3)}"
+            told.append(
+                f"not worse by {comparison.metric}, but by {name}: {counted(len(fell), 'task')} "
+                f"({'the first: ' if fell[1:] else ''}{first}; --metric {name} compares by it)"
+            )
+    return told
+
+
+def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:
+    """The mean over its attempts of each task; an attempt without a value earned nothing."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        found[outcome.task_id].append(outcome.metrics.get(name) or 0.0)
+    return {task_id: fsum(values) / len(values) for task_id, values in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """How a base task fared: attempts that earned less than there was to earn, of how many, and their statuses."""
+
+    base: str
+    wrong: int
+    attempts: int
+    statuses: dict[str, int]
+
+
+def errors_by_base(outcomes: Iterable[Outcome], metric: str) -> list[Cluster]:
+    """Base tasks with errors, the most wrong first."""
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if metric in outcome.metrics or not outcome.metrics:  # the others are scored by something else
+            groups[outcome.base].append(outcome)
+    clusters = []
+    for base, group in groups.items():
+        wrong = [o for o in group if _short(o, metric)]
+        statuses: dict[str, int] = defaultdict(int)
+        for outcome in wrong:
+            statuses[outcome.status] += 1
+        if wrong:
+            clusters.append(Cluster(base, len(wrong), len(group), dict(sorted(statuses.items()))))
+    return sorted(clusters, key=lambda c: (-c.wrong / c.attempts, -c.wrong, c.base))
+
+
+def _short(outcome: Outcome, metric: str) -> bool:
+    value = outcome.metrics.get(metric)
+    return value is None or (metric not in MEASURED and value < outcome.best)
+
+
+def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | None]]:
+    """Tasks whose repeated attempts don't agree (a judge that changes its mind, an agent that wavers)."""
+    values: dict[str, list[float | None]] = defaultdict(list)
+    for outcome in sorted(outcomes, key=lambda o: (o.task_id, o.attempt)):
+        if outcome.status == "unfinished":
+            continue
+        values[outcome.task_id].append(outcome.metrics.get(metric))
+    return {task_id: found for task_id, found in values.items() if len(set(found)) > 1}

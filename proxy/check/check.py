@@ -1,0 +1,444 @@
+"""Every view replayed offline in a fresh browser, and compared with what was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import difflib
+import io
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.browser import BrowserHost, complete, lent
+from stillweb.proxy.pages.failures import Failed, first_line
+from stillweb.proxy.pages.html_page import template
+from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.pages.running import run
+from stillweb.proxy.pages.sight import Sight, look_at
+from stillweb.proxy.pages.steps import describe
+from stillweb.proxy.pages.traffic import Answer
+from stillweb.proxy.pages.uploads import contents_of
+from stillweb.proxy.serving.misses import Missed, one_name, unseen
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import Step, View
+
+if TYPE_CHECKING:
+    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
+
+Progress = Callable[[int, int], None]  # views done, of all
+
+
+class Serves(Protocol):
+    """What is needed of a gateway."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What it was asked for."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """The address of a session."""
+
+    def missed(self, session: str = ...) -> list[Missed]:
+        """What a session asked for in vain so far."""
+
+
+@dataclass(slots=True)
+class ViewCheck:
+    """One view compared. Likenesses and `pixels` (equal ones) are shares from 0 to 1, 1 when equal.
+
+    `used` counts answers from the snapshot, `missed` names the URLs that it did not have although the origin gave them,
+    `unasked` those that were recorded for the view and not asked for again, `unread` those of them whose answers no page reads
+    (`proxy/check/check.py`), which are no difference; `error` says why it could not be reached.
+    """
+
+    address: str
+    title: str
+    steps: list[str]
+    text: float = 0.0
+    aria: float = 0.0
+    pixels: float = 0.0
+    used: int = 0
+    missed: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    error: str | None = None
+    recorded: bytes = b""
+    replayed: bytes = b""
+    difference: bytes = b""
+    text_changes: list[str] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Text, accessibility snapshot and picture agree, and nothing was missed."""
+        return self.error is None and self.text == self.aria == self.pixels == 1.0 and not self.missed
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All views of a snapshot; shares are of views."""
+
+    views: list[ViewCheck]
+    seconds: float
+    warning: str | None = None
+
+    def share(self, what: str) -> float:
+        """The share of views whose `text`, `aria` or `pixels` is equal; 0 when there are no views, for nothing was shown."""
+        if not self.views:
+            return 0.0
+        equal = [view for view in self.views if view.error is None and getattr(view, what) == 1.0]
+        return len(equal) / len(self.views)
+
+    def passed(self, text: float = 0.98, pixels: float = 0.9) -> bool:
+        """Whether there are views, enough of them agree, and none failed or missed anything."""
+        whole = bool(self.views) and all(view.error is None and not view.missed for view in self.views)
+        return whole and self.share("text") >= text and self.share("pixels") >= pixels
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A line a view, for a table or JSON."""
+        return [
+            {
+                "view": view.address, "steps": " > ".join(view.steps), "text": view.text, "aria": view.aria,
+                "pixels": view.pixels, "used": view.used, "missed": view.missed, "unasked": view.unasked, "unread": view.unread,
+                "error": view.error, "same": view.same,
+            }
+            for view in self.views
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A URL, the longest steps, and the views met on the way: number of steps -> view."""
+
+    url: str
+    steps: tuple[Step, ...]
+    views: dict[int, View]
+    session: str  # in which they were recorded: replay follows it, where answers differ by themselves
+
+
+def chains(views: Sequence[View]) -> list[Chain]:
+    """The fewest replays that pass every view: views whose steps begin another's are met on its way."""
+    found: list[Chain] = []
+    for view in sorted(views, key=lambda v: (v.url, -len(v.steps), v.address)):
+        depth = len(view.steps)
+        for chain in found:
+            if (
+                (chain.url, chain.session) == (view.url, view.session)
+                and chain.steps[:depth] == view.steps
+                and depth not in chain.views
+            ):
+                chain.views[depth] = view
+                break
+        else:
+            found.append(Chain(view.url, view.steps, {depth: view}, view.session))
+    return sorted(
+        found, key=lambda chain: -len(chain.steps)
+    )  # the longest first, so that none is left alone at the end
+
+
+def likeness(before: str, after: str) -> float:
+    """1 for equal texts, else the share of lines in common (below 1)."""
+    if before == after:
+        return 1.0
+    ratio = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).ratio()
+    return min(ratio, 0.9999)
+
+
+def changes(before: str, after: str, most: int = 12) -> list[str]:
+    """The first lines that differ, as `-recorded` and `+replayed`."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    return [line[:300] for line in lines if not line.startswith(("---", "+++", "@@"))][:most]
+
+
+def compare_captures(
+    view: View,
+    answers: Sequence[Answer],
+    snapshot: Snapshot,
+    result: ViewCheck,
+    missed: Sequence[Missed] = (),
+    asked: Sequence[str] = (),
+) -> None:
+    """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows.
+
+    `asked` are the URLs asked for, those with an answer that the browser refused to the page among them.
+    """
+    info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
+    lost = set(info.get("lost", ()))
+    mattering = {one_name(one.url) for one in missed if one.matters}
+    ahead = {one_name(one.url) for one in missed} - mattering
+    result.missed = [
+        answer.url
+        for answer in answers
+        if answer.verdict == "miss" and answer.url not in lost and one_name(answer.url) not in ahead
+    ]
+    told = [answer.url for answer in answers]
+    result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
+    kinds = [answer.verdict.partition(":")[0] for answer in answers]
+    result.used = sum(kind not in ("", "miss", "failed") for kind in kinds)
+    known = {answer.url for answer in answers}.union(asked)
+    left = [capture for capture in view.captures if capture["url"] not in known]
+    unread = unread_among(snapshot, left)
+    result.unasked = sorted({str(capture["url"]) for capture in left} - unread)
+    result.unread = sorted(unread)
+
+
+def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> None:
+    """Fill `result` from what was recorded and what is seen now."""
+
+    def recorded(kind: str) -> bytes:
+        return snapshot.resource(kind, view.address) or b""
+
+    text = recorded("text").decode("utf-8", "replace")
+    aria = recorded("aria").decode("utf-8", "replace")
+    result.text = likeness(text, sight.text)
+    result.aria = likeness(aria, sight.aria)
+    if result.text != 1.0 or result.aria != 1.0:
+        result.text_changes = changes(text, sight.text) or changes(aria, sight.aria)
+    result.recorded, result.replayed = recorded("view"), sight.png
+    if result.recorded:
+        try:
+            difference = compare_pictures(result.recorded, sight.png)
+        except ValueError as error:
+            result.error = str(error)
+            return
+        result.pixels, result.difference = 1.0 - difference.share, difference.picture
+    else:
+        result.pixels = 1.0  # none was recorded: an archive made by another tool
+
+
+def _untold(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
+    """What a session was answered beyond what the browser tells of: it tells nothing of shared workers."""
+    mine = (one for one in ledger.entries() if one["session"] == session and one["verdict"] != "miss")
+    return set(Counter(one_name(one["url"]) for one in mine) - Counter(map(one_name, told)))
+
+
+async def _replay(
+    chain: Chain,
+    host: BrowserHost,
+    gateway: Serves,
+    snapshot: Snapshot,
+    profile: Profile,
+    session: str,
+    patience: Patience,
+) -> list[ViewCheck]:
+    results = {
+        depth: ViewCheck(view.address, view.title, [describe(step) for step in view.steps])
+        for depth, view in sorted(chain.views.items())
+    }
+    context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
+    files = contents_of(snapshot, chain.views[len(chain.steps)])
+    driver = Driver(context, patience=patience, files=files)
+    reached = since = seen = begun = 0
+    try:
+        await driver.begin(chain.url)
+        for depth in range(len(chain.steps) + 1):
+            if depth:
+                await driver.perform(chain.steps[depth - 1], depth)
+            if depth in results:
+                result = results[depth]
+                missed = gateway.missed(session)
+                traffic = driver.traffic
+                compare_captures(
+                    chain.views[depth],
+                    traffic.answers[since:],
+                    snapshot,
+                    result,
+                    missed[seen:],
+                    traffic.asked[begun:],
+                )
+                since, seen, begun = len(traffic.answers), len(missed), len(traffic.asked)
+                sight = await look_at(driver.page)
+                await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)
+            reached = depth + 1
+    except (Failed, PlaywrightError) as error:
+        said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
+        for depth, result in results.items():
+            if depth >= reached:
+                result.error = said
+                result.missed = result.missed or [answer.url for answer in driver.traffic.missed(since)]
+                result.recorded = snapshot.resource("view", result.address) or b""
+    finally:
+        await context.close()
+    if any(result.unasked for result in results.values()):
+        untold = await asyncio.to_thread(_untold, gateway.ledger, session, driver.traffic.asked)
+        for result in results.values():
+            result.unasked = [url for url in result.unasked if one_name(url) not in untold]
+    return list(results.values())
+
+
+async def check_all(
+    snapshot: Snapshot,
+    gateway: Serves,
+    *,
+    host: BrowserHost | None = None,
+    parallel: int | None = None,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
+) -> CheckReport:
+    """Replay and compare every view that has a recorded text, several at a time, in the snapshot's own order."""
+    begun = time.monotonic()
+    views = [view for view in snapshot.views() if snapshot.resource("text", view.address) is not None]
+    profile = complete(snapshot.profile or Profile())
+    limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))
+    done = 0
+
+    taken: set[str] = set()
+
+    async def one(shared: BrowserHost, number: int, chain: Chain) -> list[ViewCheck]:
+        nonlocal done
+        session = chain.session if chain.session and chain.session not in taken else f"check-{number}"
+        taken.add(session)
+        async with limit:
+            results = await _replay(
+                chain, shared, gateway, snapshot, profile, session, patience or Patience()
+            )
+        done += len(results)
+        if progress is not None:
+            progress(done, len(views))
+        return results
+
+    warning = None
+    async with lent(host, gateway.ca_path) as shared:
+        if views:
+            await shared.start()
+            warning = shared.difference(profile)
+        jobs = enumerate(chains(views), start=1)
+        found = await asyncio.gather(*(one(shared, number, chain) for number, chain in jobs))
+    by_address = {result.address: result for results in found for result in results}
+    return CheckReport([by_address[view.address] for view in views], time.monotonic() - begun, warning)
+
+
+def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
+    """As `check_all`, for callers without an event loop."""
+    return run(check_all(snapshot, gateway, **options))
+
+
+def is_unread(request: Request) -> bool:
+    """Whether it fetches ahead (Resource Hints, Speculation Rules), or only tells: a beacon, a ping, a report.
+
+    By Fetch Metadata: a POST that is no navigation and wants no right to read the answer is a beacon's, or as good as one.
+    """
+    if "prefetch" in (request.header("sec-purpose") or request.header("purpose") or ""):
+        return True
+    told = request.header("sec-fetch-dest") or ""
+    tells = told == "empty" and request.header("sec-fetch-mode") == "no-cors"
+    return request.method == "POST" and (told == "report" or tells or request.header("ping-to") is not None)
+
+
+def unread_among(snapshot: Snapshot, captures: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The URLs of which each of these captures of a view (as its `captures` are) was recorded for such a request."""
+    read: dict[str, bool] = {}
+    for one in captures:
+        url = str(one["url"])
+        read[url] = read.get(url, False) or not _recorded_unread(snapshot, one)
+    return {url for url, was_read in read.items() if not was_read}
+
+
+def _recorded_unread(snapshot: Snapshot, one: Mapping[str, Any]) -> bool:
+    url, method, digest = str(one["url"]), one.get("method", "GET"), one.get("digest")
+    same = [
+        capture
+        for capture in snapshot.prefix(surt(url))
+        if (capture.url, capture.method, capture.digest) == (url, method, digest)
+    ]
+    try:
+        return bool(same) and all(is_unread(snapshot.read_request(capture)) for capture in same)
+    except DamagedInput:
+        return False
+
+
+@lru_cache(maxsize=512)
+def _picture(png: bytes) -> str:
+    media, data = small(png)
+    return f"data:{media};base64,{base64.b64encode(data).decode()}"
+
+
+def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
+    """HTML without links outside; `name` is what was checked."""
+    page = template("stillweb.proxy.check", "check.html").render(
+        name=name,
+        id=snapshot_id,
+        views=report.views,
+        warning=report.warning,
+        text=report.share("text"),
+        aria=report.share("aria"),
+        pixels=report.share("pixels"),
+        picture=_picture,
+    )
+    _picture.cache_clear()
+    return page
+
+
+TOLERANCE = 8  # of 255 in any channel: less is the rounding of a blend, and nobody sees it
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`share` of the pixels that differ (0 to 1) and where they are, as a PNG (b"" when none do)."""
+
+    share: float
+    picture: bytes
+
+
+def compare_pictures(before: bytes, after: bytes) -> Difference:
+    """Compare two PNGs; a different size counts as different where only one has a pixel.
+
+    Raises ValueError when one of them can't be read, or the second is none.
+    """
+    if before == after:
+        return Difference(0.0, b"")
+    if not after:
+        raise ValueError("the page draws nothing: its document has no root")
+    from PIL import Image, ImageChops, UnidentifiedImageError
+
+    try:
+        old = Image.open(io.BytesIO(before)).convert("RGB")
+        new = Image.open(io.BytesIO(after)).convert("RGB")
+    except (UnidentifiedImageError, OSError) as error:
+        raise ValueError(f"a screenshot can't be read: {error}") from None
+    width, height = max(old.width, new.width), max(old.height, new.height)
+    if old.size != new.size:  # what only one has, is compared with a colour that neither has
+        wide_old = Image.new("RGB", (width, height), (255, 0, 255))
+        wide_new = Image.new("RGB", (width, height), (0, 255, 0))
+        wide_old.paste(old)
+        wide_new.paste(new)
+        old, new = wide_old, wide_new
+    channels = ImageChops.difference(old, new).split()
+    most = ImageChops.lighter(ImageChops.lighter(channels[0], channels[1]), channels[2])
+    mask = most.point([0] * (TOLERANCE + 1) + [255] * (255 - TOLERANCE))
+    count = mask.histogram()[255]
+    if not count:
+        return Difference(0.0, b"")
+    faded = Image.blend(new, Image.new("RGB", new.size, (255, 255, 255)), 0.7)
+    faded.paste((220, 0, 60), mask=mask)
+    out = io.BytesIO()
+    faded.save(out, "PNG")
+    return Difference(count / (width * height), out.getvalue())
+
+
+def small(png: bytes) -> tuple[str, bytes]:
+    """A screenshot for a report: (media type, bytes), as WebP where Pillow can write that."""
+    from PIL import Image, features
+
+    if not features.check("webp"):
+        return "image/png", png
+    out = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").save(out, "WEBP", quality=80, method=2)
+    return "image/webp", out.getvalue()

@@ -1,0 +1,645 @@
+"""Finding the states of a page: breadth first over all that can be operated, each state stored once.
+
+Each state is reached in a fresh context by its own steps, so that every view is named by a way that works from
+nothing. What was found is kept in `explore.json` beside the archive while it goes on, and in the snapshot when done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urldefrag, urlsplit
+
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
+from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
+from stillweb.proxy.explore.politeness import Guard, Manners
+from stillweb.proxy.explore.politeness import Limits as Limits  # part of this module's face
+from stillweb.proxy.pages.acting import Driver
+from stillweb.proxy.pages.answered import answered
+from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.pages.failures import Failed, Unclear, Unusable, first_line
+from stillweb.proxy.pages.patience import Calm, Patience
+from stillweb.proxy.pages.quality import examine
+from stillweb.proxy.pages.running import run
+from stillweb.proxy.pages.sight import Sight, shows_pdf
+from stillweb.proxy.pages.steps import describe
+from stillweb.proxy.pages.storing import Recording, Records
+from stillweb.proxy.pages.veil import Veil
+from stillweb.proxy.pages.visitor import Visitor
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import Step
+from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext
+
+    from stillweb.proxy.explore.graph import Node
+    from stillweb.proxy.explore.moves import Choices, Move
+    from stillweb.proxy.explore.politeness import Limits, Manners
+    from stillweb.proxy.pages.acting import Driver
+    from stillweb.proxy.pages.browser import BrowserHost
+    from stillweb.proxy.pages.patience import Calm
+    from stillweb.proxy.pages.storing import Records
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.writer import Writer
+
+STATE_FILE = "explore.json"
+
+
+class Explorer(Visitor):
+    """Explores URLs through a recorder, into a writer. `host` shares a running browser."""
+
+    def __init__(
+        self,
+        recorder: Records,
+        writer: Writer,
+        profile: Profile | None = None,
+        *,
+        host: BrowserHost | None = None,
+        limits: Limits | None = None,
+        choices: Choices | None = None,
+        patience: Patience | None = None,
+        prefix: str = "explore",
+    ) -> None:
+        super().__init__(recorder, writer, profile, host, patience, f"{prefix}-{os.getpid()}")
+        self.limits = limits or Limits()
+        self.choices = replace(choices or Choices(), clock=self.profile.clock)
+        self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)
+
+    def explore(self, url: str, progress: Progress | None = None) -> Graph:
+        """Explore one URL; goes on where one stopped that was interrupted or ran out of time. Raises what ends all (no browser, full disk)."""
+        return run(self.explore_url(url, progress))
+
+    async def explore_url(self, url: str, progress: Progress | None = None) -> Graph:
+        """As `explore`, in a running event loop."""
+        known = self._load(url)
+        graph = Graph.from_json(known | {"url": url}) if known else Graph(url)
+        async with self.browser() as host:
+            under_way = Exploration(self, host, graph, progress or (lambda count, address: None), known)
+            try:
+                await under_way.go()
+            finally:
+                self.save(url, under_way.to_json())
+        veil = Veil(self.recorder.redactor)
+        await asyncio.to_thread(
+            self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
+        )
+        if under_way.finished:
+            self._path(url).unlink(missing_ok=True)
+        return graph
+
+    # ---- where it stopped
+
+    def _path(self, url: str) -> Path:
+        public = Veil(self.recorder.redactor).text(url)
+        name = re.sub(r"[^\w.-]+", "_", public)[:64]
+        # other addresses are spelt much alike
+        own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[:12]
+        return Path(self.writer.path) / f"{name}.{own}.{STATE_FILE}"
+
+    def _load(self, url: str) -> dict[str, Any]:
+        try:
+            known = json.loads(self._path(url).read_text(encoding="utf-8"))
+            Graph.from_json(known)
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return {}  # nothing there, or cut off in writing: begin anew
+        return dict(known)
+
+    def save(self, url: str, known: dict[str, Any]) -> None:
+        """Keep what an exploration knows. A way that names a secret is lost to it."""
+        path = self._path(url)
+        part = path.with_suffix(".part")
+        kept = Veil(self.recorder.redactor).json(known)
+        part.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
+        os.replace(part, path)
+
+
+class Landings:
+    """What is known of links. `held` is, for each view's address, a hash of what the client has there."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self._led: dict[tuple[str, str], Node] = {}
+
+    def tell(self, source: str, href: str, target: Node) -> None:
+        """A link on the view at `source` led to `target`."""
+        self._led[_same_link(href), self.held.get(source, "")] = target
+
+    def of(self, source: str, href: str | None) -> Node | None:
+        """Where a link on the view at `source` leads; None when no other way has shown it."""
+        return self._led.get((_same_link(href or ""), self.held.get(source, "")))
+
+
+def _same_link(href: str) -> str:
+    """A link's address with its query in order."""
+    parts = urlsplit(href)
+    return parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
+
+
+async def held_by(driver: Driver) -> str:
+    """A hash of all that the client would send along or remember."""
+    kept = await driver.context.storage_state()
+    session = await answered(
+        driver.page.evaluate("() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }")
+    )
+    for cookie in kept.get("cookies", ()):
+        cookie.pop("expires", None)  # by the machine's clock: another at each visit
+    return hashlib.sha256(json.dumps([kept, session], sort_keys=True).encode(errors="replace")).hexdigest()
+
+
+BROUGHT, ELSEWHERE, HERE, _BARREN, _AGAIN = range(5)  # the order of moves on equally near views
+
+
+def _name(move: Move) -> str:
+    return json.dumps(move.steps, sort_keys=True, ensure_ascii=False)
+
+
+def _controls(steps: Iterable[Step]) -> tuple[str, ...]:
+    """What steps operate, in whatever order, and whatever is chosen or typed there."""
+    found = []
+    for step in steps:
+        action, given = next(iter(step.items()))
+        place = {key: value for key, value in given.items() if key not in ("option", "value", "key")}
+        found.append(json.dumps([action.removeprefix("un"), place], sort_keys=True, ensure_ascii=False))
+    return tuple(sorted(found))
+
+
+class Agenda:
+    """A queue of (view, move). `to_json` is read again by `take_up`."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, int, int, Node, Move]] = []
+        self._count = 0
+        self._rounds: Counter[tuple[str, ...]] = Counter()  # controls -> moves that operate just these
+        self._paid: dict[str, bool] = {}  # move -> whether it ever showed anything new
+        self._failed: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, node: Node, move: Move, turn: int = BROUGHT, number: int | None = None) -> None:
+        """Queue a move: one that the view brought, or that its source had too, ELSEWHERE or HERE.
+
+        `number` is its round, where one is known; else the next of its controls.
+        """
+        controls = _controls([*node.steps, *move.steps])
+        self._put(node, move, turn, self._rounds[controls] if number is None else number)
+        self._rounds[controls] += 1
+
+    def _put(self, node: Node, move: Move, turn: int, number: int) -> None:
+        self._count += 1
+        late = turn if turn >= _BARREN else 0
+        heapq.heappush(self._heap, (node.depth, late, number, turn, self._count, node, move))
+
+    def take(self) -> tuple[Node, Move]:
+        """The next to try. Raises IndexError when nothing is left."""
+        while True:
+            depth, late, number, _, count, node, move = heapq.heappop(self._heap)
+            if late or self._paid.get(_name(move), True):
+                return node, move
+            heapq.heappush(self._heap, (depth, _BARREN, number, _BARREN, count, node, move))
+
+    def tell(self, move: Move, *, new: bool) -> None:
+        """What a move gave: a view that was not known, or none."""
+        self._paid[_name(move)] = new or self._paid.get(_name(move), False)
+
+    def again(self, node: Node, move: Move) -> bool:
+        """A move that could not be made goes to the end of the queue, once: the machine may have been busy."""
+        key = (node.address, _name(move))
+        if key in self._failed:
+            return False
+        self._failed.add(key)
+        self._put(node, move, _AGAIN, 0)
+        return True
+
+    def to_json(self, first: Iterable[tuple[Node, Move]] = ()) -> dict[str, Any]:
+        """All that is left, `first` before the rest (what is being tried)."""
+        left = [(BROUGHT, 0, node, move) for node, move in first]
+        left += [(one[3], one[2], one[5], one[6]) for one in sorted(self._heap, key=lambda one: one[:5])]
+        return {
+            "queue": [(node.address, asdict(move), turn, number) for turn, number, node, move in left],
+            "paid": self._paid,
+        }
+
+    def take_up(self, known: dict[str, Any], nodes: dict[str, Node]) -> list[tuple[Node, Move]]:
+        """What `to_json` gave, of the views that are still known. `done` in `known` is what was tried, as JSON of steps."""
+        self._paid.update(known.get("paid", {}))
+        self._rounds.update(_controls(json.loads(key)) for key in known.get("done", ()))
+        found = []
+        for address, asked, *place in known.get("queue", ()):  # an older version left no round
+            if address in nodes:
+                found.append((nodes[address], Move.from_json(asked)))
+                self.add(*found[-1], *place)
+        return found
+
+
+_FIELDS = ("select", "radio", "check", "uncheck", "value", "text")
+
+
+class Means(Protocol):
+    """What an exploration works with, and where it leaves what it knows."""
+
+    recorder: Records
+    writer: Writer
+    profile: Profile
+    limits: Limits
+    choices: Choices
+    manners: Manners
+
+    def new_session(self) -> str:
+        """A name that no other exploration of this process has."""
+
+    def driver(self, context: BrowserContext) -> Driver:
+        """The hand for a context without pages."""
+
+    def save(self, url: str, known: dict[str, Any]) -> None:
+        """Keep what is known of a URL's states."""
+
+
+class Walk:
+    """A fresh page of a URL, what is recorded of it, and the hand that leads it."""
+
+    def __init__(self, means: Means, url: str, driver: Driver, recording: Recording) -> None:
+        self.url = url
+        self.driver = driver
+        self.recording = recording
+        self._manners = means.manners
+
+    async def reach(self, steps: Sequence[Step]) -> tuple[int, Calm]:
+        """Load the URL and do the steps; the status, and how it ended. What was too late for its scripts stays so."""
+        await self._manners.wait_turn(self.url)
+        response, calm = await self.driver.begin(self.url)
+        for number, step in enumerate(steps, start=1):
+            await self._manners.wait_turn(self.url)
+            later = await self.driver.perform(step, number)
+            calm = later if calm.quiet else calm
+        return (response.status if response is not None else 0), calm
+
+    async def look(self) -> Sight:
+        """What the page shows, without a picture and without secrets."""
+        return await self.recording.look(self.driver.page, with_picture=False)
+
+    async def make(
+        self, move: Move, before: Sequence[Step], unchanged: Callable[[Sight], bool]
+    ) -> tuple[Sight, list[Step], Calm]:
+        """Do a move after the steps `before`; by CSS if its names are ambiguous; with the form's button if it alone changes nothing."""
+        steps = list(before)
+        calm = Calm(True, 0.0, 0)
+        for named, plain in zip(move.steps, move.plain, strict=True):
+            await self._manners.wait_turn(self.url)
+            try:
+                calm = await self.driver.perform(named, len(steps) + 1)
+                steps.append(named)
+            except Unclear:  # of any other failure it is not known whether something was done
+                if named == plain:
+                    raise
+                calm = await self.driver.perform(plain, len(steps) + 1)
+                steps.append(plain)
+        sight = await self.look()
+        if move.then and move.kind in _FIELDS and unchanged(sight):
+            for step in move.then:
+                calm = await self.driver.perform(step, len(steps) + 1)
+                steps.append(step)
+            sight = await self.look()
+        return sight, steps, calm
+
+    def half_loaded(self, calm: Calm) -> bool:
+        """Whether the site itself failed to give something, or gave it too late: what is seen may lack a script."""
+        site = urlsplit(self.url).netloc
+        late = not calm.quiet and not calm.reason.startswith("keeps asking")
+        return late or any(urlsplit(url).netloc == site for url in self.driver.traffic.lost())
+
+
+@asynccontextmanager
+async def walking(means: Means, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
+    """A walk through the recorder in a new session, whose context is closed at the end."""
+    session, recorder = means.new_session(), means.recorder
+    context = await host.context(
+        session, recorder.proxy_url(session), means.profile, recorder.ca_path, replay=False
+    )
+    try:
+        driver = means.driver(context)
+        recording = Recording(recorder, means.writer, session)
+        recording.watch(driver.traffic)
+        yield Walk(means, url, driver, recording)
+    finally:
+        await context.close()
+
+
+COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
+Progress = Callable[[int, str], None]  # views so far, the newest address
+
+
+def _key(steps: list[Step] | tuple[Step, ...]) -> str:
+    return json.dumps(list(steps), sort_keys=True, ensure_ascii=False)
+
+
+def _said(error: Failed | PlaywrightError) -> str:
+    return first_line(error) if isinstance(error, PlaywrightError) else str(error)
+
+
+class Exploration:
+    """One exploration going on: a queue of moves to try, workers that try them, and the graph.
+
+    What is known so far, which `to_json` gives, a later exploration takes as `known`.
+    """
+
+    def __init__(
+        self,
+        explorer: Means,
+        host: BrowserHost,
+        graph: Graph,
+        progress: Progress,
+        known: dict[str, Any] | None = None,
+    ) -> None:
+        self.explorer = explorer
+        self.host = host
+        self.graph = graph
+        self.progress = progress
+        self.limits = explorer.limits
+        self.noise = Noise(graph.noise)
+        self.shown: dict[str, str] = {}  # address -> what that view shows
+        self.looks = {node.look: node for node in graph.views}
+        self.tried = set(graph.done)
+        self.queue = Agenda()
+        self.trying: list[tuple[Node, Move]] = []
+        self.busy = 0
+        self.claimed = len(graph.views)  # stored, or being stored
+        self.compared: dict[str, int] = {}  # address -> how often it was reached again to learn what is noise
+        self.landings = Landings()
+        self.changed = asyncio.Condition()
+        self.save_at = 0.0
+        self._take_up(known or {})
+        self.deadline = time.monotonic() + self.limits.seconds
+
+    def _take_up(self, known: dict[str, Any]) -> None:
+        nodes = {node.address: node for node in self.graph.views}
+        for node, move in self.queue.take_up(known, nodes):
+            self.tried.add(_key([*node.steps, *move.steps]))
+        self.landings.held.update(known.get("held", {}))
+
+    @property
+    def finished(self) -> bool:
+        """Whether another call has nothing to add, its time aside: no time ran out."""
+        return not self.graph.ended.endswith(" s")
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph, and what is left to try."""
+        left = self.queue.to_json(self.trying)
+        return self.graph.whole().to_json() | left | {"held": self.landings.held}
+
+    async def go(self) -> None:
+        """Explore until nothing is left, or a limit is reached."""
+        graph, url = self.graph, self.graph.url
+        graph.ended = ""
+        if self.limits.obey_robots and not await self.explorer.manners.allowed(url):
+            graph.robots.append(url)
+            graph.ended = "robots.txt forbids it"
+            return
+        if not graph.views:
+            await self._visit(None, None)
+        for node in list(graph.views):
+            if node.depth < self.limits.depth and node.address not in self.landings.held:
+                await self._again(node)
+        if not graph.views:
+            graph.ended = graph.ended or "the page can't be stored"
+            return
+        workers = [asyncio.ensure_future(self._work()) for _ in range(self.limits.parallel)]
+        try:
+            await asyncio.gather(*workers)
+        except BaseException:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            raise
+        graph.ended = graph.ended or "all was tried"
+
+    def _over(self) -> bool:
+        if self.claimed >= self.limits.views:
+            self.graph.ended = counted(self.limits.views, "view")
+        elif time.monotonic() > self.deadline:
+            self.graph.ended = f"{self.limits.seconds:g} s"
+        return bool(self.graph.ended)
+
+    async def _work(self) -> None:
+        while True:
+            async with self.changed:
+                while not self.queue and self.busy and not self._over():
+                    await self.changed.wait()
+                if self._over() or not self.queue:
+                    self.changed.notify_all()
+                    return
+                node, move = self.queue.take()
+                self.busy += 1
+                self.trying.append((node, move))
+            try:
+                await self._visit(node, move)
+                self.trying.remove((node, move))
+                self._save()
+            finally:
+                async with self.changed:
+                    self.busy -= 1
+                    self.changed.notify_all()
+
+    async def _again(self, node: Node) -> None:
+        """Read the controls of a view that was found by an exploration that ended just then."""
+        async with walking(self.explorer, self.host, self.graph.url) as walk:
+            try:
+                await walk.reach(node.steps)
+                sight = await walk.look()
+                self.shown[node.address] = shown(sight.text, sight.aria)
+                await self._plan(walk.driver, node)
+            except (Failed, PlaywrightError) as error:
+                self.graph.failed.append((_key(node.steps), _said(error)))
+
+    async def _plan(self, driver: Driver, node: Node, source: Node | None = None) -> None:
+        """Queue what can be tried on the page that is open, which was reached from `source`."""
+        if node.depth >= self.limits.depth:
+            return
+        found, left = moves(await controls_of(driver.page), self.explorer.choices)
+        held = await held_by(driver)
+        permitted = [move for move in found if self._new(node, move) and await self._permitted(move)]
+        # from here on nothing is waited for: who is interrupted has planned a view wholly, or not at all
+        self.landings.held[node.address] = held
+        self.graph.left += [one for one in left if one not in self.graph.left]
+        for move in permitted:
+            if not self._new(node, move):
+                continue
+            self.tried.add(_key([*node.steps, *move.steps]))
+            had = source is not None and _key([*source.steps, *move.steps]) in self.tried
+            moved = source is not None and urldefrag(source.url)[0] != urldefrag(node.url)[0]
+            self.queue.add(node, move, (ELSEWHERE if moved else HERE) if had else BROUGHT)
+
+    def _new(self, node: Node, move: Move) -> bool:
+        return _key([*node.steps, *move.steps]) not in self.tried
+
+    async def _permitted(self, move: Move) -> bool:
+        """Whether robots.txt lets a link be followed; one that it does not is listed."""
+        if not move.href or not self.limits.obey_robots or await self.explorer.manners.allowed(move.href):
+            return True
+        if move.href not in self.graph.robots:
+            self.graph.robots.append(move.href)
+        return False
+
+    async def _visit(self, source: Node | None, move: Move | None) -> None:
+        """Reach a view, make a move on it, store what that shows if it is new."""
+        if source is not None and move is not None and self._known(source, move):
+            return
+        before = list(source.steps) if source is not None else []
+        async with walking(self.explorer, self.host, self.graph.url) as walk:
+            try:
+                new = await self._walked(walk, source, move, before)
+            except (Failed, PlaywrightError) as error:
+                said = _said(error)
+                waited = isinstance(error, Unusable)  # long enough
+                if source is not None and move is not None and not waited and self.queue.again(source, move):
+                    return
+                way = _key([*before, *(move.steps if move else ())])
+                self.graph.failed.append((way, said))
+                if source is None:
+                    self.graph.ended = said
+                new = False
+        if move is not None and new is not None:
+            self.queue.tell(move, new=new)
+            self.graph.done.append(_key([*before, *move.steps]))
+
+    async def _walked(
+        self, walk: Walk, source: Node | None, move: Move | None, before: list[Step]
+    ) -> bool | None:
+        """Whether a walk found what is new; None when nothing came of it: it was stopped, or is to be made again."""
+        driver = walk.driver
+        status, calm = await walk.reach(before)
+        if source is None or move is None:
+            return await self._keep(walk, source, move, before, await walk.look(), status, calm, False)
+        await walk.recording.new_captures()  # those belong to the view that it starts from
+        await self._compare(walk, source)
+        answers = len(driver.traffic.answers)
+        guard = await Guard.over(driver.context)
+        sight, steps, later = await walk.make(move, before, lambda seen: self._look(seen) == source.look)
+        calm = later if calm.quiet else calm
+        if guard.stopped:
+            named = f"{move.kind} {describe(move.steps[-1])}"
+            found = [(named, why) for why in dict.fromkeys(guard.stopped)]
+            self.graph.left += [one for one in found if one not in self.graph.left]
+            return None
+        if walk.half_loaded(calm) and self.queue.again(source, move):
+            return None
+        loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
+        status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
+        new = await self._keep(walk, source, move, steps, sight, status, calm, bool(loaded))
+        if not loaded:
+            self._then_send(source, move, steps)
+        return new
+
+    def _then_send(self, source: Node, move: Move, steps: list[Step]) -> None:
+        """A field that changed the page a little is one view, and its form sent with it another, as near."""
+        done = tuple(steps[len(source.steps) :])
+        key = _key([*steps, *move.then])
+        if move.then and len(done) == len(move.steps) and key not in self.tried:
+            self.tried.add(key)
+            self.queue.add(source, Move(move.kind, (*done, *move.then), (*done, *move.then)))
+
+    def _save(self) -> None:
+        """Keep what is known so far, not more often than it costs."""
+        now = time.monotonic()
+        if now >= self.save_at:
+            self.explorer.save(self.graph.url, self.to_json())
+            self.save_at = time.monotonic() + 10 * (time.monotonic() - now)
+
+    async def _compare(self, walk: Walk, source: Node) -> None:
+        """Learn what changes by itself from a view that is reached again, the first times."""
+        if self.compared.get(source.address, 0) >= COMPARED:
+            return
+        self.compared[source.address] = self.compared.get(source.address, 0) + 1
+        sight = await walk.look()
+        now = shown(sight.text, sight.aria)
+        before = self.shown.setdefault(source.address, now)
+        if self.noise.learn(before, now):
+            self.graph.noise = sorted(self.noise.masks)
+            nodes = [*self.graph.views, *(n for n in self.looks.values() if n not in self.graph.views)]
+            for node in nodes:  # those being stored too
+                if node.address in self.shown:
+                    node.look = self.noise.look(self.shown[node.address])
+            self.looks = {node.look: node for node in reversed(nodes)}
+
+    def _look(self, sight: Sight) -> str:
+        return self.noise.look(shown(sight.text, sight.aria))
+
+    async def _keep(
+        self,
+        walk: Walk,
+        source: Node | None,
+        move: Move | None,
+        steps: list[Step],
+        sight: Sight,
+        status: int,
+        calm: Calm,
+        loaded: bool,
+    ) -> bool:
+        """Store what is new, and draw the edge; whether it was new."""
+        graph, driver, recording = self.graph, walk.driver, walk.recording
+        if apart := passed_by(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
+            graph.left += [apart] if apart not in graph.left else []
+            return False
+        look = self._look(sight)
+        known = self.looks.get(look)
+        new = known is None
+        if known is None:
+            wall = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
+            if wall is not None:
+                graph.walls.append((_key(steps), f"{wall.kind}: {wall.reason}"))
+                return False
+            if self.claimed >= self.limits.views:
+                return False
+            depth = 0 if source is None else source.depth + 1
+            address = recording.address(graph.url, steps)
+            known = Node(address, steps, sight.title, sight.url, depth, look)
+            self.looks[look] = known  # before anything is waited for: the other worker may see the same
+            self.claimed += 1
+            self.shown[address] = shown(sight.text, sight.aria)
+            try:
+                sight = await recording.veil.drawn(sight, driver.page)
+                captures = await recording.new_captures()
+                await recording.store(
+                    sight, graph.url, steps, source.address if source else None, captures,
+                    quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
+                    downloads=driver.downloads, lost=driver.traffic.lost(),
+                )  # fmt: skip
+            except PlaywrightError:
+                self.looks.pop(known.look, None)  # another way may lead there
+                self.claimed -= 1
+                raise
+            graph.views.append(known)  # only what is on disk: an interrupted one is found again
+            self.progress(len(graph.views), address)
+            await self._plan(driver, known, source)
+        if source is not None and move is not None and move.href and loaded:
+            self.landings.tell(source.address, move.href, known)
+        if source is not None and move is not None:
+            self._edge(source, known, move, steps[len(source.steps) :])
+        return new
+
+    def _edge(self, source: Node, target: Node, move: Move, steps: list[Step]) -> None:
+        if target is not source:
+            self.graph.edges.append(Edge(source.address, target.address, move.kind, steps))
+
+    def _known(self, source: Node, move: Move) -> bool:
+        """Whether another way has shown where this link leads."""
+        target = self.landings.of(source.address, move.href)
+        if target is None:
+            return False
+        self._edge(source, target, move, list(move.steps))
+        self.graph.done.append(_key([*source.steps, *move.steps]))
+        return True

@@ -1,0 +1,113 @@
+"""How an exploration treats a site: how far, not too quick, not where robots.txt forbids, and never doing harm."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.explore.moves import forbidden_request
+from stillweb.proxy.pages.documents import client
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Request, Route
+    from protego import Protego
+
+    from stillweb.proxy.pages.storing import Records
+    from stillweb.snapshots.profile import Profile
+
+HERE = ("127.0.0.1", "localhost", "::1")  # this machine's own addresses need no delay
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an exploration ends, and how politely it goes. `delay` seconds lie between two actions on a host that is
+    not this machine; `seconds` is its whole time."""
+
+    views: int = 50
+    depth: int = 2
+    seconds: float = 900.0
+    delay: float = 0.5
+    parallel: int = 2
+    obey_robots: bool = True
+
+
+class Manners:
+    """When a host may be asked again, and what its robots.txt allows. One for all that is explored at a time."""
+
+    def __init__(self, recorder: Records, profile: Profile, delay: float, prefix: str) -> None:
+        self.recorder = recorder
+        self.profile = profile
+        self.delay = delay
+        self.prefix = prefix
+        self._next_time: dict[str, float] = {}
+        self._robots: dict[str, Protego | None] = {}
+
+    async def wait_turn(self, url: str) -> None:
+        """Wait until the URL's host may be asked again."""
+        host = urlsplit(url).hostname or ""
+        if host in HERE:
+            return
+        now = time.monotonic()
+        turn = max(now, self._next_time.get(host, 0.0))
+        self._next_time[host] = turn + self.delay
+        if turn > now:
+            await asyncio.sleep(turn - now)
+
+    async def allowed(self, url: str) -> bool:
+        """Whether the site's robots.txt lets us ask for a URL (RFC 9309: unreachable means no, absent means yes)."""
+        parts = urlsplit(url)
+        site = f"{parts.scheme}://{parts.netloc}"
+        if site not in self._robots:
+            self._robots[site] = await self._robots_of(site)
+        rules = self._robots[site]
+        return rules is None or rules.can_fetch(url, "stillweb")
+
+    async def _robots_of(self, site: str) -> Protego | None:
+        import httpx
+        from protego import Protego
+
+        proxy_url = self.recorder.proxy_url(f"{self.prefix}-robots")
+        nothing = Protego.parse("User-agent: *\nDisallow: /")
+        async with client(proxy_url, self.recorder.ca_path, self.profile) as http:
+            try:
+                answer = await http.get(f"{site}/robots.txt")
+            except httpx.HTTPError:
+                return nothing
+        if answer.status_code >= 500:
+            return nothing
+        if answer.status_code >= 400:
+            return None
+        return Protego.parse(answer.text)
+
+
+class Guard:
+    """Stops requests that would do harm, whatever the thing that was clicked is called. `stopped` says which."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    @classmethod
+    async def over(cls, context: BrowserContext) -> Guard:
+        """Watch all requests of a context from now on."""
+        guard = cls()
+        await context.route("**/*", guard._judge)
+        return guard
+
+    async def _judge(self, route: Route, request: Request) -> None:
+        try:
+            why = forbidden_request(request.method, request.url, request.post_data)
+        except UnicodeDecodeError:
+            why = forbidden_request(request.method, request.url, None)  # no text: nothing that we know of
+        try:
+            if why is None:
+                await route.fallback()
+            else:
+                self.stopped.append(why)
+                await route.abort()
+        except PlaywrightError:
+            return  # the page has gone

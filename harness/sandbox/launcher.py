@@ -45,13 +45,12 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38  # linux/pr
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
 # linux/mount.h. These system calls have the same numbers on every architecture.
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR, _CLOSE_RANGE = 428, 429, 442, 436
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _TREE_CLONE, _TREE_CLOEXEC, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, os.O_CLOEXEC, 0x1000, 0x8000
 _MOVE_FROM_DESCRIPTOR = 0x4
 _ATTR_READ_ONLY, _ATTR_NO_SETUID, _ATTR_NO_DEVICES = 0x1, 0x2, 0x4
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x2, 0x4, 0x8, 0x4000, 0x40000, 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
-_CLOSE_ON_EXEC = 4
 
 # What programs need of a system, as far as every user of the machine may read it.
 _SYSTEM = (
@@ -111,6 +110,8 @@ def main() -> NoReturn:
     with os.fdopen(int(sys.argv[2]), "rb") as file:
         file.seek(0)
         order: dict[str, Any] = json.load(file)
+    for descriptor in (channel.fileno(), order["folder_descriptor"]):
+        os.set_inheritable(descriptor, False)  # they are ours, and no program's
     try:
         Launch(order, channel).run()
     except _Missing as error:
@@ -140,6 +141,7 @@ class Launch:
         self.user: int | None = None  # of the program, where it is another
         self.listeners: list[socket.socket] = []
         self.own_network = False
+        self.disk = 0  # bytes that all files may take, those that were brought in included
 
     def run(self) -> NoReturn:
         """Enter what namespaces there are and start the program in them."""
@@ -189,6 +191,11 @@ class Launch:
         os.waitpid(tried, 0)
         if told:
             raise OSError(0, told)
+
+    @property
+    def _outside(self) -> str:
+        """The working folder by its descriptor, which no mount hides."""
+        return f"/proc/self/fd/{self.order['folder_descriptor']}"
 
     def _holds(self, means: str, take: Callable[[], None]) -> bool:
         """Apply a means. Raises _Missing where it can't be had and the order insists on it."""
@@ -250,12 +257,14 @@ class Launch:
         )
         sources = _Sources(self.order)  # of this namespace: no other's may be cloned
         trees = [(self._clone(source, target, how), target) for source, target, how in sources.system]
-        limits = self.limits or {}
-        size = (
-            f",size={limits['disk']},nr_inodes={max(1000, limits['disk'] >> 14)}"
-            if limits.get("disk")
-            else ""
-        )
+        size = ""
+        if self.limits is not None:
+            page = resource.getpagesize()
+            brought = [
+                -(-entry.stat(follow_symlinks=False).st_size // page) * page for entry in _walk(self._outside)
+            ]
+            self.disk = self.limits["disk"] + sum(brought)
+            size = f",size={self.disk},nr_inodes={len(brought) + max(1000, self.limits['disk'] >> 14)}"
         base = "/tmp" if os.path.isdir("/tmp") else "/dev"
         self._mount("tmpfs", base, _MS_NOSUID | _MS_NODEV, f"mode=755{size}")
         for folder in ("/proc", "/dev/pts", FOLDER, *_OPEN_FOLDERS):
@@ -296,7 +305,7 @@ class Launch:
         if self.limits is None:
             self._place_tree(self._clone(folder, FOLDER, "folder"), inside)
         else:
-            _copy(f"/proc/self/fd/{self.order['folder_descriptor']}", inside)
+            _copy(self._outside, inside)
         if self.user is not None:
             _give(inside, self.user)
 
@@ -399,7 +408,7 @@ class Launch:
                 while True:
                     os.wait()
             try:
-                _take_back(FOLDER, f"/proc/self/fd/{self.order['folder_descriptor']}", watched.disk)
+                _take_back(FOLDER, self._outside, self.disk)
             except OSError as error:
                 ended["not_kept"] = _reason(error)
         return ended
@@ -414,8 +423,6 @@ class Launch:
             os.chdir(self.folder)
             if "namespaces" in self.held:
                 os.setsid()
-            if self.linux:
-                self.libc.syscall(_CLOSE_RANGE, 3, ctypes.c_uint(~0), _CLOSE_ON_EXEC)
             if self.limits is not None:
                 self._holds("limits", self._limit)
                 if self.linux:  # so that `<generator object at 0x…>` says the same each time
@@ -534,7 +541,6 @@ class _Tree:
 
     def __init__(self, limits: dict[str, Any], *, whole: bool, program: int) -> None:
         self.seconds: float = limits["seconds"]
-        self.disk: int = limits["disk"]
         self._memory, self._processes, self._program = limits["memory"], limits["processes"], program
         self._whole = whole  # in a process namespace: all but this process is the program's
         self._page = resource.getpagesize()

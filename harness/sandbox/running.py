@@ -46,7 +46,8 @@ class Limits:
     """What a run may use.
 
     `seconds` of wall clock; bytes of `memory` (resident, of all processes together; also the address space of each),
-    of one file and of all files on `disk`, of kept `output`; open files of a process; `processes` with their threads.
+    of one file and of all files that it adds on `disk` (four of the largest, unless said), of kept `output`; open files of
+    a process; `processes` with their threads.
     """
 
     seconds: float = 300.0
@@ -54,7 +55,7 @@ class Limits:
     file_size: int = 1 << 30
     open_files: int = 256
     output: int = 10 << 20
-    disk: int = 4 << 30
+    disk: int | None = None
     processes: int = max(256, 16 * (os.cpu_count() or 1))  # libraries start a thread for each processor
 
 
@@ -206,7 +207,10 @@ class Start:
             "covered": sorted({*hidden, os.path.realpath(os.getcwd())}),
             "network": self.network,
             "ports": list(self.ports),
-            "limits": asdict(self.limits) if self.limits else None,
+            "limits": asdict(self.limits)
+            | {"disk": self.limits.disk or max(4 * self.limits.file_size, 1 << 20)}
+            if self.limits
+            else None,
             "allow_unconfined": self.allow_unconfined,
         }
 
@@ -307,9 +311,10 @@ def _run(start: Start, limits: Limits) -> SandboxResult:
             if ending is not None:
                 ending.begin(process)
             channel.connection.settimeout(limits.seconds + _GRACE)
-            with contextlib.suppress(TimeoutError):
-                while channel.receive():
-                    pass
+            while channel.receive():
+                pass
+        except TimeoutError:
+            channel.report["timed_out"] = True
         finally:
             if ending is not None:
                 ending.done(process)
@@ -320,7 +325,7 @@ def _run(start: Start, limits: Limits) -> SandboxResult:
             raise StillwebError("sandbox: ended with the run")
         channel.check(start.argv[0])
         report = channel.report
-        timed_out = report.get("timed_out", "status" not in report and "folder" in report)
+        timed_out = report.get("timed_out", False)
         return SandboxResult(
             returncode=None if timed_out else report.get("status", -signal.SIGKILL),
             stdout=_text(out, limits.output),

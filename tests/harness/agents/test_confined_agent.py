@@ -31,61 +31,52 @@ pytestmark = pytest.mark.skipif(
 
 CANARY = "canary-of-the-references"
 
-# It looks through all that it can reach but the system's own files: folders, other processes, its environment, its ports.
+# It looks through all that it can reach but the system's own files: folders, other processes, a port of the machine.
 THIEF = """
-import os, socket, sys
+import os, socket, stat, sys
 found, seen = [], 0
-def look(name, text):
+def look(path):
     global seen
-    seen += 1
-    if b"CANARY"[:0] + CANARY in text:
-        found.append(name)
-system = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/sys", "/nix", "/proc", os.path.dirname(os.path.dirname(sys.executable)), sys.base_prefix)
-def walk(top, skipped=()):
-    for place, names, files in os.walk(top):
-        names[:] = [n for n in names if os.path.join(place, n) not in skipped]
-        for name in files:
-            try:
-                with open(os.path.join(place, name), "rb") as file:
-                    look(os.path.join(place, name), file.read(1 << 20))
-            except OSError:
-                pass
-walk("/", system)
-for path in PATHS:
     try:
-        look(path, open(path, "rb").read())
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return
+        with open(path, "rb") as file:
+            text = file.read(1 << 20)
     except OSError:
-        walk(path)
-for pid in [n for n in os.listdir("/proc") if n.isdigit()]:
+        return
+    seen += 1
+    if CANARY in text:
+        found.append(path)
+def walk(top):
+    for place, names, files in os.walk(top):
+        names[:] = [name for name in names if os.path.join(place, name) not in SYSTEM]
+        for name in files:
+            look(os.path.join(place, name))
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/sys", "/nix", "/proc", sys.prefix, sys.base_prefix)
+for top in TOPS:
+    walk(top)
+    look(top)
+for pid in [name for name in os.listdir("/proc") if name.isdigit()]:
     for name in ("environ", "cmdline"):
-        try:
-            look(f"/proc/{pid}/{name}", open(f"/proc/{pid}/{name}", "rb").read())
-        except OSError:
-            pass
-    for name in ("root", "cwd"):
-        for path in PATHS:
-            try:
-                look(path, open(f"/proc/{pid}/{name}{path}", "rb").read())
-            except OSError:
-                pass
+        look(f"/proc/{pid}/{name}")
+    for top in TOPS[1:]:
+        look(f"/proc/{pid}/root{top}")
+    look(f"/proc/{pid}/cwd/tasks.jsonl")
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
-            if pid != str(os.getpid()):
-                look(name, open(f"/proc/{pid}/fd/{name}", "rb").read(1 << 20))
+            look(f"/proc/{pid}/fd/{name}")
     except OSError:
         pass
-look("environment", repr(os.environ).encode())
-for port in PORTS:
-    try:
-        socket.create_connection(("127.0.0.1", port), 2)
-        found.append(f"port {port}")
-    except OSError:
-        pass
+try:
+    socket.create_connection(("127.0.0.1", PORT), 2)
+    found.append("port")
+except OSError:
+    pass
 print(f"found {sorted(set(found))} in {seen}")
 """
 
 
-def steal(folder: Path, **options: Any) -> tuple[RunFiles, str]:
+def steal(folder: Path, tops: list[str], **options: Any) -> tuple[RunFiles, str]:
     """The files of a run whose agent looks for its reference answer in all that it could reach, and what it says."""
     site = Site(folder / "site")
     site.add("http://shelf.example/birds", b"birds")
@@ -97,13 +88,9 @@ def steal(folder: Path, **options: Any) -> tuple[RunFiles, str]:
     (folder / "home" / ".token").write_text(CANARY)
     (folder / "attempt-before.jsonl").write_text(CANARY)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        given = {
-            "CANARY": CANARY.encode(),
-            "PATHS": [str(folder), str(tasks)],
-            "PORTS": [server.getsockname()[1]],
-        }
-        code = "\n".join(f"{name} = {value!r}" for name, value in given.items()) + THIEF
-        code = code.replace(CANARY, "'b'".join((CANARY[:6], CANARY[6:])), 1)  # or it would find itself
+        given = {"TOPS": [*tops, str(folder), str(tasks)], "PORT": server.getsockname()[1]}
+        code = "\n".join(f"{name} = {value!r}" for name, value in given.items())
+        code += f"\nCANARY = b'-'.join({CANARY.encode().split(b'-')!r})\n{THIEF}"  # or it would find itself
         (folder / "agent.py").write_text(code)
         settings = Settings(
             agent=f"command:{sys.executable} {folder / 'agent.py'}",
@@ -124,7 +111,8 @@ def test_the_references_are_in_nothing_that_a_program_can_read(
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_USER", CANARY)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    files, said = steal(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    files, said = steal(tmp_path, ["/"])
     assert said.startswith("found [] in "), said
     assert int(said.rpartition(" ")[2]) > 2  # it did read something
     certificate = make_certificate(files.path)
@@ -139,15 +127,15 @@ def test_where_namespaces_are_forbidden_the_run_refuses_and_the_references_would
         "from tests.harness.agents.test_confined_agent import steal\n"
         "from stillweb.harness.results.certificate import make_certificate\n"
         "(Path.cwd() / 'a').mkdir(); (Path.cwd() / 'b').mkdir()\n"
-        "try: steal(Path.cwd() / 'a')\nexcept MissingCapability as error: print('refused:', error)\n"
-        "files, said = steal(Path.cwd() / 'b', allow_unconfined=True)\nprint(said)\n"
+        "try: steal(Path.cwd() / 'a', [])\nexcept MissingCapability as error: print('refused:', error)\n"
+        "files, said = steal(Path.cwd() / 'b', [], allow_unconfined=True)\nprint(said)\n"
         "print(make_certificate(files.path)['confinement'])\n"
     ).replace("sys.argv[0] or '.'", repr(str(Path(__file__).parents[3])))
     done = without(["unshare"], code, tmp_path)
     refused, found, certificate = done.stdout.splitlines()[-3:]
     assert refused.startswith("refused: command:"), done.stderr
     assert "can't be confined here: namespaces: " in refused
-    for name in ("tasks.jsonl", "attempt-before.jsonl", ".token", "port "):
+    for name in ("tasks.jsonl", "attempt-before.jsonl", ".token", "port"):
         assert name in found
     assert "'missing': ['namespaces: " in certificate
 
@@ -174,6 +162,22 @@ def test_a_program_starts_in_an_empty_folder_with_no_keys_but_those_named(
         == "/home/attempt [] /home/attempt ['OPENAI_API_KEY']"
     )
     assert not (tmp_path / "x").exists()
+
+
+def test_a_program_with_the_machines_network_has_none_of_its_abstract_sockets(tmp_path: Path) -> None:
+    """Without a snapshot, or with hosts that it asks itself, a program has no network of its own."""
+    reason = can_confine(network="shared", limits=None)
+    if reason is not None:
+        pytest.skip(reason)
+    name = f"stillweb-agent-{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        code = (
+            f"import socket\nsocket.create_connection(('127.0.0.1', {server.getsockname()[1]}))\n"
+            f"try: socket.socket(socket.AF_UNIX).connect('\\0{name}')\nexcept PermissionError as error: print('refused')"
+        )
+        assert program_says(tmp_path, code) == "refused"
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,6 @@ class CommandAgent:
         listed = {
             name: _listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct", "files")
         }
-        for name in listed["files"]:
-            if not Path(name).expanduser().exists():
-                raise UsageError(f"{source}: files: there is no {name!r} here")
         try:
             direct = direct_hosts(listed["direct"])
         except UsageError as error:

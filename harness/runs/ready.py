@@ -58,6 +58,9 @@ def _program(agent: Agent, settings: Settings) -> None:
         return
     if not shutil.which(agent.command[0], path=agent.env.get("PATH")):
         raise UsageError(f"{settings.agent}: there is no program {agent.command[0]!r}")
+    for name in agent.files:
+        if not Path(name).expanduser().exists():
+            raise UsageError(f"{settings.agent}: files: there is no {name!r} here")
     if not settings.allow_unconfined:
         network = agent.network(web=bool(settings.snapshots))
         if reason := can_confine(network=network, limits=None):

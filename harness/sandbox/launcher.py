@@ -32,9 +32,7 @@ from typing import Any, NoReturn
 
 from stillweb.harness.sandbox.seccomp import install_filter
 
-FOLDER = (
-    "/home/attempt"  # the working folder inside, whatever its name outside: what is printed stays the same
-)
+FOLDER = "/attempt"  # the working folder inside, whatever its name outside: what is printed stays the same
 MEANS = ("namespaces", "Landlock", "system calls", "limits")
 REFUSED = 4  # exit code
 

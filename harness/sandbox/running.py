@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import stillweb
+from stillweb.snapshots import errors
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
-_ROOT = str(Path(stillweb.__file__).parents[1])
+_ROOT = str(Path(errors.__file__).parents[2])
 # -I: neither our working folder nor PYTHON* variables decide what the launcher is. -S: it needs no installed package.
 _LAUNCHER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from stillweb.harness.sandbox.launcher import main; main()"
 _HOW_TO_ALLOW = "--allow-unconfined goes on without it"

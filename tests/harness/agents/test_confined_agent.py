@@ -158,8 +158,7 @@ def test_a_program_starts_in_an_empty_folder_with_no_keys_but_those_named(
     monkeypatch.setenv("OTHER_API_KEY", "two")
     code = "import os; print(os.getcwd(), os.listdir(), os.environ['HOME'], sorted(n for n in os.environ if 'KEY' in n)); open('x', 'w')"
     assert (
-        program_says(tmp_path, code, pass_env=["OPENAI_API_KEY"])
-        == "/home/attempt [] /home/attempt ['OPENAI_API_KEY']"
+        program_says(tmp_path, code, pass_env=["OPENAI_API_KEY"]) == "/attempt [] /attempt ['OPENAI_API_KEY']"
     )
     assert not (tmp_path / "x").exists()
 
@@ -210,8 +209,9 @@ def test_files_that_are_named_are_seen_and_are_part_of_what_the_agent_is(tmp_pat
     before = load_agent("command:true", files=[str(tmp_path / "lib")]).identity()
     (tmp_path / "lib" / "helper.py").write_text("def answer(): return 43")
     assert load_agent("command:true", files=[str(tmp_path / "lib")]).identity() != before
+    shutil.rmtree(tmp_path / "run")
     with pytest.raises(UsageError, match="files: there is no 'nowhere' here"):
-        load_agent("command:true", files=["nowhere"])
+        program_says(tmp_path, "", name="other.py", files=["nowhere"])
 
 
 def test_a_named_folder_that_holds_the_run_is_refused(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ ATTACKS: dict[str, tuple[str, str]] = {
     "session keys": ("call(KEYCTL, 0, -3, 0)", "find the keys of the user's session"),
     # other processes
     "environment of the parent": ("open(f'/proc/{P}/environ').read()", "read our keys"),
-    "root of the parent": ("os.listdir(f'/proc/{P}/root/')", "reach the machine's files through /proc"),
+    "root of the parent": ("os.listdir(f'/proc/{P}/root')", "reach the machine's files through /proc"),
     "root of init": ("os.listdir('/proc/1/root' + V)", "reach the machine's files through the first process"),
     "folder of init": ("os.listdir('/proc/1/cwd')", "read through the supervisor's folder"),
     "descriptors of init": ("os.listdir('/proc/1/fd')", "list what the supervisor has open"),

@@ -1,7 +1,7 @@
 """The process that confines itself and then becomes, or supervises, a program.
 
 `stillweb.harness.sandbox.running` starts it as `python -I -S -c … CHANNEL ORDER`: CHANNEL is a socket on which it reports,
-ORDER a file with the JSON object that `running` describes. Only the standard library is loaded, as each start waits for it.
+ORDER a file with the JSON object that `running.Start` makes. Only the standard library is loaded, as each start waits for it.
 
     namespaces    a root of its own (a tmpfs) in which only the order's paths are mounted, read-only; process, IPC, host
                   name and network namespaces; as root, a user id that owns nothing on the machine
@@ -33,7 +33,6 @@ from typing import Any, NoReturn
 from stillweb.harness.sandbox.seccomp import install_filter
 
 FOLDER = "/attempt"  # the working folder inside, whatever its name outside: what is printed stays the same
-MEANS = ("namespaces", "Landlock", "system calls", "limits")
 REFUSED = 4  # exit code
 
 # linux/sched.h
@@ -86,10 +85,8 @@ _NET_RIGHTS, _NET_VERSION = 0b11, 4  # bind and connect of TCP
 _SCOPES, _SCOPE_VERSION = 0b11, 6  # abstract Unix sockets, signals
 
 _POLL = 0.02  # seconds between two looks at what the tree uses
-_OWN_USERS = (
-    1_000_000,
-    60_600,
-)  # from here on nobody has a name; the second lies in what a small container maps
+# from here on nobody has a name; the second lies in what a small container maps
+_OWN_USERS = (1_000_000, 60_600)
 
 
 class _Missing(Exception):
@@ -217,6 +214,7 @@ class Launch:
     # Namespaces
 
     def _enter_namespaces(self) -> None:
+        """Enter new namespaces, and choose the user that a root's program becomes."""
         self.own_network = self.order["network"] == "own"
         kinds = _NEWNS | _NEWPID | _NEWIPC | _NEWUTS | _NEWCGROUP | (_NEWNET if self.own_network else 0)
         root = os.geteuid() == 0
@@ -277,9 +275,9 @@ class Launch:
         for tree, target in trees:
             self._place_tree(tree, base + target)
         systems = [path + "/" for _, path, how in sources.system if how == "system"]
-        for target in self.order["covered"]:
+        for target in self.order["covered"]:  # a run in /usr/src, say
             if not target.startswith(tuple(systems)):
-                continue  # not there anyway
+                continue  # it is not there anyway
             if os.path.isdir(base + target):
                 self._mount("tmpfs", base + target, _MS_NOSUID | _MS_NODEV, "mode=755,size=64k")
             elif os.path.exists(base + target):

@@ -288,12 +288,13 @@ def run(
         "PYTHONDONTWRITEBYTECODE": "1",
         **(environment or {}),
     }
-    return _run(
+    return run_start(
         Start(argv, cwd, variables, readable, limits=limits, allow_unconfined=allow_unconfined), limits
     )
 
 
-def _run(start: Start, limits: Limits) -> SandboxResult:
+def run_start(start: Start, limits: Limits) -> SandboxResult:
+    """Run a program to its end, or until `limits.seconds` are over, and keep its output. Raises as `run`."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with start.prepared() as prepared:
             process = subprocess.Popen(
@@ -347,7 +348,7 @@ def can_confine(*, network: Literal["own", "shared"] = "own", limits: Limits | N
     """Return None where this machine can confine such a program, else what is missing. Tries it."""
     with tempfile.TemporaryDirectory(prefix="stillweb-") as folder:
         try:
-            _run(
+            run_start(
                 Start([sys.executable, "-c", "pass"], Path(folder), {}, network=network, limits=limits), _TRY
             )
         except MissingCapability as error:

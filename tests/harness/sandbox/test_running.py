@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.sandbox import running as running_module
-from stillweb.harness.sandbox.running import Limits, SandboxResult, ended_together, run
+from stillweb.harness.sandbox.running import Limits, SandboxResult, Start, ended_together, run, run_start
 from stillweb.proxy.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 from tests.support.waiting import HANG, running, until
@@ -127,6 +127,17 @@ def test_a_program_reads_the_system_and_what_is_named(tmp_path: Path) -> None:
     assert "No such file" in python(f"open({str(named)!r})", inside).stderr
     code = f"print(open({str(named)!r}).read(), end='')"
     assert run([sys.executable, "-c", code], cwd=inside, readable=[named]).stdout == "key\n"
+
+
+def test_what_is_hidden_is_hidden_in_the_system_too(tmp_path: Path) -> None:
+    """A run that lies in /usr/src, as in many containers."""
+    code = "import os; print(os.listdir('/usr/share'), open('/usr/bin/env', 'rb').read())"
+    start = Start(
+        ["/usr/bin/python3", "-c", code], tmp_path, {}, hidden=["/usr/share", "/usr/bin/env"], limits=Limits()
+    )
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no Python of the system")
+    assert run_start(start, Limits()).stdout == "[] b''\n"
 
 
 def test_processes_may_share_memory(tmp_path: Path) -> None:

@@ -1,0 +1,422 @@
+"""The model: hypotheses of what decides an answer, weighed by what was recorded.
+
+A hypothesis (S, R) says: the answer to a request is a function of the state `R(events of the session whose types are in S)`. Its posterior is
+its prior times the probability of the recorded answers, so a small hypothesis that explains them beats a large one, and one that they
+contradict dies. The chance of an answer is the sum of the posteriors that predict it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+from stillweb.snapshots.evidence import priors
+from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+
+Scoped = tuple[str, bool]  # a type, and whether only its events that share an id with the request count
+Chosen = tuple[Scoped, ...]  # sorted
+EMPTY: Chosen = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One recorded answer to a request: after which events of which history, and what the session was answered the last time."""
+
+    history: History
+    place: int
+    answer: int
+    before: int | None
+    capture: int  # its number in the order of the recording
+
+
+@dataclass(slots=True)
+class Target:
+    """A request as the recording has it: its event and its observations."""
+
+    event: Event
+    observations: list[Observation] = field(default_factory=list)
+
+    @property
+    def answers(self) -> Counter[int]:
+        """Count the observations of each answer."""
+        return Counter(o.answer for o in self.observations)
+
+
+@dataclass(slots=True)
+class Hypothesis:
+    """What decides an answer, and how likely that is."""
+
+    types: Chosen
+    reduction: str
+    slot: str
+    probability: float = 0.0
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The types that the observations of a request tell apart. A group of types that they can't tell from each other is one."""
+
+    groups: dict[str, list[tuple[str, float]]]  # by the likeliest of the group: its members, each with its share
+    chances: dict[str, float]  # of a group: that it decides
+    untested: set[str]  # types that happened before all observations alike
+
+
+class Model:
+    """What the recording of one site shows of which events decide which answers."""
+
+    def __init__(self, recorded: Iterable[tuple[str, Event, int]]) -> None:
+        """`recorded`: session, event and answer, in order."""
+        self.targets: dict[int, Target] = {}
+        self.kinds: dict[str, str] = {}
+        self.histories: dict[str, History] = defaultdict(History)
+        before: dict[tuple[str, int], int] = {}
+        for number, (session, event, answer) in enumerate(recorded):
+            history = self.histories[session]
+            target = self.targets.setdefault(event.key, Target(event))
+            target.observations.append(
+                Observation(history, len(history), answer, before.get((session, event.key)), number)
+            )
+            before[session, event.key] = answer
+            known = self.kinds.get(event.type, event.kind)
+            self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
+            history.add(event)
+        self.siblings: dict[str, list[int]] = defaultdict(list)
+        for key, target in self.targets.items():
+            self.siblings[target.event.type].append(key)
+        self._likelihoods: dict[tuple[int, Chosen, str, str], float] = {}
+        self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
+        self._candidates: dict[int, Candidates] = {}
+        self._posteriors: dict[int, list[Hypothesis]] = {}
+        self.kind_decides = dict(priors.DECIDES)
+        self.decides = {t: self.kind_decides[kind] for t, kind in self.kinds.items()}
+        self._learn_priors()
+
+    # Priors
+
+    def _learn_priors(self) -> None:
+        """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
+        tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
+        for _ in range(priors.ROUNDS):
+            decided: Counter[str] = Counter()
+            tested: Counter[str] = Counter()
+            self._posteriors.clear()
+            self._candidates.clear()
+            for key in tested_keys:
+                found = self.posterior(key)
+                inclusion: Counter[str] = Counter()
+                for h in found:
+                    for t, _ in h.types:
+                        inclusion[t] += h.probability
+                for first, members in self._candidates[key].groups.items():
+                    for t, share in members:
+                        tested[t] += share if len(members) > 1 else 1
+                        decided[t] += inclusion[first] * share
+            of_kind: dict[str, list[float]] = {k: [0.0, 0.0] for k in priors.KINDS}
+            for t, kind in self.kinds.items():
+                if tested[t]:  # each type counts once at most
+                    of_kind[kind][0] += decided[t] / max(1.0, tested[t])
+                    of_kind[kind][1] += min(1.0, tested[t])
+            self.kind_decides = {
+                k: (priors.KIND_STRENGTH * priors.DECIDES[k] + n) / (priors.KIND_STRENGTH + d)
+                for k, (n, d) in of_kind.items()
+            }
+            self.decides = {
+                t: _bounded(
+                    (priors.STRENGTH * self.kind_decides[kind] + decided[t]) / (priors.STRENGTH + tested[t])
+                )
+                for t, kind in self.kinds.items()
+            }
+        self._posteriors.clear()
+        self._candidates.clear()
+
+    def decides_of(self, t: str, kind: str) -> float:
+        """Return the chance that a type decides an answer; for one that was never recorded by its `kind`."""
+        found = self.decides.get(t)
+        return found if found is not None else priors.UNSEEN.get(kind, self.kind_decides[kind])
+
+    # Candidates
+
+    def candidates(self, key: int) -> Candidates:
+        """Return the types that the observations of a request tell apart."""
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = self._find_candidates(self.targets[key])
+        return found
+
+    def _find_candidates(self, target: Target) -> Candidates:
+        observations = target.observations
+        by_pattern: dict[tuple[int, ...], list[str]] = defaultdict(list)
+        untested: set[str] = set()
+        last: dict[int, Observation] = {}
+        for o in observations:
+            last[id(o.history)] = o
+        types = {t for o in last.values() for t in o.history.types(o.place)}
+        for t in sorted(types):
+            names: dict[int, int] = {}
+            pattern = tuple(names.setdefault(o.history.mark(t, o.place), len(names)) for o in observations)
+            if len(names) > 1:
+                by_pattern[pattern].append(t)
+            else:
+                untested.add(t)
+        groups: dict[str, list[tuple[str, float]]] = {}
+        chances: dict[str, float] = {}
+        for group in by_pattern.values():
+            ranked = sorted(group, key=lambda t: (-self.decides[t], t))
+            total = sum(self.decides[t] for t in ranked)
+            groups[ranked[0]] = [(t, self.decides[t] / total) for t in ranked]
+            chances[ranked[0]] = _bounded(1 - math.prod(1 - self.decides[t] for t in ranked))
+        kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
+        return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)
+
+    # Posterior
+
+    def posterior(self, key: int) -> list[Hypothesis]:
+        """Return the hypotheses of a recorded request, the likeliest first."""
+        found = self._posteriors.get(key)
+        if found is None:
+            found = self._posteriors[key] = self._weigh(key)
+        return found
+
+    def _weigh(self, key: int) -> list[Hypothesis]:
+        target, found = self.targets[key], self.candidates(key)
+        types, chances = list(found.chances), found.chances
+        own_ids = bool(target.event.ids)
+        scoped, slots = self._scopes(target, types) if types else (set(), [])
+        scoped = scoped if own_ids else set()
+        siblings = [
+            k
+            for k in self.siblings[target.event.type][: priors.SIBLINGS]
+            if k != key and len(self.targets[k].observations) > 1
+        ]
+        log_yes = {t: math.log(chances[t]) - (t in scoped) * math.log(2) for t in types}
+        log_no = {t: math.log(1 - chances[t]) for t in types}
+        none = sum(log_no.values())
+        tried: dict[Chosen, list[tuple[float, float, Hypothesis]]] = {}
+
+        def weigh(chosen: Chosen) -> float:
+            prior = none + sum(log_yes[t] - log_no[t] for t, _ in chosen)
+            weighed = tried[chosen] = []
+            for reduction, slot, share in _ways(chosen, slots):
+                own = self._likelihood(key, chosen, reduction, slot)
+                others = sum(self._likelihood(k, chosen, reduction, slot) for k in siblings)
+                weight = prior + share + own + priors.POOL * others
+                weighed.append((weight, own, Hypothesis(chosen, reduction, slot)))
+            return max(weight for weight, _, _ in weighed)
+
+        best = weigh(EMPTY)
+        front, explained = [EMPTY], set()
+        for _ in range(priors.MAX_TYPES):
+            wider = {
+                tuple(sorted((*s, (t, own))))
+                for s in front
+                for t in types
+                if t not in {n for n, _ in s}
+                for own in ((False, True) if t in scoped else (False,))
+            }
+            ranked = sorted(((weigh(s), s) for s in sorted(wider)), key=lambda pair: (-pair[0], pair[1]))
+            best = max([best, *(weight for weight, _ in ranked)])
+            explained |= {s for s in (*front, *wider) if any(self._explains(key, h) for _, _, h in tried[s])}
+            front = [
+                s
+                for weight, s in ranked[: priors.BEAM]
+                if weight > best - priors.CUT - 2
+                and not any(tuple(one for one in s if one != left) in explained for left in s)
+            ]
+            if not front:
+                break
+        weighed = [(weight, h) for ways in tried.values() for weight, _, h in ways if weight > best - priors.CUT]
+        total = sum(math.exp(weight - best) for weight, _ in weighed)
+        for weight, h in weighed:
+            h.probability = math.exp(weight - best) / total
+        return sorted((h for _, h in weighed), key=lambda h: (-h.probability, h.types, h.reduction, h.slot))
+
+    def _scopes(self, target: Target, types: list[str]) -> tuple[set[str], list[str]]:
+        """Return the types whose events carry ids, and the parameters that may be slots."""
+        scoped: set[str] = set()
+        slots: set[str] = set()
+        chosen = set(types)
+        seen: set[int] = set()
+        for o in target.observations:
+            if id(o.history) in seen:
+                continue
+            seen.add(id(o.history))
+            for e in o.history.events:
+                if e.type in chosen:
+                    if e.ids:
+                        scoped.add(e.type)
+                    if len(e.parameters) > 1:
+                        slots.update(n for n, _ in e.parameters)
+        return scoped, sorted(slots)[: priors.SLOTS]
+
+    def _explains(self, key: int, h: Hypothesis) -> bool:
+        return all(len(a) == 1 for a in self.answers(key, h.types, h.reduction, h.slot).values())
+
+    def _likelihood(self, key: int, chosen: Chosen, reduction: str, slot: str) -> float:
+        """Return the log probability of the recorded answers to a request."""
+        memo = key, chosen, reduction, slot
+        found = self._likelihoods.get(memo)
+        if found is None:
+            found = self._likelihoods[memo] = self._recorded_chance(*memo)
+        return found
+
+    def _recorded_chance(self, key: int, chosen: Chosen, reduction: str, slot: str) -> float:
+        answers: dict[int, Counter[int]] = {}
+        seen: dict[int, int] = {}
+        log, returned, fresh = 0.0, priors.RETURNED, priors.FRESH
+        for o, state in self._states(key, chosen, reduction, slot):
+            known = answers.get(state)
+            if known is not None:
+                log += _LOG_SAME if o.answer in known else _LOG_NOISE
+            elif answers:
+                # an answer in a new state: an old one, perhaps the last one, or a new one
+                old = returned / (returned + fresh)
+                if o.before is not None:
+                    if o.answer == o.before:
+                        log += math.log(priors.STICKY + (1 - priors.STICKY) * old / len(seen))
+                    elif o.answer in seen:
+                        log += math.log((1 - priors.STICKY) * old / len(seen))
+                    else:
+                        log += math.log((1 - priors.STICKY) * (1 - old))
+                elif o.answer in seen:
+                    log += math.log(old / len(seen))
+                else:
+                    log += math.log(1 - old)
+                if o.answer in seen:
+                    returned += priors.LEARNING
+                else:
+                    fresh += priors.LEARNING
+            answers.setdefault(state, Counter())[o.answer] += 1
+            seen[o.answer] = 1
+        self._answers[key, chosen, reduction, slot] = answers
+        return log
+
+    def answers(self, key: int, chosen: Chosen, reduction: str, slot: str) -> dict[int, Counter[int]]:
+        """Return the recorded answers to a request by state."""
+        memo = key, chosen, reduction, slot
+        found = self._answers.get(memo)
+        if found is None:
+            self._recorded_chance(*memo)
+            found = self._answers[memo]
+        return found
+
+    def _states(self, key: int, chosen: Chosen, reduction: str, slot: str) -> Iterator[tuple[Observation, int]]:
+        """Yield the observations of a request with the state of each."""
+        target = self.targets[key]
+        if not chosen:
+            for o in target.observations:
+                yield o, 0
+            return
+        folded: dict[int, tuple[list[int], list[int]]] = {}
+        for o in target.observations:
+            found = folded.get(id(o.history))
+            if found is None:
+                found = folded[id(o.history)] = fold(o.history, target.event.ids, chosen, reduction, slot)
+            places, states = found
+            yield o, states[bisect_left(places, o.place)]
+
+    # Prediction
+
+    def predict(self, key: int, history: History, before: int | None = None) -> dict[int, float]:
+        """Return the chance of each recorded answer to a request after `history`."""
+        target = self.targets[key]
+        place = len(history)
+        for o in target.observations:
+            if o.place == place and o.history.marks[place] == history.marks[place]:
+                return {o.answer: priors.AS_RECORDED}  # the recording itself
+        found = self.candidates(key)
+        recorded = target.answers
+        known = self._unsearched(target, found, history)
+        chances = dict.fromkeys(recorded, 0.0)
+        total = recorded.total()
+        for h in self.posterior(key):
+            for chosen, share in self._members(h.types, found):
+                weight = h.probability * share
+                states = fold(history, target.event.ids, chosen, h.reduction, h.slot)[1] if chosen else [0]
+                given = self.answers(key, chosen, h.reduction, h.slot).get(states[-1])
+                left = weight
+                if given is not None:
+                    count = given.total()
+                    for answer, times in given.items():
+                        sure = weight * known[answer] * times / count
+                        chances[answer] += sure
+                        left -= sure
+                old = left * priors.OLD
+                if before in recorded:
+                    chances[before] += old * priors.STICKY
+                    old *= 1 - priors.STICKY
+                for answer, times in recorded.items():
+                    chances[answer] += old * times / total
+        return chances
+
+    def _unsearched(self, target: Target, found: Candidates, history: History) -> dict[int, float]:
+        """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
+        known = dict.fromkeys((o.answer for o in target.observations), 1.0)
+        searched = {t for members in found.groups.values() for t, _ in members}
+        place = len(history)
+        mine = set(history.types(place))
+        for t in sorted((mine | found.untested) - searched):
+            here = history.mark(t, place)
+            so = {o.answer for o in target.observations if o.history.mark(t, o.place) == here}
+            if len(so) < len(known):
+                kind = self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
+                other = 1 - self.decides_of(t, kind)
+                for answer in known.keys() - so:
+                    known[answer] *= other
+        return known
+
+    def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
+        """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
+        ways = []
+        for t, own in chosen:
+            members = found.groups[t][: priors.MEMBERS]
+            total = sum(share for _, share in members)
+            ways.append([((name, own), share / total) for name, share in members])
+        if all(len(way) == 1 for way in ways):
+            return [(chosen, 1.0)]
+        made = []
+        for way in product(*ways):
+            made.append((tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way)))
+        return made
+
+
+def fold(history: History, ids: tuple[str, ...], chosen: Chosen, reduction: str, slot: str) -> tuple[list[int], list[int]]:
+    """Return the places of the events that count and the states: before the first of them, and after each."""
+    own = {t: only for t, only in chosen}
+    places = history.places(own)
+    if any(own.values()):
+        mine = set(ids)
+        events = history.events
+        places = [
+            p for p in places if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
+        ]
+    reducer: Reducer = REDUCERS[reduction](slot)
+    states = [0]
+    for p in places:
+        reducer.add(history.events[p])
+        states.append(reducer.state)
+    return places, states
+
+
+def _ways(chosen: Chosen, slots: list[str]) -> Iterator[tuple[str, str, float]]:
+    """Yield reductions with their slots, and the log of the prior of each."""
+    if not chosen:
+        yield "last", "", 0.0
+        return
+    for reduction, share in priors.REDUCTIONS.items():
+        if reduction == "slot":
+            for slot in slots:
+                yield reduction, slot, math.log(share / len(slots))
+        else:
+            yield reduction, "", math.log(share)
+
+
+def _bounded(chance: float) -> float:
+    return min(0.97, max(0.0005, chance))
+
+
+_LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.reductions import mix
@@ -27,8 +27,15 @@ class Event:
     kind: str  # a kind of type, see priors
     key: int
     parameters: Parameters
-    ids: tuple[str, ...]  # the numbers of its path
+    ids: frozenset[str]  # the numbers of its path and the values that it sends
+    path: str = ""  # host and path
+    leads: str = ""  # host and path that its redirect leads to
     said: int = 0
+
+    @property
+    def safe(self) -> bool:
+        """Return True if the request only reads, by its method."""
+        return self.kind in ("plain GET", "choosing GET", "asset")
 
 
 def event_of(request: Request, key: str, response: Response | None, said: int = 0) -> Event:
@@ -44,7 +51,18 @@ def event_of(request: Request, key: str, response: Response | None, said: int = 
         name, kind = name + " refused", "weak write"
     told = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     condition = request.header("if-match") or ""
-    return Event(name, kind, mix(key, condition), told, ids, said)
+    to = response.header("location") if response is not None and 300 <= response.status < 400 else None
+    aim = urlsplit(urljoin(request.url, to)) if to else None
+    return Event(
+        name,
+        kind,
+        mix(key, condition),
+        told,
+        frozenset(v for _, v in told),
+        parts.netloc + parts.path,
+        aim.netloc + aim.path if aim else "",
+        said,
+    )
 
 
 def _kind(request: Request, query: str, operation: str, media: str, status: int) -> str:
@@ -92,13 +110,14 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number."""
 
-    __slots__ = ("_chains", "_places", "events", "marks")
+    __slots__ = ("_chains", "_keys", "_places", "events", "marks")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.marks: list[int] = [0]  # by place, a number for all that happened before
         self._places: dict[str, list[int]] = {}  # by type
         self._chains: dict[str, list[int]] = {}  # the same as `marks`, of one type alone
+        self._keys: dict[int, list[int]] = {}  # places by key
 
     def __len__(self) -> int:
         return len(self.events)
@@ -106,6 +125,7 @@ class History:
     def add(self, event: Event) -> None:
         """Append `event`."""
         self._places.setdefault(event.type, []).append(len(self.events))
+        self._keys.setdefault(event.key, []).append(len(self.events))
         chain = self._chains.setdefault(event.type, [0])
         chain.append(hash((chain[-1], event.key)))
         self.marks.append(hash((self.marks[-1], event.key)))
@@ -125,3 +145,7 @@ class History:
         found = [p for kind in kinds for p in self._places.get(kind, ())]
         found.sort()
         return found
+
+    def asked(self, key: int) -> list[int]:
+        """Return the places of the events of one request."""
+        return self._keys.get(key, [])

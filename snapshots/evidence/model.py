@@ -73,6 +73,8 @@ class Model:
         """`recorded`: session, event and answer, in order."""
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
+        self.paths: dict[str, set[str]] = defaultdict(set)  # by type: of its events
+        self.leads: dict[str, set[str]] = defaultdict(set)  # by type: to which its redirects lead
         self.histories: dict[str, History] = defaultdict(History)
         before: dict[tuple[str, int], int] = {}
         for number, (session, event, answer) in enumerate(recorded):
@@ -85,6 +87,9 @@ class Model:
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
             history.add(event)
+            self.paths[event.type].add(event.path)
+            if event.leads:
+                self.leads[event.type].add(event.leads)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
@@ -139,6 +144,26 @@ class Model:
         found = self.decides.get(t)
         return found if found is not None else priors.UNSEEN.get(kind, self.kind_decides[kind])
 
+    def chance(self, t: str, target: Event) -> float:
+        """Return the prior chance that a recorded type decides the answer to `target`."""
+        odds = self.decides[t] / (1 - self.decides[t])
+        if self.kinds[t] in ("write", "weak write"):
+            odds *= priors.KINSHIP[self._kinship(t, target)]
+        elif t == target.type:
+            odds *= priors.KINSHIP["itself"]
+        return _bounded(odds / (1 + odds))
+
+    def _kinship(self, t: str, target: Event) -> str:
+        paths = self.paths[t]
+        if target.path in paths:
+            return "same path"
+        if target.path in self.leads[t]:
+            return "leads there"
+        mine = target.path.rstrip("/") + "/"
+        if any(p.startswith(mine) or mine.startswith(p.rstrip("/") + "/") for p in paths):
+            return "above or below"
+        return "other"
+
     # Candidates
 
     def candidates(self, key: int) -> Candidates:
@@ -166,10 +191,11 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            ranked = sorted(group, key=lambda t: (-self.decides[t], t))
-            total = sum(self.decides[t] for t in ranked)
-            groups[ranked[0]] = [(t, self.decides[t] / total) for t in ranked]
-            chances[ranked[0]] = _bounded(1 - math.prod(1 - self.decides[t] for t in ranked))
+            weighed = sorted(((-self.chance(t, target.event), t) for t in group))
+            total = sum(-chance for chance, _ in weighed)
+            first = weighed[0][1]
+            groups[first] = [(t, -chance / total) for chance, t in weighed]
+            chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
         kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
         return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)
 
@@ -204,7 +230,7 @@ class Model:
             for reduction, slot, share in _ways(chosen, slots):
                 own = self._likelihood(key, chosen, reduction, slot)
                 others = sum(self._likelihood(k, chosen, reduction, slot) for k in siblings)
-                weight = prior + share + own + priors.POOL * others
+                weight = prior + share + own + priors.POOL * others - (1 - priors.OWN) * own
                 weighed.append((weight, own, Hypothesis(chosen, reduction, slot)))
             return max(weight for weight, _, _ in weighed)
 
@@ -315,7 +341,7 @@ class Model:
         for o in target.observations:
             found = folded.get(id(o.history))
             if found is None:
-                found = folded[id(o.history)] = fold(o.history, target.event.ids, chosen, reduction, slot)
+                found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction, slot)
             places, states = found
             yield o, states[bisect_left(places, o.place)]
 
@@ -336,7 +362,7 @@ class Model:
         for h in self.posterior(key):
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
-                states = fold(history, target.event.ids, chosen, h.reduction, h.slot)[1] if chosen else [0]
+                states = fold(history, target.event, chosen, h.reduction, h.slot)[1] if chosen else [0]
                 given = self.answers(key, chosen, h.reduction, h.slot).get(states[-1])
                 left = weight
                 if given is not None:
@@ -364,7 +390,7 @@ class Model:
             so = {o.answer for o in target.observations if o.history.mark(t, o.place) == here}
             if len(so) < len(known):
                 kind = self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-                other = 1 - self.decides_of(t, kind)
+                other = 1 - (self.chance(t, target.event) if t in self.kinds else self.decides_of(t, kind))
                 for answer in known.keys() - so:
                     known[answer] *= other
         return known
@@ -384,16 +410,18 @@ class Model:
         return made
 
 
-def fold(history: History, ids: tuple[str, ...], chosen: Chosen, reduction: str, slot: str) -> tuple[list[int], list[int]]:
+def fold(history: History, target: Event, chosen: Chosen, reduction: str, slot: str) -> tuple[list[int], list[int]]:
     """Return the places of the events that count and the states: before the first of them, and after each."""
     own = {t: only for t, only in chosen}
     places = history.places(own)
     if any(own.values()):
-        mine = set(ids)
+        mine = target.ids
         events = history.events
         places = [
             p for p in places if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
         ]
+    if reduction == "shown":
+        places = sorted({*places, *history.asked(target.key)})
     reducer: Reducer = REDUCERS[reduction](slot)
     states = [0]
     for p in places:

@@ -131,6 +131,20 @@ class MostRecentFirst(Reducer):
         self.state = mix(*self.recent)
 
 
+class Shown(Reducer):
+    """What was shown last and what was written since: a page that shows all of a state tells it, whatever led there."""
+
+    def add(self, event: Event) -> None:
+        self.state = _chain(event.key, event.said) if event.safe else _chain(self.state, event.key)
+
+
+class Switch(Reducer):
+    """Whether each event happened an odd number of times: likes, folds, stars."""
+
+    def add(self, event: Event) -> None:
+        self.state ^= event.key
+
+
 class Toggle(_Parts):
     """The last type said of each thing (add and remove, PUT and DELETE); an event without parameters resets."""
 
@@ -161,6 +175,8 @@ REDUCERS: dict[str, type[Reducer]] = {
     "toggle": Toggle,
     "bag since reset": BagSinceReset,
     "most recent first": MostRecentFirst,
+    "switch": Switch,
+    "shown": Shown,
     "outcome": Outcome,
     "outcome of each": OutcomeOfEach,
 }

@@ -7,15 +7,18 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urljoin, urlsplit
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
-from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.reductions import mix
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
+from stillweb.snapshots.identity.irrelevant import irrelevant
+from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.operations import operations_of
+from stillweb.snapshots.states.slots import SAFE_METHODS, field_names
 
-DIGITS = re.compile(r"\d+")
+IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")
-SAFE = ("GET", "HEAD", "OPTIONS")
 Parameters = tuple[tuple[str, str], ...]
 
 
@@ -28,8 +31,6 @@ class Event:
     key: int
     parameters: Parameters
     ids: frozenset[str]  # the numbers of its path and the values that it sends
-    path: str = ""  # host and path
-    leads: str = ""  # host and path that its redirect leads to
     said: int = 0
 
     @property
@@ -38,65 +39,65 @@ class Event:
         return self.kind in ("plain GET", "choosing GET", "asset")
 
 
-def event_of(request: Request, key: str, response: Response | None, said: int = 0) -> Event:
-    """Return the event of `request`, whose lossless key is `key`, answered by `response` (None for no answer)."""
-    parts = urlsplit(request.url)
-    parameters, operation = _parameters(request, parts.query)
-    ids = tuple(DIGITS.findall(parts.path))
-    media = (response.header("content-type") or "") if response is not None else ""
-    kind = _kind(request, parts.query, operation, media, response.status if response is not None else 0)
-    names = ",".join(sorted({n for n, _ in parameters}))
-    name = f"{request.method} {parts.netloc}{DIGITS.sub('0', parts.path)} {names} {operation}"
-    if response is not None and response.status >= 400 and request.method not in SAFE:
+def event_of(
+    request: Request, key: str, status: int = 0, media: str = "", location: str = "", said: int = 0
+) -> Event:
+    """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none."""
+    if is_plain(request):
+        parts = urlsplit(request.url)
+        parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
+        operation, changes, names = "", None, ",".join(sorted({n for n, _ in parameters}))
+    else:
+        parsed = parse(request)
+        parts = urlsplit(parsed.url)
+        parameters = _parameters(parsed)
+        found = operations_of(parsed)
+        operation = " ".join(o.text or " ".join(o.names) for o in found)
+        told = {o.changes for o in found}
+        changes = True if True in told else None if None in told else False if found else None
+        names = ",".join(sorted({n for n, _ in parameters} | {n for n in field_names(parsed) if "=" in n}))
+    path = f"{parts.netloc}{parts.path}"
+    ids = tuple(IDS.findall(path))
+    redirects = 300 <= status < 400 and status != 304
+    query = "?" in request.url
+    if irrelevant(request):
+        kind = "beacon"
+    elif request.method in ("GET", "HEAD") and ASSET.search(media):
+        kind = "asset"
+    elif request.method in SAFE_METHODS:
+        kind = "weak write" if redirects and query else "choosing GET" if redirects or query else "plain GET"
+    elif operation and changes is not True:
+        kind = "weak write" if changes is None else "choosing GET"
+    elif request.method == "POST" and status == 200 and "json" in media:
+        kind = "weak write"
+    else:
+        kind = "write"
+    name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"
+    if status >= 400 and request.method not in SAFE_METHODS:
         name, kind = name + " refused", "weak write"
-    told = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
-    condition = request.header("if-match") or ""
-    to = response.header("location") if response is not None and 300 <= response.status < 400 else None
-    aim = urlsplit(urljoin(request.url, to)) if to else None
+    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     return Event(
-        name,
-        kind,
-        mix(key, condition),
-        told,
-        frozenset(v for _, v in told),
-        parts.netloc + parts.path,
-        aim.netloc + aim.path if aim else "",
-        said,
+        name, kind, mix(key, request.header("if-match") or ""), values, frozenset(v for _, v in values), said
     )
 
 
-def _kind(request: Request, query: str, operation: str, media: str, status: int) -> str:
-    """Return the kind of an event's type by what can be seen of it alone."""
-    redirects = 300 <= status < 400 and status != 304
-    if request.method == "GET" and ASSET.search(media):
-        return "asset"
-    if request.method in SAFE:
-        return "weak write" if redirects and query else "choosing GET" if redirects or query else "plain GET"
-    if request.method == "POST" and operation and not operation.lstrip().startswith("mutation"):
-        return "choosing GET"
-    if request.method == "POST" and status == 200 and "json" in media:
-        return "weak write"
-    return "write"
+def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
+    """Return the named values that a request sends."""
+    found = [tuple(map(unquote_plus, pair.partition("=")[::2])) for pair in parsed.query or ()]
+    body = parsed.body
+    if body.kind == FORM:
+        found += [(_text(p.name), _text(p.value)) for p in body.value]
+    elif body.kind == MULTIPART:
+        found += [(p.name, _text(p.content)) for p in body.value]
+    elif body.kind == JSON:
+        found += (pair for pair in _flat("", body.value) if pair[0] != "query")
+    elif body.value:
+        found.append(("body", mix(body.value).__str__()))
+    return [(n, v) for n, v in found]
 
 
-def _parameters(request: Request, query: str) -> tuple[list[tuple[str, str]], str]:
-    """Return the named values that a request sends, and its GraphQL operation."""
-    found = parse_qsl(query, keep_blank_values=True)
-    if not request.body:
-        return found, ""
-    body, operation = request.body.decode("utf-8", "replace"), ""
-    if "json" in (request.header("content-type") or ""):
-        try:
-            value = json.loads(body)
-        except ValueError:
-            value = body
-        found += _flat("", value)
-        if isinstance(value, dict) and isinstance(value.get("query"), str):
-            operation = value["query"]
-            found = [p for p in found if p[0] != "query"]
-    else:
-        found += parse_qsl(body, keep_blank_values=True) or [("body", body)]
-    return found, operation
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
@@ -131,9 +132,17 @@ class History:
         self.marks.append(hash((self.marks[-1], event.key)))
         self.events.append(event)
 
+    def drop(self) -> None:
+        """Take the last event back."""
+        event = self.events.pop()
+        self.marks.pop()
+        self._places[event.type].pop()
+        self._chains[event.type].pop()
+        self._keys[event.key].pop()
+
     def types(self, place: int) -> Iterator[str]:
         """Yield the types that happened before `place`."""
-        return (t for t, places in self._places.items() if places[0] < place)
+        return (t for t, places in self._places.items() if places and places[0] < place)
 
     def mark(self, kind: str, place: int) -> int:
         """Return a number for the events of one type before `place`; equal where they are."""

@@ -10,15 +10,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
 from stillweb.snapshots.evidence.events import Event, History
-from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer, mix
 
-Scoped = tuple[str, bool]  # a type, and whether only its events that share an id with the request count
+# A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
+Scoped = tuple[str, bool]
+Parts = Mapping[str, str]
+NO_PARTS: Parts = {}
+PART = "~"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 
@@ -32,6 +36,11 @@ class Observation:
     answer: int
     before: int | None
     capture: int  # its number in the order of the recording
+    parts: Parts
+
+    def mark(self, t: str) -> int | str:
+        """Return what a type or part was before this answer; equal where it is the same."""
+        return self.parts.get(t, "") if t.startswith(PART) else self.history.mark(t, self.place)
 
 
 @dataclass(slots=True)
@@ -61,7 +70,9 @@ class Hypothesis:
 class Candidates:
     """The types that the observations of a request tell apart. A group of types that they can't tell from each other is one."""
 
-    groups: dict[str, list[tuple[str, float]]]  # by the likeliest of the group: its members, each with its share
+    groups: dict[
+        str, list[tuple[str, float]]
+    ]  # by the likeliest of the group: its members, each with its share
     chances: dict[str, float]  # of a group: that it decides
     untested: set[str]  # types that happened before all observations alike
 
@@ -69,27 +80,24 @@ class Candidates:
 class Model:
     """What the recording of one site shows of which events decide which answers."""
 
-    def __init__(self, recorded: Iterable[tuple[str, Event, int]]) -> None:
-        """`recorded`: session, event and answer, in order."""
+    def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]]) -> None:
+        """`recorded`: session, event, answer and parts of the request, in order."""
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
-        self.paths: dict[str, set[str]] = defaultdict(set)  # by type: of its events
-        self.leads: dict[str, set[str]] = defaultdict(set)  # by type: to which its redirects lead
         self.histories: dict[str, History] = defaultdict(History)
         before: dict[tuple[str, int], int] = {}
-        for number, (session, event, answer) in enumerate(recorded):
+        for number, (session, event, answer, parts) in enumerate(recorded):
             history = self.histories[session]
             target = self.targets.setdefault(event.key, Target(event))
             target.observations.append(
-                Observation(history, len(history), answer, before.get((session, event.key)), number)
+                Observation(history, len(history), answer, before.get((session, event.key)), number, parts)
             )
+            for part in parts:
+                self.kinds.setdefault(part, part)
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
             history.add(event)
-            self.paths[event.type].add(event.path)
-            if event.leads:
-                self.leads[event.type].add(event.leads)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
@@ -98,7 +106,7 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self.kind_decides = dict(priors.DECIDES)
-        self.decides = {t: self.kind_decides[kind] for t, kind in self.kinds.items()}
+        self.decides = {t: self._of_kind(kind) for t, kind in self.kinds.items()}
         self._learn_priors()
 
     # Priors
@@ -107,13 +115,13 @@ class Model:
         """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
         tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
         for _ in range(priors.ROUNDS):
-            decided: Counter[str] = Counter()
-            tested: Counter[str] = Counter()
+            decided: dict[str, float] = defaultdict(float)
+            tested: dict[str, float] = defaultdict(float)
             self._posteriors.clear()
             self._candidates.clear()
             for key in tested_keys:
                 found = self.posterior(key)
-                inclusion: Counter[str] = Counter()
+                inclusion: dict[str, float] = defaultdict(float)
                 for h in found:
                     for t, _ in h.types:
                         inclusion[t] += h.probability
@@ -123,7 +131,7 @@ class Model:
                         decided[t] += inclusion[first] * share
             of_kind: dict[str, list[float]] = {k: [0.0, 0.0] for k in priors.KINDS}
             for t, kind in self.kinds.items():
-                if tested[t]:  # each type counts once at most
+                if tested[t] and kind in of_kind:  # each type counts once at most
                     of_kind[kind][0] += decided[t] / max(1.0, tested[t])
                     of_kind[kind][1] += min(1.0, tested[t])
             self.kind_decides = {
@@ -132,37 +140,24 @@ class Model:
             }
             self.decides = {
                 t: _bounded(
-                    (priors.STRENGTH * self.kind_decides[kind] + decided[t]) / (priors.STRENGTH + tested[t])
+                    (priors.STRENGTH * self._of_kind(kind) + decided[t]) / (priors.STRENGTH + tested[t])
                 )
                 for t, kind in self.kinds.items()
             }
         self._posteriors.clear()
         self._candidates.clear()
 
+    def _of_kind(self, kind: str) -> float:
+        return priors.of_part(kind) if kind.startswith(PART) else self.kind_decides[kind]
+
     def decides_of(self, t: str, kind: str) -> float:
         """Return the chance that a type decides an answer; for one that was never recorded by its `kind`."""
         found = self.decides.get(t)
-        return found if found is not None else priors.UNSEEN.get(kind, self.kind_decides[kind])
-
-    def chance(self, t: str, target: Event) -> float:
-        """Return the prior chance that a recorded type decides the answer to `target`."""
-        odds = self.decides[t] / (1 - self.decides[t])
-        if self.kinds[t] in ("write", "weak write"):
-            odds *= priors.KINSHIP[self._kinship(t, target)]
-        elif t == target.type:
-            odds *= priors.KINSHIP["itself"]
-        return _bounded(odds / (1 + odds))
-
-    def _kinship(self, t: str, target: Event) -> str:
-        paths = self.paths[t]
-        if target.path in paths:
-            return "same path"
-        if target.path in self.leads[t]:
-            return "leads there"
-        mine = target.path.rstrip("/") + "/"
-        if any(p.startswith(mine) or mine.startswith(p.rstrip("/") + "/") for p in paths):
-            return "above or below"
-        return "other"
+        if found is not None:
+            return found
+        return (
+            self._of_kind(kind) if kind.startswith(PART) else priors.UNSEEN.get(kind, self.kind_decides[kind])
+        )
 
     # Candidates
 
@@ -181,9 +176,10 @@ class Model:
         for o in observations:
             last[id(o.history)] = o
         types = {t for o in last.values() for t in o.history.types(o.place)}
+        types.update(part for o in observations for part in o.parts)
         for t in sorted(types):
-            names: dict[int, int] = {}
-            pattern = tuple(names.setdefault(o.history.mark(t, o.place), len(names)) for o in observations)
+            names: dict[int | str, int] = {}
+            pattern = tuple(names.setdefault(o.mark(t), len(names)) for o in observations)
             if len(names) > 1:
                 by_pattern[pattern].append(t)
             else:
@@ -191,7 +187,7 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted(((-self.chance(t, target.event), t) for t in group))
+            weighed = sorted(((-self.decides[t], t) for t in group))
             total = sum(-chance for chance, _ in weighed)
             first = weighed[0][1]
             groups[first] = [(t, -chance / total) for chance, t in weighed]
@@ -255,7 +251,9 @@ class Model:
             ]
             if not front:
                 break
-        weighed = [(weight, h) for ways in tried.values() for weight, _, h in ways if weight > best - priors.CUT]
+        weighed = [
+            (weight, h) for ways in tried.values() for weight, _, h in ways if weight > best - priors.CUT
+        ]
         total = sum(math.exp(weight - best) for weight, _ in weighed)
         for weight, h in weighed:
             h.probability = math.exp(weight - best) / total
@@ -330,40 +328,50 @@ class Model:
             found = self._answers[memo]
         return found
 
-    def _states(self, key: int, chosen: Chosen, reduction: str, slot: str) -> Iterator[tuple[Observation, int]]:
+    def _states(
+        self, key: int, chosen: Chosen, reduction: str, slot: str
+    ) -> Iterator[tuple[Observation, int]]:
         """Yield the observations of a request with the state of each."""
         target = self.targets[key]
         if not chosen:
             for o in target.observations:
                 yield o, 0
             return
+        chosen, named = _parted(chosen)
         folded: dict[int, tuple[list[int], list[int]]] = {}
         for o in target.observations:
             found = folded.get(id(o.history))
+            if not chosen:
+                yield o, _with_parts(0, named, o.parts)
+                continue
             if found is None:
                 found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction, slot)
             places, states = found
-            yield o, states[bisect_left(places, o.place)]
+            yield o, _with_parts(states[bisect_left(places, o.place)], named, o.parts)
 
     # Prediction
 
-    def predict(self, key: int, history: History, before: int | None = None) -> dict[int, float]:
+    def predict(
+        self, key: int, history: History, before: int | None = None, parts: Parts = NO_PARTS
+    ) -> dict[int, float]:
         """Return the chance of each recorded answer to a request after `history`."""
         target = self.targets[key]
         place = len(history)
         for o in target.observations:
-            if o.place == place and o.history.marks[place] == history.marks[place]:
+            if o.place == place and o.history.marks[place] == history.marks[place] and o.parts == parts:
                 return {o.answer: priors.AS_RECORDED}  # the recording itself
         found = self.candidates(key)
         recorded = target.answers
-        known = self._unsearched(target, found, history)
+        known = self._unsearched(target, found, history, parts)
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
         for h in self.posterior(key):
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
-                states = fold(history, target.event, chosen, h.reduction, h.slot)[1] if chosen else [0]
-                given = self.answers(key, chosen, h.reduction, h.slot).get(states[-1])
+                events, named = _parted(chosen)
+                states = fold(history, target.event, events, h.reduction, h.slot)[1] if events else [0]
+                state = _with_parts(states[-1], named, parts)
+                given = self.answers(key, chosen, h.reduction, h.slot).get(state)
                 left = weight
                 if given is not None:
                     count = given.total()
@@ -372,25 +380,31 @@ class Model:
                         chances[answer] += sure
                         left -= sure
                 old = left * priors.OLD
-                if before in recorded:
+                if before is not None and before in recorded:
                     chances[before] += old * priors.STICKY
                     old *= 1 - priors.STICKY
                 for answer, times in recorded.items():
                     chances[answer] += old * times / total
         return chances
 
-    def _unsearched(self, target: Target, found: Candidates, history: History) -> dict[int, float]:
+    def _unsearched(
+        self, target: Target, found: Candidates, history: History, parts: Parts
+    ) -> dict[int, float]:
         """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
         known = dict.fromkeys((o.answer for o in target.observations), 1.0)
         searched = {t for members in found.groups.values() for t, _ in members}
         place = len(history)
         mine = set(history.types(place))
-        for t in sorted((mine | found.untested) - searched):
-            here = history.mark(t, place)
-            so = {o.answer for o in target.observations if o.history.mark(t, o.place) == here}
+        for t in sorted((mine | found.untested | parts.keys()) - searched):
+            here = parts.get(t, "") if t.startswith(PART) else history.mark(t, place)
+            so = {o.answer for o in target.observations if o.mark(t) == here}
             if len(so) < len(known):
-                kind = self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-                other = 1 - (self.chance(t, target.event) if t in self.kinds else self.decides_of(t, kind))
+                kind = (
+                    t
+                    if t.startswith(PART)
+                    else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
+                )
+                other = 1 - self.decides_of(t, kind)
                 for answer in known.keys() - so:
                     known[answer] *= other
         return known
@@ -410,7 +424,9 @@ class Model:
         return made
 
 
-def fold(history: History, target: Event, chosen: Chosen, reduction: str, slot: str) -> tuple[list[int], list[int]]:
+def fold(
+    history: History, target: Event, chosen: Chosen, reduction: str, slot: str
+) -> tuple[list[int], list[int]]:
     """Return the places of the events that count and the states: before the first of them, and after each."""
     own = {t: only for t, only in chosen}
     places = history.places(own)
@@ -418,7 +434,9 @@ def fold(history: History, target: Event, chosen: Chosen, reduction: str, slot: 
         mine = target.ids
         events = history.events
         places = [
-            p for p in places if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
+            p
+            for p in places
+            if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
         ]
     if reduction == "shown":
         places = sorted({*places, *history.asked(target.key)})
@@ -432,7 +450,7 @@ def fold(history: History, target: Event, chosen: Chosen, reduction: str, slot: 
 
 def _ways(chosen: Chosen, slots: list[str]) -> Iterator[tuple[str, str, float]]:
     """Yield reductions with their slots, and the log of the prior of each."""
-    if not chosen:
+    if all(t.startswith(PART) for t, _ in chosen):
         yield "last", "", 0.0
         return
     for reduction, share in priors.REDUCTIONS.items():
@@ -441,6 +459,17 @@ def _ways(chosen: Chosen, slots: list[str]) -> Iterator[tuple[str, str, float]]:
                 yield reduction, slot, math.log(share / len(slots))
         else:
             yield reduction, "", math.log(share)
+
+
+def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:
+    """Return the types among what a hypothesis chose, and the parts."""
+    if not any(t.startswith(PART) for t, _ in chosen):
+        return chosen, []
+    return tuple(s for s in chosen if not s[0].startswith(PART)), [t for t, _ in chosen if t.startswith(PART)]
+
+
+def _with_parts(state: int, named: list[str], parts: Parts) -> int:
+    return mix(state, *[parts.get(name, "") for name in named]) if named else state
 
 
 def _bounded(chance: float) -> float:

@@ -17,7 +17,9 @@ _MASK = (1 << 64) - 1
 
 def mix(*parts: object) -> int:
     """Return a 64-bit number for `parts`, the same on every machine."""
-    return int.from_bytes(blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return int.from_bytes(
+        blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
 
 
 def _chain(state: int, value: int) -> int:

@@ -26,7 +26,7 @@ from benchmarks.everyday import EVERYDAY
 from benchmarks.mini_services import SITES
 from benchmarks.mini_sites import Mini, asked_of
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.matching.ladder import Matcher, Store
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded
 
@@ -53,8 +53,12 @@ class Session(Protocol):
         """Go on after `ask`: the answer was served, or the request was a miss."""
         ...
 
+    def happened(self, request: Request, response: Response) -> None:
+        """Go on after `ask`: a live server gave `response`."""
+        ...
 
-Engine = Callable[[list[Recorded]], Callable[[], Session]]  # what was recorded -> a maker of sessions
+
+Engine = Callable[[Store], Callable[[], Session]]  # a snapshot -> a maker of sessions
 
 
 class _MatcherSession:
@@ -73,9 +77,12 @@ class _MatcherSession:
         if served:
             self._session.answered(self._lookup)
 
+    def happened(self, request: Request, response: Response) -> None:
+        self.settle(self._lookup.capture is not None)  # it knows no other way
 
-def _states(recorded: list[Recorded]) -> Callable[[], Session]:
-    matcher = Matcher(MemoryStore(recorded))
+
+def _states(store: Store) -> Callable[[], Session]:
+    matcher = Matcher(store)
     return lambda: _MatcherSession(matcher)
 
 
@@ -97,9 +104,12 @@ class _EvidenceSession:
         elif self._lookup.capture is not None:
             self._matcher.lookup(self._lookup.request, self._session, min_confidence=FOLLOWED)  # notes a miss
 
+    def happened(self, request: Request, response: Response) -> None:
+        self._session.happened(request, response)
 
-def _evidence(recorded: list[Recorded]) -> Callable[[], Session]:
-    matcher = Matcher(MemoryStore(recorded), evidence=True)
+
+def _evidence(store: Store) -> Callable[[], Session]:
+    matcher = Matcher(store, evidence=True)
     return lambda: _EvidenceSession(matcher)
 
 
@@ -262,7 +272,7 @@ def measure(mini: Mini, seed: int, engine: Engine) -> dict[str, list[Step]]:
     draw = random.Random(f"{mini.name} {seed}")
     walks = [walk(mini, draw, draw.choice((6, 10, 16, 25))) for _ in range(1 + seed % 3)]
     recorded, answers = record(mini, walks)
-    sessions = engine(recorded)
+    sessions = engine(MemoryStore(recorded))
     found: dict[str, list[Step]] = defaultdict(list)
     for number, requests in enumerate(walks):
         found[RECORDED] += replayed(mini, sessions(), requests, answers, number)

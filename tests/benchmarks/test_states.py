@@ -25,27 +25,29 @@ from benchmarks.states import (
     report,
 )
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.matching.ladder import Store
 from stillweb.snapshots.request import Request
-from tests.support.memory_store import Recorded
 
 
 class _First:
     """An engine that always serves the first recorded answer and says that it is sure."""
 
-    def __init__(self, recorded: list[Recorded]) -> None:
-        self._recorded = recorded
+    def __init__(self, store: Store) -> None:
+        self._answers = {store.read_request(c): store.read(c) for c in reversed([*store.captures()])}
 
     def ask(self, request: Request) -> tuple[Response | None, float]:
-        found = (one.response for one in self._recorded if one.request == request)
-        response = next(found, None)
+        response = self._answers.get(request)
         return response, 1.0 if response is not None else 0.0
 
     def settle(self, served: bool) -> None:
         pass
 
+    def happened(self, request: Request, response: Response) -> None:
+        pass
 
-def _first(recorded: list[Recorded]) -> Callable[[], Session]:
-    return lambda: _First(recorded)
+
+def _first(store: Store) -> Callable[[], Session]:
+    return lambda: _First(store)
 
 
 def _named(name: str) -> Mini:

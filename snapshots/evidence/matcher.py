@@ -32,6 +32,7 @@ from stillweb.snapshots.matching.situation import Situation
 from stillweb.snapshots.request import Request
 
 DOUBT = 0.6  # what an answer of another kind than is asked for is worth
+OTHER_SECRET = 0.6  # what an answer to another key or token is worth
 
 
 @dataclass(slots=True)
@@ -105,6 +106,15 @@ class SiteEvidence:
             recorded.append((session, asked.event, label, asked.parts))
             keep_cookies(given[session], head, asked.event)
         self.model = Model(recorded)
+
+    def masked(self, request: Request) -> int:
+        """Return the key of the recorded event that differs from a request in its secrets alone; 0 for none."""
+        group = self._matcher.group(request.url)
+        for capture in group.twins(request):
+            stored = group.request(capture)
+            if not other_secrets(request, stored)[1]:
+                return self.asked(stored, capture.key, {}, stored=True).event.key
+        return 0
 
     def asked(
         self,
@@ -241,7 +251,11 @@ class EvidenceMatcher(Matcher):
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
         missed = Lookup(MISS, None, None, False, "", key, request)
-        target = evidence.model.targets.get(asked.event.key)
+        event_key, masked = asked.event.key, 1.0
+        target = evidence.model.targets.get(event_key)
+        if target is None:
+            event_key, masked = evidence.masked(request), OTHER_SECRET
+            target = evidence.model.targets.get(event_key)
         if target is None:
             return missed
         by_rule = accepted.level >= LEVELS.index("rule")
@@ -280,7 +294,7 @@ class EvidenceMatcher(Matcher):
                     )
                     if rule is None:
                         continue
-                lookup = self._given(request, key, capture, rule, chance)
+                lookup = self._given(request, key, capture, rule, chance * masked)
                 doubts = (cut_short, no_fragment, other_kind, other_reader, other_type)
                 if now.unsure or any(doubt(capture, fit, now) for doubt in doubts):
                     lookup.confidence *= DOUBT

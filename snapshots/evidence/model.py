@@ -357,9 +357,12 @@ class Model:
         """Return the chance of each recorded answer to a request after `history`."""
         target = self.targets[key]
         place = len(history)
+        very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
         for o in target.observations:
-            if o.place == place and o.history.marks[place] == history.marks[place] and o.parts == parts:
-                return {o.answer: priors.AS_RECORDED}  # the recording itself
+            if o.place == place and o.history.marks[place] == history.marks[place]:
+                very = max(very, (priors.AS_RECORDED * self._alike(o.parts, parts), o.answer))
+        if very[0] == priors.AS_RECORDED:
+            return {very[1]: very[0]}
         found = self.candidates(key)
         recorded = target.answers
         known = self._unsearched(target, found, history, parts)
@@ -385,7 +388,16 @@ class Model:
                     old *= 1 - priors.STICKY
                 for answer, times in recorded.items():
                     chances[answer] += old * times / total
+        if very[0] > chances.get(very[1], 1.0):
+            left = (1 - very[0]) / max(1e-9, 1 - chances[very[1]])
+            chances = {answer: chance * left for answer, chance in chances.items()}
+            chances[very[1]] = very[0]
         return chances
+
+    def _alike(self, recorded: Parts, asked: Parts) -> float:
+        """Return the chance that no part decides in which two requests differ."""
+        differ = (p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p))
+        return math.prod(1 - self.decides_of(p, p) for p in sorted(differ))
 
     def _unsearched(
         self, target: Target, found: Candidates, history: History, parts: Parts

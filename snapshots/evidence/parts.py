@@ -14,7 +14,7 @@ from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.acceptance import first_kind
 from stillweb.snapshots.states.header_fields import counting, own_of
-from stillweb.snapshots.states.slots import MADE_ANEW, SAFE_METHODS, cookies_of, credentials_of, is_session
+from stillweb.snapshots.states.slots import MADE_ANEW, cookies_of, credentials_of, is_session
 
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client
 
@@ -68,20 +68,16 @@ def rule_parts(
     """Return the key that rules leave of a request, and what each of them left out."""
     if is_plain(request) and "?" not in request.url and ";" not in request.url:
         return digest(parse(request)), {}
+    rules = rules.without("redacted")  # a secret is told by its proof, not by a rule
     key = digest(reduced(request, rules.rules, issued, stored=stored))
     found: dict[str, str] = {}
     if key == digest(parse(request)):
         return key, found
     parsed = parse(request)
-    useful = [r for r in rules.rules if r.kind == "redacted" or applied((r,), parsed, issued) is not parsed]
+    useful = [r for r in rules.rules if applied((r,), parsed, issued) is not parsed]
     for rule in useful:
         others = [r for r in rules.rules if r is not rule]
         left = digest(reduced(request, others, issued, stored=stored))
         if left != key:
             found[f"~rule {rule.id}"] = left
     return key, found
-
-
-def writes(request: Request) -> bool:
-    """Return True if the method of a request may change something."""
-    return request.method not in SAFE_METHODS

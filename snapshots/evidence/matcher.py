@@ -13,6 +13,7 @@ from stillweb.snapshots.evidence.equality import Equality
 from stillweb.snapshots.evidence.events import Event, History, event_of
 from stillweb.snapshots.evidence.model import Model, Parts
 from stillweb.snapshots.evidence.parts import cookie_parts, header_parts, rule_parts
+from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Key, is_plain, opens_socket, request_key
 from stillweb.snapshots.identity.rules import RuleSet, joining
 from stillweb.snapshots.identity.sites import site_of
@@ -382,8 +383,9 @@ class EvidenceMatcher(Matcher):
 
     def _note(self, session: EvidenceSession, site: str, event: Event, head: Response | None = None) -> None:
         past = session.past[site]
-        past.history.add(event)
-        session.noted = site if head is None else None
+        if event.kind != "beacon":
+            past.history.add(event)
+            session.noted = site if head is None else None
         if head is not None:
             past.last[event.key] = event.said
             keep_cookies(past.given, head, event)

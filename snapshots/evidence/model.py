@@ -97,7 +97,8 @@ class Model:
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
-            history.add(event)
+            if event.kind != "beacon":
+                history.add(event)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)

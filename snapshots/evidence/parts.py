@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stillweb.snapshots.http.fragments import fragment_fields
-from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
+from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie
 from stillweb.snapshots.identity.keys import digest, is_plain, parse
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
@@ -68,6 +68,9 @@ def rule_parts(
     """Return the key that rules leave of a request, and what each of them left out."""
     if is_plain(request) and "?" not in request.url and ";" not in request.url:
         return digest(parse(request)), {}
+    if irrelevant(request):
+        bare = digest(parse(Request(request.method, request.url.partition("?")[0])))
+        return bare, {"~rule irrelevant": digest(parse(request))}
     rules = rules.without("redacted")  # a secret is told by its proof, not by a rule
     key = digest(reduced(request, rules.rules, issued, stored=stored))
     found: dict[str, str] = {}

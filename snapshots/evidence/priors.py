@@ -77,7 +77,7 @@ PARTS = {
     r"cookie given .*": 0.1,
     r"cookie .*": 0.05,
     r"words": 0.3,
-    r"rule (tracking|request-id|encoding|json-query|empty-query|model-.*|told-moment|engine-io)": 0.002,
+    r"rule (irrelevant|tracking|request-id|encoding|json-query|empty-query|model-.*|told-moment|engine-io)": 0.002,
     r"rule (cache-buster|timestamp)": 0.005,
     r"rule issued-value": 0.3,
     r"rule .*": 0.15,

@@ -78,9 +78,13 @@ class Drawn:
         text = _text(response)
         for pattern in self._fields:
             text = pattern.sub(lambda match: match[0].replace(match[2], "drawn"), text)
+        return response.status, tuple(sorted(headers)), self.still(text)
+
+    def still(self, text: str) -> str:
+        """Return a text without what moves with time."""
         for pattern in self._moving:
             text = pattern.sub("moving", text)
-        return response.status, tuple(sorted(headers)), text
+        return text
 
 
 def _text(response: Response) -> str:

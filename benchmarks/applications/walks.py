@@ -12,6 +12,8 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,12 @@ import click
 
 from benchmarks.applications.application import Application, install, serving
 from benchmarks.applications.catalogue import APPLICATIONS
-from benchmarks.applications.open_loop import asked
-from benchmarks.states import DEFAULT, calibration, engine_named, head, row
+from benchmarks.applications.open_loop import Drawn, asked
+from benchmarks.states import DEFAULT, SURE, calibration, engine_named, head, row
 from stillweb.proxy.pages.browser import find_browser
 from stillweb.proxy.recording.recorder import Recorder
+from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.serving.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 
@@ -66,8 +70,16 @@ def _settled(page: Any, quiet: float = 0.5, limit: float = 9.0) -> str:
     return last
 
 
-def browse(app: Application, walk: list[str], proxy: str | None = None) -> list[dict[str, Any]]:
-    """Walk in Chromium, through a proxy if one is given; return for each act the page's address and text, and its error."""
+def browse(
+    app: Application,
+    walk: list[str],
+    proxy: str | None = None,
+    judge: Callable[[int, dict[str, Any]], None] = lambda number, page: None,
+) -> list[dict[str, Any]]:
+    """Walk in Chromium, through a proxy if one is given; return for each act the page's address and text, and its error.
+
+    `judge` sees each page while it is open.
+    """
     from playwright.sync_api import Error, sync_playwright
 
     found = []
@@ -90,6 +102,7 @@ def browse(app: Application, walk: list[str], proxy: str | None = None) -> list[
             except Error as error:
                 failed = str(error).split("\n")[0]
             found.append({"act": act, "text": _settled(page), "url": page.url, "error": failed})
+            judge(len(found) - 1, found[-1])
         browser.close()
     return found
 
@@ -106,6 +119,41 @@ def record(app: Application, work: Path, walk: str, redact: bool) -> Path:
         pages = browse(app, app.walks[walk], recorder.proxy_url("walk"))
     (work / f"{walk}.json").write_text(json.dumps(pages, indent=1))
     return path
+
+
+def replay(app: Application, work: Path, walk: str) -> Counter[str]:
+    """Walk against a replay of walk A; count the pages that are as the running application showed them."""
+    truth = json.loads((work / f"{walk}.json").read_text())
+    ledger = work / f"{walk}.ledger"
+    drawn, seen = Drawn(app), 0
+    found: Counter[str] = Counter()
+
+    def judge(number: int, page: dict[str, Any]) -> None:
+        nonlocal seen
+        time.sleep(0.1)  # the ledger is written so late at most
+        lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+        since, seen = lines[seen:], len(lines)
+        missed = any(line["verdict"] == "miss" and not line.get("irrelevant") for line in since)
+        if _lines(drawn, page["text"]) == _lines(drawn, truth[number]["text"]):
+            page["is"] = "right"
+        elif missed or "stillweb: miss:" in page["text"]:
+            page["is"] = "miss"
+        else:
+            doubted = any(line.get("ambiguous") or line.get("confidence", 1) < SURE for line in since)
+            page["is"] = "wrong" if doubted else "wrong and sure"
+        found[page["is"]] += 1
+
+    with (
+        Snapshot.open(work / "A") as snapshot,
+        Gateway(snapshot, ledger=Ledger(ledger), challenge=True) as gateway,
+    ):
+        pages = browse(app, app.walks[walk], gateway.proxy_url("walk"), judge)
+    (work / f"{walk}.replayed.json").write_text(json.dumps(pages, indent=1))
+    return found
+
+
+def _lines(drawn: Drawn, text: str) -> list[str]:
+    return [line.strip() for line in drawn.still(text).splitlines() if line.strip()]
 
 
 @click.group()
@@ -169,6 +217,26 @@ def open_loop(work: Path, names: tuple[str, ...], engine: str, threshold: float,
     click.echo(row("**all**", whole, threshold) + "\n" + row("scripts, styles, pictures", assets, threshold))
     for tenth, (said, true, count) in calibration(whole).items():
         click.echo(f"| from {tenth / 10:.1f} | said {said:.2f} | true {true:.2f} | {count} |")
+
+
+@main.command("closed")
+@click.argument("names", nargs=-1)
+@click.option("--walk", "walks", multiple=True, default=("B",), show_default=True, help="Walk these.")
+@click.pass_obj
+def closed_loop(work: Path, names: tuple[str, ...], walks: tuple[str, ...]) -> None:
+    """Walk in Chromium against a replay of walk A, and count the pages that are right."""
+    whole: Counter[str] = Counter()
+    for name in names or APPLICATIONS:
+        for walk in walks:
+            found = replay(APPLICATIONS[name], work / name, walk)
+            whole += found
+            click.echo(f"{name} {walk}: {_counted(found)}")
+    click.echo(f"all: {_counted(whole)}")
+
+
+def _counted(found: Counter[str]) -> str:
+    kinds = ", ".join(f"{found[kind]} {kind}" for kind in ("right", "miss", "wrong", "wrong and sure"))
+    return f"of {found.total()} pages {kinds}"
 
 
 if __name__ == "__main__":

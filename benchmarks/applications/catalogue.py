@@ -822,7 +822,7 @@ FOSSIL = Application(
         "B3": ["timeline", "login", "newpage", "pages", "ticket", "tickets", "tea", "append", "tea", "logout", "tea", "pages", "home", "login", "users"],
     },
     r"csrf|cs|fossil-\w+",
-    (r"\b[0-9a-f]{10,64}\b", r"\b\d\d:\d\d(:\d\d)?\b", r"20\d\d-\d\d-\d\d", r"generated in about\s+[\d.]+s?", r"\b[\d.]+ (seconds|minutes|hours|days|years)( ago)?", r"captcha.*", r"[?&]?id=[0-9a-f]{8}"),
+    (r"captcha-audio/\d+", r"\b[0-9a-f]{10,64}\b", r"\b\d\d:\d\d(:\d\d)?\b", r"20\d\d-\d\d-\d\d", r"generated in about\s+[\d.]+s?", r"\b[\d.]+ (seconds|minutes|hours|days|years)( ago)?", r'(?s)<pre class="captcha">.*?</pre>', r"(?m)^[ _|/\\()<>,]{8,}$", r"Suggestion: \w+", r"sortkey='[\d.]+'", r"\d\d%3A\d\d%3A\d\d", r"[?&]?id=[0-9a-f]{8}"),
     warm=1,
 )  # fmt: skip
 

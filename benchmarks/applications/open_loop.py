@@ -47,11 +47,13 @@ class Drawn:
         self._moving = [re.compile(one) for one in app.moving]
 
     def given(self, response: Response) -> dict[str, str]:
-        """Return the drawn values that an answer hands out, by name."""
+        """Return the drawn values that an answer hands out, by name; an address with a part that moves is one."""
         found: dict[str, str] = {}
         for name, value in response.headers:
             if name.lower() == "set-cookie" and (match := self._cookie.match(value)):
                 found["cookie " + match[1]] = match[2]
+            elif name.lower() == "location" and self.still(value) != value:
+                found["location " + self.still(value)] = value
         text = _text(response)
         for pattern in self._fields:
             for name, value in pattern.findall(text):
@@ -72,7 +74,7 @@ class Drawn:
         headers = []
         for name, value in response.headers:
             if name.lower() in ("location", "content-type"):
-                headers.append((name.lower(), value))
+                headers.append((name.lower(), self.still(value)))
             elif name.lower() == "set-cookie":
                 headers.append((name.lower(), self._cookie.sub(r"\1=drawn", value.partition(";")[0])))
         text = _text(response)

@@ -9,11 +9,12 @@ from stillweb.snapshots.evidence.reductions import mix
 from stillweb.snapshots.states.answers import said
 
 # Fields that tell when an answer was made, or how it was carried.
-UNCOUNTED = frozenset(
-    "date age expires last-modified etag content-length transfer-encoding connection keep-alive server via alt-svc"
-    " x-request-id x-runtime x-trace-id cf-ray set-cookie vary cache-control strict-transport-security"
-    " server-timing report-to nel x-served-by x-cache x-cache-hits x-timer content-encoding accept-ranges".split()
-)
+_UNCOUNTED = """
+    date age expires last-modified etag content-length transfer-encoding connection keep-alive server via alt-svc
+    x-request-id x-runtime x-trace-id cf-ray set-cookie vary cache-control strict-transport-security server-timing
+    report-to nel x-served-by x-cache x-cache-hits x-timer content-encoding accept-ranges location
+"""
+UNCOUNTED = frozenset(_UNCOUNTED.split())
 
 
 def equal(one: Response, other: Response) -> bool:
@@ -23,9 +24,7 @@ def equal(one: Response, other: Response) -> bool:
 
 def label_of(response: Response) -> int:
     """Return a number for what an answer says; equal answers have equal numbers."""
-    fields = sorted(
-        {(n.lower(), v) for n, v in response.headers if n.lower() not in UNCOUNTED | {"location"}}
-    )
+    fields = sorted({(n.lower(), v) for n, v in response.headers if n.lower() not in UNCOUNTED})
     return mix(said(response), fields)
 
 

@@ -31,6 +31,7 @@ from stillweb.snapshots.matching.recognising import guarded, minds, other_secret
 from stillweb.snapshots.matching.sessions import Answered, Session
 from stillweb.snapshots.matching.situation import Situation
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import PREFIX
 
 DOUBT = 0.6  # what an answer of another kind than is asked for is worth
 OTHER_SECRET = 0.6  # what an answer to another key or token is worth
@@ -96,7 +97,7 @@ class SiteEvidence:
             self.vary[c.key].update(name for name, _ in c.vary)
         recorded = []
         self.labels = self.equality.labels(found)
-        for number, (capture, label) in enumerate(zip(found, self.labels, strict=True)):
+        for capture, label in zip(found, self.labels, strict=True):
             request, head = store.read_request(capture), store.head(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
             asked = self.asked(request, capture.key, given[session], stored=True, response=head, said=label)
@@ -293,6 +294,8 @@ class EvidenceMatcher(Matcher):
                     rule = joining(
                         request, group.request(capture), self.rules.rules, group.issued(request.method)
                     )
+                    if rule is None and irrelevant(request):
+                        rule = "irrelevant"
                     if rule is None:
                         continue
                 lookup = self._given(request, key, capture, rule, chance * masked)
@@ -304,15 +307,12 @@ class EvidenceMatcher(Matcher):
 
     def _same_secrets(self, request: Request, captures: list[Capture], key: Key) -> list[Capture]:
         """Return the captures whose secrets are not proved to be others than those of a request."""
-        found = []
-        for capture in captures:
-            if (
-                capture.key != key.canonical
-                and other_secrets(request, self.group(request.url).request(capture))[1]
-            ):
-                continue
-            found.append(capture)
-        return found
+        if PREFIX not in request.url and PREFIX.encode() not in request.body:
+            return captures
+        group = self.group(request.url)
+        return [
+            c for c in captures if c.key == key.canonical or not other_secrets(request, group.request(c))[1]
+        ]
 
     def _nearest_of(self, captures: Sequence[Capture], key: Key, now: Situation) -> Capture:
         """Return, of captures with equal answers, the one nearest to the request and to where the session is."""

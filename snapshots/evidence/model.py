@@ -103,6 +103,7 @@ class Model:
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
         self._likelihoods: dict[tuple[int, Chosen, str, str], float] = {}
+        self._old: dict[tuple[int, Chosen, str, str], float] = {}
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
@@ -188,7 +189,7 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted(((-self.decides[t], t) for t in group))
+            weighed = sorted((-self.decides[t], t) for t in group)
             total = sum(-chance for chance, _ in weighed)
             first = weighed[0][1]
             groups[first] = [(t, -chance / total) for chance, t in weighed]
@@ -318,6 +319,7 @@ class Model:
             answers.setdefault(state, Counter())[o.answer] += 1
             seen[o.answer] = 1
         self._answers[key, chosen, reduction, slot] = answers
+        self._old[key, chosen, reduction, slot] = returned / (returned + fresh)
         return log
 
     def answers(self, key: int, chosen: Chosen, reduction: str, slot: str) -> dict[int, Counter[int]]:
@@ -383,7 +385,7 @@ class Model:
                         sure = weight * known[answer] * times / count
                         chances[answer] += sure
                         left -= sure
-                old = left * priors.OLD
+                old = left * self._old[key, chosen, h.reduction, h.slot]
                 if before is not None and before in recorded:
                     chances[before] += old * priors.STICKY
                     old *= 1 - priors.STICKY
@@ -441,7 +443,7 @@ def fold(
     history: History, target: Event, chosen: Chosen, reduction: str, slot: str
 ) -> tuple[list[int], list[int]]:
     """Return the places of the events that count and the states: before the first of them, and after each."""
-    own = {t: only for t, only in chosen}
+    own = dict(chosen)
     places = history.places(own)
     if any(own.values()):
         mine = target.ids

@@ -46,8 +46,7 @@ RETURNED, FRESH = (
     0.5,
     1.5,
 )  # an answer in a new state was given before or not: what is believed before anything is seen
-LEARNING = 0.5  # what each answer in a new state adds to that
-OLD = 0.25  # the same when predicting
+LEARNING = 1.0  # what each answer in a new state adds to that
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7

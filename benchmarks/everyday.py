@@ -596,10 +596,10 @@ def uploads(memory: Memory, asked: Asked) -> Response:
     SCRIPT,
 )
 def news_by_time(memory: Memory, asked: Asked) -> Response:
-    """News whose first page changes with time alone, once in some nine requests."""
-    now = memory["asked"] + memory["walk"] * 4
+    """News whose first page changes with time alone, once in some twelve requests."""
+    now = memory["asked"] + memory["walk"] % 3 * 4
     if asked.path == "/":
-        return html("News", f"edition {now // 9}")
+        return html("News", f"edition {now // 12}")
     if asked.path == "/weather":
         return html("Weather", f"{12 + now // 15 % 3} degrees")
     return away("/") if asked.method == "POST" else html(asked.path)

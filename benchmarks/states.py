@@ -380,10 +380,11 @@ def report(
         if len(kinds) > 1:
             lines += [row(f"{name}: {kind}", steps, threshold) for kind, steps in kinds.items()]
         lines.append(row(f"**{name}**", other, threshold))
-        wrong = sum(step.wrong and step.confidence >= threshold for step in same)
-        sure = sum(step.right and step.confidence >= SURE for step in same)
-        if same:
-            recorded.append(f"| {name} | {len(same)} | {sure / len(same):.4f} | {wrong} | {sum(step.confidence < threshold for step in same)} |")  # fmt: skip
+        recorded += [_recorded(name, same, threshold)] if same else []
+        if each:
+            recorded += [
+                _recorded(f"- {server}", own[RECORDED], threshold) for server, own in servers.items()
+            ]
         tenths += [f"| {name} | {tenth / 10:.1f} | {said:.2f} | {true:.2f} | {count} |" for tenth, (said, true, count) in calibration(other).items()]  # fmt: skip
     return "\n".join(
         [
@@ -397,6 +398,14 @@ def report(
             "|---|---|---|---|---|",
             *tenths,
         ]
+    )
+
+
+def _recorded(name: str, steps: list[Step], threshold: float) -> str:
+    sure = sum(step.right and step.confidence >= SURE for step in steps) / max(1, len(steps))
+    wrong = sum(step.wrong and step.confidence >= threshold for step in steps)
+    return (
+        f"| {name} | {len(steps)} | {sure:.4f} | {wrong} | {sum(s.confidence < threshold for s in steps)} |"
     )
 
 

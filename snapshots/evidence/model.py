@@ -141,9 +141,7 @@ class Model:
                 for k, (n, d) in of_kind.items()
             }
             self.decides = {
-                t: _bounded(
-                    (priors.STRENGTH * self._of_kind(kind) + decided[t]) / (priors.STRENGTH + tested[t])
-                )
+                t: _bounded((strength(t) * self._of_kind(kind) + decided[t]) / (strength(t) + tested[t]))
                 for t, kind in self.kinds.items()
             }
         self._posteriors.clear()
@@ -160,6 +158,11 @@ class Model:
         return (
             self._of_kind(kind) if kind.startswith(PART) else priors.UNSEEN.get(kind, self.kind_decides[kind])
         )
+
+    def chance(self, t: str, kind: str, target: Event) -> float:
+        """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
+        chance = self.decides_of(t, kind)
+        return max(chance * priors.FILE, 0.0002) if target.kind == "asset" else chance
 
     # Candidates
 
@@ -189,7 +192,7 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted((-self.decides[t], t) for t in group)
+            weighed = sorted((-self.chance(t, t, target.event), t) for t in group)
             total = sum(-chance for chance, _ in weighed)
             first = weighed[0][1]
             groups[first] = [(t, -chance / total) for chance, t in weighed]
@@ -363,7 +366,7 @@ class Model:
         very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
         for o in target.observations:
             if o.place == place and o.history.marks[place] == history.marks[place]:
-                very = max(very, (priors.AS_RECORDED * self._alike(o.parts, parts), o.answer))
+                very = max(very, (priors.AS_RECORDED * self._alike(o.parts, parts, target.event), o.answer))
         if very[0] == priors.AS_RECORDED:
             return {very[1]: very[0]}
         found = self.candidates(key)
@@ -397,10 +400,10 @@ class Model:
             chances[very[1]] = very[0]
         return chances
 
-    def _alike(self, recorded: Parts, asked: Parts) -> float:
+    def _alike(self, recorded: Parts, asked: Parts, target: Event) -> float:
         """Return the chance that no part decides in which two requests differ."""
         differ = (p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p))
-        return math.prod(1 - self.decides_of(p, p) for p in sorted(differ))
+        return math.prod(1 - self.chance(p, p, target) for p in sorted(differ))
 
     def _unsearched(
         self, target: Target, found: Candidates, history: History, parts: Parts
@@ -419,7 +422,7 @@ class Model:
                     if t.startswith(PART)
                     else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
                 )
-                other = 1 - self.decides_of(t, kind)
+                other = 1 - self.chance(t, kind, target.event)
                 for answer in known.keys() - so:
                     known[answer] *= other
         return known
@@ -485,6 +488,11 @@ def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:
 
 def _with_parts(state: int, named: list[str], parts: Parts) -> int:
     return mix(state, *[parts.get(name, "") for name in named]) if named else state
+
+
+def strength(t: str) -> float:
+    """Return how many requests the prior of a type or part is worth."""
+    return priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
 
 
 def _bounded(chance: float) -> float:

@@ -193,18 +193,21 @@ def record_all(work: Path, names: tuple[str, ...], walks: tuple[str, ...]) -> No
 @click.argument("names", nargs=-1)
 @click.option("--engine", default="states", show_default=True, help="An engine by name, or MODULE:NAME.")
 @click.option("--threshold", default=DEFAULT, show_default=True, help="The least confidence that is served.")
+@click.option("--pages", is_flag=True, help="Ask for no scripts, styles and pictures.")
 @click.option(
     "--wrong", is_flag=True, help="List the requests that are answered wrongly or missed needlessly."
 )
 @click.pass_obj
-def open_loop(work: Path, names: tuple[str, ...], engine: str, threshold: float, wrong: bool) -> None:
+def open_loop(
+    work: Path, names: tuple[str, ...], engine: str, threshold: float, pages: bool, wrong: bool
+) -> None:
     """Ask the requests of walks B of the recording of walk A; script, style and pictures are counted apart."""
     made, whole, assets = engine_named(engine), [], []
     for name in names or APPLICATIONS:
         app, own = APPLICATIONS[name], []
         for walk in app.walks:
             if walk.startswith("B") and (work / name / walk).exists() and (work / name / "A").exists():
-                found = [*asked(app, work / name / "A", work / name / walk, made)]
+                found = [*asked(app, work / name / "A", work / name / walk, made, not pages)]
                 own += [step for asset, step in found if not asset]
                 assets += [step for asset, step in found if asset]
         if own:

@@ -11,11 +11,11 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.equality import Equality
 from stillweb.snapshots.evidence.events import Event, History, event_of
-from stillweb.snapshots.evidence.model import Model, Parts
-from stillweb.snapshots.evidence.parts import cookie_parts, header_parts, rule_parts
+from stillweb.snapshots.evidence.model import Model, Observation, Parts
+from stillweb.snapshots.evidence.parts import CLOCKS, cookie_parts, header_parts, issued_in, rule_parts
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Key, is_plain, opens_socket, request_key
-from stillweb.snapshots.identity.rules import RuleSet, joining
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.matching import drawing
@@ -32,6 +32,9 @@ from stillweb.snapshots.matching.sessions import Answered, Session
 from stillweb.snapshots.matching.situation import Situation
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX
+from stillweb.snapshots.states.groups import drawn_anew
+from stillweb.snapshots.states.issued import shown_in, text_of
+from stillweb.snapshots.states.slots import SAFE_METHODS
 
 DOUBT = 0.6  # what an answer of another kind than is asked for is worth
 OTHER_SECRET = 0.6  # what an answer to another key or token is worth
@@ -95,6 +98,16 @@ class SiteEvidence:
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
             self.vary[c.key].update(name for name, _ in c.vary)
+        self.moments: set[str] = (
+            set()
+        )  # keys of requests with a moment far from when they were made: no clock
+        for c in found:
+            if "?" in c.url and not drawn_anew(c, 3600.0):
+                normal, parts = rule_parts(
+                    store.read_request(c), matcher.rules, NOTHING, given=True, stored=True
+                )
+                if any(name[6:] in CLOCKS for name in parts):
+                    self.moments.add(normal)
         recorded = []
         self.labels = self.equality.labels(found)
         for capture, label in zip(found, self.labels, strict=True):
@@ -125,22 +138,34 @@ class SiteEvidence:
         given: dict[tuple[str, str], str],
         *,
         stored: bool = False,
+        served: Sequence[Capture] = (),
         response: Response | None = None,
         said: int = 0,
     ) -> Asked:
         """Return a request as the model sees it."""
-        issued = (
-            self._matcher.group(request.url).issued(request.method)
-            if request.method == "POST"
-            else frozenset()
-        )
-        normal, parts = rule_parts(request, self._matcher.rules, issued, stored=stored)
+        issued: Issued = NOTHING
+        named: list[str] = []
+        if request.method not in SAFE_METHODS:
+            issued, named = issued_in(request, self._matcher.group(request.url).issued(request.method))
+        own = stored or not named or self._matcher.gave(served, named)
+        normal, parts = rule_parts(request, self._matcher.rules, issued, given=own, stored=stored)
+        if normal in self.moments:
+            parts = {
+                f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
+            }
         parts |= header_parts(request, self.vary.get(key, ()))
         parts |= cookie_parts(request, given)
         if response is None:
             return Asked(event_of(request, normal), parts)
         media, location = response.header("content-type") or "", response.header("location") or ""
         return Asked(event_of(request, normal, response.status, media, location, said), parts)
+
+
+def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:
+    """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
+    differ = sum(o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys())
+    place = len(history)
+    return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
 def keep_cookies(given: dict[tuple[str, str], str], head: Response, event: Event) -> None:
@@ -163,6 +188,16 @@ class EvidenceMatcher(Matcher):
     def session(self, name: str = "default") -> EvidenceSession:
         """Return a fresh session, before any event."""
         return EvidenceSession(name, self)
+
+    def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
+        """Return True if all values were shown in answers that were served."""
+        missing = set(values)
+        for capture in reversed(served):
+            text = text_of(self.snapshot.read(capture))
+            missing = {v for v in missing if not shown_in(v, text)}
+            if not missing:
+                return True
+        return False
 
     def evidence(self, site: str) -> SiteEvidence:
         """Return the model of a site, learnt when first asked for."""
@@ -248,7 +283,7 @@ class EvidenceMatcher(Matcher):
         accepted: Accept,
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
-        asked = evidence.asked(request, key.canonical, past.given)
+        asked = evidence.asked(request, key.canonical, past.given, served=session.served)
         told = session.told.get(site_of(request.url))
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
@@ -282,18 +317,19 @@ class EvidenceMatcher(Matcher):
         ranked = sorted(chances.items(), key=lambda pair: -pair[1])
         for answer, chance in ranked:
             given = [
-                c
+                (o, c)
                 for o, c in zip(target.observations, captures, strict=True)
                 if o.answer == answer and c.place in allowed
             ]
             if given:
-                capture = self._nearest_of(given, key, now)
+                far = [(_apart(o, past.history, asked.parts), c) for o, c in given]
+                least = min(distance for distance, _ in far)
+                capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
                 rule = None
                 if capture.key != key.canonical:
                     group = self.group(request.url)
-                    rule = joining(
-                        request, group.request(capture), self.rules.rules, group.issued(request.method)
-                    )
+                    issued = issued_in(request, group.issued(request.method))[0]
+                    rule = joining(request, group.request(capture), self.rules.rules, issued)
                     if rule is None and irrelevant(request):
                         rule = "irrelevant"
                     if rule is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.evidence.events import ASSET
 from stillweb.snapshots.evidence.reductions import mix
 from stillweb.snapshots.states.answers import said
 
@@ -39,7 +40,9 @@ class Equality:
         """Return the number for what a capture says."""
         found = self._labels.get(capture.place)
         if found is None:
-            found = self._labels[capture.place] = label_of(self._read(capture))
+            file = capture.status == 200 and capture.digest and ASSET.search(capture.mime)
+            label = mix("file", capture.digest, capture.mime) if file else label_of(self._read(capture))
+            found = self._labels[capture.place] = label
         return found
 
     def labels(self, captures: Iterable[Capture]) -> list[int]:

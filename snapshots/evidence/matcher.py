@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ from stillweb.snapshots.matching.layers import layer_of
 from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup
 from stillweb.snapshots.matching.polling import TRANSPORT
 from stillweb.snapshots.matching.recognising import guarded, minds, other_secrets
-from stillweb.snapshots.matching.sessions import Answered, Session
+from stillweb.snapshots.matching.sessions import REMEMBERED, Answered, Session
 from stillweb.snapshots.matching.situation import Situation
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX
@@ -109,11 +109,21 @@ class SiteEvidence:
                 if any(name[6:] in CLOCKS for name in parts):
                     self.moments.add(normal)
         recorded = []
+        before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         self.labels = self.equality.labels(found)
         for capture, label in zip(found, self.labels, strict=True):
             request, head = store.read_request(capture), store.head(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
-            asked = self.asked(request, capture.key, given[session], stored=True, response=head, said=label)
+            asked = self.asked(
+                request,
+                capture.key,
+                given[session],
+                stored=True,
+                served=before[session],
+                response=head,
+                said=label,
+            )
+            before[session].append(capture)
             if matcher.spoken.on(site):
                 words = matcher.spoken.before(capture)
                 if words:
@@ -147,7 +157,7 @@ class SiteEvidence:
         named: list[str] = []
         if request.method not in SAFE_METHODS:
             issued, named = issued_in(request, self._matcher.group(request.url).issued(request.method))
-        own = stored or not named or self._matcher.gave(served, named)
+        own = not named or self._matcher.gave(served, named)
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=own, stored=stored)
         if normal in self.moments:
             parts = {

@@ -225,10 +225,12 @@ class Model:
         none = sum(log_no.values())
         tried: dict[Chosen, list[tuple[float, float, Hypothesis]]] = {}
 
+        alike = len(target.answers) == 1
+
         def weigh(chosen: Chosen) -> float:
             prior = none + sum(log_yes[t] - log_no[t] for t, _ in chosen)
             weighed = tried[chosen] = []
-            for reduction, slot, share in _ways(chosen, slots):
+            for reduction, slot, share in _ways(chosen, slots, alike):
                 own = self._likelihood(key, chosen, reduction, slot)
                 others = sum(self._likelihood(k, chosen, reduction, slot) for k in siblings)
                 weight = prior + share + own + priors.POOL * others - (1 - priors.OWN) * own
@@ -466,10 +468,13 @@ def fold(
     return places, states
 
 
-def _ways(chosen: Chosen, slots: list[str]) -> Iterator[tuple[str, str, float]]:
+def _ways(chosen: Chosen, slots: list[str], alike: bool) -> Iterator[tuple[str, str, float]]:
     """Yield reductions with their slots, and the log of the prior of each."""
     if all(t.startswith(PART) for t, _ in chosen):
         yield "last", "", 0.0
+        return
+    if alike:  # of answers that are all the same no reduction explains more than another
+        yield from ((reduction, "", math.log(share)) for reduction, share in priors.ALIKE.items())
         return
     for reduction, share in priors.REDUCTIONS.items():
         if reduction == "slot":

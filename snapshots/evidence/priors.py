@@ -42,6 +42,8 @@ REDUCTIONS = {
     "outcome of each": 0.06,
 }
 
+ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
+
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs
 RETURNED, FRESH = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stillweb.snapshots.archives.messages import set_cookies
@@ -14,8 +14,8 @@ from stillweb.snapshots.evidence.events import Event, History, event_of
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
 from stillweb.snapshots.evidence.parts import CLOCKS, cookie_parts, header_parts, issued_in, rule_parts
 from stillweb.snapshots.identity.irrelevant import irrelevant
-from stillweb.snapshots.identity.keys import Key, is_plain, opens_socket, request_key
-from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining
+from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket, request_key
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.matching import drawing
@@ -37,6 +37,7 @@ from stillweb.snapshots.states.issued import shown_in, text_of
 from stillweb.snapshots.states.slots import SAFE_METHODS
 
 DOUBT = 0.6  # what an answer of another kind than is asked for is worth
+TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 OTHER_SECRET = 0.6  # what an answer to another key or token is worth
 
 
@@ -134,9 +135,8 @@ class SiteEvidence:
 
     def masked(self, request: Request) -> int:
         """Return the key of the recorded event that differs from a request in its secrets alone; 0 for none."""
-        group = self._matcher.group(request.url)
-        for capture in group.twins(request):
-            stored = group.request(capture)
+        for capture in self._matcher.twins(request):
+            stored = self._matcher.group(request.url).request(capture)
             if not other_secrets(request, stored)[1]:
                 return self.asked(stored, capture.key, {}, stored=True).event.key
         return 0
@@ -198,6 +198,21 @@ class EvidenceMatcher(Matcher):
     def session(self, name: str = "default") -> EvidenceSession:
         """Return a fresh session, before any event."""
         return EvidenceSession(name, self)
+
+    def twins(self, request: Request) -> list[Capture]:
+        """Return the captures that differ from a request in nothing but secrets and what rules leave out."""
+        group = self.group(request.url)
+        known = group.issued(request.method)
+
+        def left(one: Request, stored: bool) -> str:
+            return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
+
+        wanted = left(request, False)
+        own = [c for c in group.captures if c.method == request.method][:TWINS]
+        return [c for c in own if left(group.request(c), True) == wanted]
+
+    def _alike(self, request: Request) -> Iterable[Capture]:
+        return self.twins(request)
 
     def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
         """Return True if all values were shown in answers that were served."""

@@ -338,7 +338,7 @@ class Matcher:
             return request
         names: dict[str, int] = {}
         group = self.group(request.url)
-        for capture in found or group.twins(request):
+        for capture in found or self._alike(request):
             counts = minded or guarded(capture)
             stored = self.snapshot.read_request(capture) if counts else group.request(capture)
             for name in pseudonyms_in(stored, headers=counts):
@@ -351,6 +351,10 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
+
+    def _alike(self, request: Request) -> Iterable[Capture]:
+        """The captures that are the same as a request but for their secrets."""
+        return self.group(request.url).twins(request)
 
     def around(self, start: str) -> Iterator[Capture]:
         """The captures whose index key begins with `start`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -69,7 +70,19 @@ class Matcher:
     Sessions of several threads may share a matcher; a session belongs to one thread at a time.
     """
 
-    def __init__(self, snapshot: Store, rules: RuleSet | None = None) -> None:
+    def __new__(
+        cls, snapshot: Store, rules: RuleSet | None = None, *, evidence: bool | None = None
+    ) -> Matcher:
+        """Return a matcher; one that weighs the evidence, if `evidence` or the environment's STILLWEB_EVIDENCE says so."""
+        if cls is Matcher and (os.environ.get("STILLWEB_EVIDENCE") == "1" if evidence is None else evidence):
+            from stillweb.snapshots.evidence.matcher import EvidenceMatcher
+
+            return object.__new__(EvidenceMatcher)
+        return object.__new__(cls)
+
+    def __init__(
+        self, snapshot: Store, rules: RuleSet | None = None, *, evidence: bool | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.rules = snapshot.rules if rules is None else rules
         self._accepts: dict[str, Accept] = {}
@@ -91,13 +104,19 @@ class Matcher:
         return Session(name)
 
     def lookup(
-        self, request: Request, session: Session | None = None, *, accept: str = "rule", patient: bool = False
+        self,
+        request: Request,
+        session: Session | None = None,
+        *,
+        accept: str = "rule",
+        patient: bool = False,
+        min_confidence: float = 0.0,
     ) -> Lookup:
         """The answer to a request of a session. Raises UsageError for an unknown `accept`.
 
         On a miss the session knows that a change may have happened that was not recorded; otherwise the
         session moves only when it is told that the answer was given (`Session.answered`). Who is `patient` is told of a long poll
-        that it is not answered yet.
+        that it is not answered yet. `min_confidence` is for the matcher that weighs the evidence.
         """
         plain = is_plain(request)
         hot = self._hot.get(request.url) if plain else None
@@ -324,7 +343,7 @@ class Matcher:
             return request
         names: dict[str, int] = {}
         group = self.group(request.url)
-        for capture in found or group.twins(request):
+        for capture in found or self._alike(request):
             counts = minded or guarded(capture)
             stored = self.snapshot.read_request(capture) if counts else group.request(capture)
             for name in pseudonyms_in(stored, headers=counts):
@@ -337,6 +356,10 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
+
+    def _alike(self, request: Request) -> Iterable[Capture]:
+        """The captures that are the same as a request but for their secrets."""
+        return self.group(request.url).twins(request)
 
     def around(self, start: str) -> Iterator[Capture]:
         """The captures whose index key begins with `start`."""

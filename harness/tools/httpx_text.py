@@ -11,7 +11,6 @@ from email.message import Message
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inflate, too_large, within
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.charsets import codec
 from stillweb.snapshots.http.encodings import EncodingProblem
 
 
@@ -29,16 +28,16 @@ def _charset(content_type: str | None) -> str:
     message = Message()
     message["content-type"] = content_type or ""
     label = message.get_content_charset()
-    # codecs that only Python has, and that read no text, are passed over
-    return codecs.lookup(label).name if label and codec(label) and _known(label) else "utf-8"
+    return text_codec(label)
 
 
-def _known(label: str) -> bool:
+def text_codec(label: str | None) -> str:
+    """Return the Python codec of a label that names a text encoding (`hex` and the like are none), else `utf-8`."""
     try:
-        codecs.lookup(label)
-    except LookupError:
-        return False
-    return True
+        b"a".decode(label or "utf-8", "replace")
+        return codecs.lookup(label or "utf-8").name
+    except (LookupError, UnicodeError):
+        return "utf-8"
 
 
 def _unpacked(body: bytes, encoding: str | None) -> bytes:

@@ -18,7 +18,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 from stillweb.proxy.serving import refusing
 from stillweb.proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from stillweb.proxy.serving.hub import Hub
-from stillweb.proxy.serving.replies import Held, Line, Reply, failure
+from stillweb.proxy.serving.replies import Held, Line, Reply
 from stillweb.proxy.wire.addresses import target_text
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Headers, Request
@@ -227,8 +227,6 @@ class Http2:
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:
             self._send(stream, hub.own_page(request))
-        elif hub.only_own:
-            self._send(stream, failure(request, 421, "Misdirected Request", f"{name} is not answered here"))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
         elif hub.answerer.waits(request, self._line):

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -47,26 +47,11 @@ class GatewayStats:
     failed: int  # requests that failed as while recording
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a process of a gateway has to say of itself."""
-
-    stats: GatewayStats
-    last_failures: list[str]
-    ledger_error: str | None
-
-
 LAST_FAILURES = 5
-# of a socket's number, the session ("": our pages), and what was read
-GiveBack = Callable[[int, str, bytes], Awaitable[None]]
 
 
 class Hub:
-    """What the connections of a gateway share. Lives on its event loop.
-
-    `mine` are the names of the sessions that this process has, where there are several; None: it has all. What is
-    another's goes to `give_back`.
-    """
+    """The state that the connections of a gateway share. It lives on the gateway's event loop."""
 
     own_host = OWN_HOST
 
@@ -78,19 +63,13 @@ class Hub:
         answerer: Answerer,
         *,
         challenge: bool,
-        mine: set[str] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
         self.authority = authority
         self.answerer = answerer
         self.challenge = challenge
-        self.mine = mine
-        self.give_back: GiveBack | None = None
-        self.only_own = False  # sessions are answered by other processes
         self.own_pages = True
-        self.gather: Callable[[], Told] = self.told
-        self.processes = 1
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
@@ -118,15 +97,9 @@ class Hub:
         return known
 
     def own_page(self, request: Request, names: Collection[str] = (OWN_HOST,)) -> Reply:
-        """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
-        if self.mine is not None:
-            return failure(
-                request, 421, "Misdirected Request", "ask for this outside of another host's tunnel"
-            )
+        """See `status.own_page`."""
         if not self.own_pages:
             return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
-        if self.only_own:
-            self.gather()  # what others have not written yet
         return status.own_page(self, request, names)
 
     def ask_for_name(self) -> Reply:
@@ -175,15 +148,9 @@ class Hub:
             answerer.failed,
         )
 
-    def told(self) -> Told:
-        """Counts, and what went wrong."""
-        error = self.ledger.error
-        return Told(self.stats(), self.failures[-LAST_FAILURES:], str(error) if error else None)
-
     def status(self) -> dict[str, Any]:
         """What the status page says."""
-        told = self.gather()
-        stats = told.stats
+        stats, error = self.stats(), self.ledger.error
         return {
             "replaying": True,
             "snapshot": self.snapshot.id,
@@ -195,10 +162,9 @@ class Hub:
             "sessions": stats.sessions,
             "connections": stats.connections,
             "malformed": stats.malformed,
-            "failures": told.last_failures,
+            "failures": self.failures[-LAST_FAILURES:],
             "ledger": str(self.ledger.path) if self.ledger.path else None,
-            "ledger_error": told.ledger_error,
-            "processes": self.processes,
+            "ledger_error": str(error) if error else None,
             "seconds": int(time.monotonic() - self.started),
         }
 
